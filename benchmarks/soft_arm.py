@@ -1,6 +1,6 @@
 """A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
 
-The figures of `docs/soft_arm.md`. Needs the recordings; nothing here is timed.
+The figures of `docs/softrobot.md`. Needs the recordings; nothing here is timed.
 """
 
 from __future__ import annotations

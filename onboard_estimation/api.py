@@ -176,7 +176,7 @@ def live_estimator(
 def campaign(
     table: PathLike, output: PathLike, *, workers: int | None = None, scheduler: str | None = None
 ) -> Campaign:
-    """Do the runs of a table, see docs/campaigns.md; one that was interrupted goes on. Writes its report as well.
+    """Do the runs of a table, see docs/evaluation.md; one that was interrupted goes on. Writes its report as well.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A step of pressure on a soft arm: what its tip did, and how far an arc of a circle must bend for that.
 
 The bending is taken from where the tip's markers are, not from how their plate is turned: the plate sits on something
-soft (see docs/softrobot_recordings.md), and position is what is to be predicted.
+soft (see docs/softrobot.md), and position is what is to be predicted.
 """
 
 from __future__ import annotations

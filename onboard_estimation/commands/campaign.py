@@ -88,7 +88,7 @@ def campaign(
 ) -> None:
     """Run an estimator over many bags or simulated seeds, and judge accuracy and consistency over all of them.
 
-    A table names bags or seeds, estimators, configurations and what-ifs, each run with each; see docs/campaigns.md.
+    A table names bags or seeds, estimators, configurations and what-ifs, each run with each; see docs/evaluation.md.
     Runs are shared among this machine's cores, or a cluster's. A campaign that was interrupted goes on where it stopped
     when the same command is given again; a run that fails is a row with its reason (exit code 1; 2 where all failed).
     Writes results.parquet, report.html and a folder for each run.
