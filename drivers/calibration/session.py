@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from drivers.calibration.ferraris import POSITIONS, fit_accelerometer, fit_gyro_matrix
 from drivers.calibration.logs import ImuLog
 from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
-from drivers.calibration.sections import SHORTEST_REST_S, Section, find_rests, positions_of
-from drivers.calibration.turns import Turn, find_turns, given_turn
+from drivers.calibration.sections import (
+    SHORTEST_REST_S,
+    Section,
+    Turn,
+    find_rests,
+    find_turns,
+    given_turn,
+    positions_of,
+)
 from onboard_estimation.errors import UserError
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 

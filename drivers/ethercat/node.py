@@ -19,8 +19,7 @@ from drivers.ethercat.cycle import Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import Batch, PressureStream, Stream, WrenchStream
-from drivers.ethercat.tare import Tare
+from drivers.ethercat.stream import Batch, PressureStream, Stream, Tare, WrenchStream
 from drivers.node import STREAM, MeasuringNode
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized

@@ -2,11 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import math
+import time
 from collections import deque
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from drivers.hebi.configuration import HebiConfiguration
+from onboard_estimation.errors import UserError
+from onboard_estimation.timing.device_clock import DeviceClock
+
+# The library `hebi-py`, which is optional (whoever has no HEBI modules needs none), and modules that it finds.
+
+
+def hebi_library() -> Any:
+    """The module `hebi`, with `hebi.util`; UserError with the way to get it where it is not installed."""
+    try:
+        # It prints that optional packages for drawing and keyboards are not there, which is nobody's concern here.
+        with contextlib.redirect_stdout(io.StringIO()):
+            import_module("hebi.util")
+            return import_module("hebi")
+    except (ImportError, OSError) as error:  # OSError: its binary is for another machine
+        raise UserError(
+            f"hebi-py cannot be loaded ({error}): pip install 'onboard_estimation[hebi]'; beside NumPy 2, which it "
+            "works with though it asks for numpy<2: pip install --no-deps hebi-py"
+        ) from error
+
+
+def find_group(configuration: HebiConfiguration) -> Any:
+    """The group of the configured modules on the network.
+
+    Raises
+    ------
+    UserError
+        Some of them do not answer; it names them, and those that are there.
+    """
+    lookup = hebi_library().Lookup()
+    families, names = list(configuration.families), list(configuration.names)
+    if len(families) == 1:
+        families *= len(names)
+    wanted = set(zip(families, names, strict=True))
+    stop_s = time.monotonic() + configuration.lookup_timeout_s
+    # The look-up fills in the background: to wait for all is quicker than the fixed wait that HEBI's examples have.
+    while not wanted <= (there := _there(lookup)) and time.monotonic() < stop_s:
+        time.sleep(0.05)
+    if not wanted <= there:
+        raise UserError(
+            f"modules not found within {configuration.lookup_timeout_s:g} s: {_listed(wanted - there)}; on the network "
+            f"there are: {_listed(there) or 'none (power, cable, network; a firewall that lets no UDP through)'}"
+        )
+    # Never -1, with which the library waits for ever.
+    group = lookup.get_group_from_names(families, names, max(1, round(1e3 * configuration.lookup_timeout_s)))
+    if group is None:
+        raise UserError(f"modules {_listed(wanted)} are on the network, but do not answer as a group")
+    return group
+
+
+def _there(lookup: Any) -> set[tuple[str, str]]:
+    return {(entry.family, entry.name) for entry in lookup.entrylist if entry is not None}
+
+
+def _listed(modules: set[tuple[str, str]]) -> str:
+    return ", ".join(f"{family}/{name}" for family, name in sorted(modules))
+
 
 Array = NDArray[np.float64]
 
@@ -106,3 +169,86 @@ class FeedbackQueue:
         """The newest exception since the last call."""
         fault, self._fault = self._fault, None
         return fault
+
+
+# One module: times of its own clock as host time, whether it answers, and how it fares.
+
+_TICK_S = 1e-6
+_END_US = 2**31 * 1_000_000
+"""Of what a stamp can hold."""
+
+
+class Module:
+    """What is known of a module from its feedback.
+
+    Attributes
+    ----------
+    received, missed, refused
+        How many readings came; how many feedbacks of the group came without one of it; how many readings had a time
+        that cannot follow those before.
+    is_silent
+        Whether it has not answered for a while.
+    """
+
+    def __init__(self, name: str, silent_s: float, latency_s: float) -> None:
+        self.name = name
+        self.received = self.missed = self.refused = 0
+        self.is_silent = False
+        self.clock = DeviceClock(_TICK_S, latency_s=latency_s)
+        self._silent_s = silent_s
+        self._received_us = 0
+        self._reported = (0.0, 0, 0, 0, 0)
+        self.begin(0.0)
+
+    def begin(self, now_s: float) -> None:
+        """It may answer from now on."""
+        self._heard_s = self._silent_since_s = now_s
+        self._reported = (now_s, *self._reported[1:])
+
+    def stamp_ns(self, received_us: int, hardware_us: int, now_s: float) -> int | None:
+        """When the reading was sent, ns since the epoch of the host; None: it is none, or an old one again."""
+        if not 0 < received_us < _END_US or received_us == self._received_us:
+            self.missed += 1
+            return None
+        self._received_us, self._heard_s = received_us, now_s
+        self.received += 1
+        # Without a time of its own there is none better than that of its arrival.
+        stamp_ns = 1000 * received_us
+        mapped_ns = self.clock.stamp_ns(hardware_us, stamp_ns) if hardware_us > 0 else stamp_ns
+        self.refused += mapped_ns is None
+        return mapped_ns
+
+    def change(self, now_s: float) -> str:
+        """A sentence where it fell silent or came back since the last call; else empty."""
+        quiet_s = now_s - self._heard_s
+        silent = quiet_s > self._silent_s
+        if silent == self.is_silent:
+            return ""
+        self.is_silent = silent
+        if not silent:
+            return f"module {self.name} answers again, after {self._heard_s - self._silent_since_s:.1f} s"
+        self._silent_since_s = self._heard_s
+        return f"module {self.name} has been silent for {quiet_s:.1f} s, after {self.received} readings"
+
+    def report(self, now_s: float) -> tuple[bool, str, dict[str, float]]:
+        """Since the last report: whether all is well, in words, figures for /diagnostics."""
+        before_s, *before = self._reported
+        counts = (self.received, self.missed, self.refused, self.clock.jumps)
+        self._reported = (now_s, *counts)
+        received, missed, refused, jumps = (now - then for now, then in zip(counts, before, strict=True))
+        rate_hz = received / (now_s - before_s) if now_s > before_s else math.nan
+        values = {
+            "rate_hz": rate_hz,
+            "received": self.received,
+            "lost": self.missed,
+            "refused": self.refused,
+            "clock_skew_ppm": self.clock.skew_ppm,
+            "clock_stddev_us": 1e6 * self.clock.stddev_s,
+            "clock_jumps": self.clock.jumps,
+            "clock_implausible": self.clock.implausible,
+        }
+        words = [f"{rate_hz:.1f} Hz"]
+        words += [f"{missed} lost"] if missed else []
+        words += [f"{refused} refused"] if refused else []
+        words += [f"its clock started anew {jumps} times"] if jumps else []
+        return len(words) == 1 and received > 0, ", ".join(words), values

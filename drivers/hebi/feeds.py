@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback, FeedbackQueue
-from drivers.hebi.library import find_group, hebi_library
+from drivers.hebi.feedback import Feedback, FeedbackQueue, find_group, hebi_library
 from drivers.hebi.log import coverage, read_feedback
 from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.robots import Robot

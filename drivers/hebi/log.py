@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drivers.hebi.feedback import Feedback, checked_imu, copied
-from drivers.hebi.library import hebi_library
-from drivers.hebi.module import Module
+from drivers.hebi.feedback import Feedback, Module, checked_imu, copied, hebi_library
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Vector

@@ -11,11 +11,10 @@ import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
+from drivers.at_rest import StartCheck
 from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback, checked_imu
+from drivers.hebi.feedback import Feedback, Module, checked_imu
 from drivers.hebi.feeds import Feed, feed_of
-from drivers.hebi.module import Module
-from drivers.hebi.start_check import StartCheck
 from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new

@@ -15,18 +15,16 @@ import numpy as np
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Imu, Temperature
 
-from drivers.at_rest import refuse_unless_still
+from drivers.at_rest import HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
 from drivers.node import STREAM, MeasuringNode
-from drivers.serial_imu.at_rest import HighGAlignment, faults
+from drivers.serial_frames import HIGH_G, LOW_G, Scales, SerialReadings
 from drivers.serial_imu.line import SerialLine
-from drivers.serial_imu.mounting import axes_matrix
-from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
@@ -34,6 +32,41 @@ from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
+
+# How a sensor sits on the body.
+
+_NAMES = ("x", "y", "z")
+
+
+def axes_matrix(text: str) -> Matrix:
+    """(3, 3) from the sensor's to the body's axes.
+
+    Parameters
+    ----------
+    text
+        Which of the sensor's axes points along the body's x, y and z, e.g. `-y x z`.
+
+    Raises
+    ------
+    UserError
+        They are not three different axes, or make a left-handed frame.
+    """
+    words = text.replace(",", " ").split()
+    rows = []
+    for word in words:
+        name = word.removeprefix("-").removeprefix("+")
+        if name not in _NAMES:
+            raise UserError(
+                f"axes {text!r}: {word!r} is no axis; three of x, y, z, -x, -y, -z are needed, e.g. '-y x z'"
+            )
+        rows.append((-1.0 if word.startswith("-") else 1.0) * np.eye(3)[_NAMES.index(name)])
+    matrix = np.array(rows)
+    if len(rows) != 3 or np.linalg.matrix_rank(matrix) < 3:
+        raise UserError(f"axes {text!r}: three different axes are needed, e.g. '-y x z'")
+    if np.linalg.det(matrix) < 0.0:
+        raise UserError(f"axes {text!r} make a left-handed frame: turn one of them round")
+    return matrix
+
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002

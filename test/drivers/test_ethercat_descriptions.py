@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.ethercat.description import WRENCH, SdoObject, UnitCode, find, parse, shipped
-from drivers.ethercat.layout import check_mapping, check_size, conversion_of, dtype_of, objects_of
+from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of, objects_of
 from onboard_estimation.configuration import ConfigurationError
 from onboard_estimation.errors import UserError
 

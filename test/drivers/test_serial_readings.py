@@ -10,12 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.at_rest import refuse_unless_still
+from drivers.at_rest import faults, refuse_unless_still
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_frames import FrameReader, Sample, Settings, encode_sample, encode_settings
-from drivers.serial_imu.at_rest import faults
-from drivers.serial_imu.mounting import axes_matrix
-from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from drivers.serial_frames import (
+    HIGH_G,
+    LOW_G,
+    FrameReader,
+    Sample,
+    SerialReadings,
+    Settings,
+    encode_sample,
+    encode_settings,
+)
+from drivers.serial_imu.node import axes_matrix
 from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.errors import UserError
 

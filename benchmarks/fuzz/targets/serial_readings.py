@@ -1,4 +1,4 @@
-"""`drivers.serial_imu.readings.SerialReadings`, the bytes in pieces that arrive at any times, also before the last.
+"""`drivers.serial_frames.SerialReadings`, the bytes in pieces that arrive at any times, also before the last.
 
 The first sixteen bytes of an input are eight times a piece's length and the code of how much later it arrives; the rest
 is one piece more.
@@ -12,7 +12,7 @@ from random import Random
 
 from benchmarks.fuzz.serial_stream import mended, pieces, streams
 from benchmarks.fuzz.target import Target
-from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from drivers.serial_frames import HIGH_G, LOW_G, SerialReadings
 from onboard_estimation.measurement import Measurement
 
 _HEAD = 16

@@ -12,8 +12,8 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import FluidPressure
 
 from drivers.emulators.ethercat.configuration import EmulatorConfiguration, EmulatorHost
-from drivers.emulators.ethercat.played import Played
 from drivers.emulators.ethercat.segment import Segment, Wire
+from drivers.emulators.ethercat.sensor import Played
 from drivers.emulators.ethercat.slave import Slave
 from drivers.ethercat.description import find
 from drivers.node import SteadyNode

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from drivers.emulators.ethercat.configuration import SDO_OBJECT, EthercatFaults
-from drivers.emulators.ethercat.controller import COUNTED_UP
-from drivers.emulators.ethercat.frames import ETHERTYPE, LARGEST_FRAME, FrameError, places
+from drivers.emulators.ethercat.controller import COUNTED_UP, ETHERTYPE, LARGEST_FRAME, FrameError, places
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.raw_sockets import check
+from drivers.ethercat.bus import check_interface
 from onboard_estimation.errors import UserError
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
@@ -172,7 +171,7 @@ class Wire:
         self.interface = interface
         self.received = self.returned = self.refused = 0
         self.fault = ""
-        check(interface)
+        check_interface(interface)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
