@@ -15,10 +15,10 @@ import numpy as np
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Imu, Temperature
 
-from drivers.at_rest import HighGAlignment, faults, refuse_unless_still
+from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
 from drivers.node import STREAM, MeasuringNode
-from drivers.serial_frames import HIGH_G, LOW_G, Scales, SerialReadings
+from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
 from drivers.serial_imu.line import SerialLine
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
@@ -32,6 +32,7 @@ from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
+from onboard_estimation.timing.device_clock import DeviceClock
 
 # How a sensor sits on the body.
 
@@ -153,7 +154,8 @@ class SerialImuNode(MeasuringNode):
         self._mounted = turned | set(self._calibrations)
         self._gyro_bias = np.zeros(3)
         self._alignment = HighGAlignment(mounting.align_at_start)
-        self._readings = SerialReadings(configuration.latency_s)
+        self._clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s)
+        self._readings = SerialReadings(self._clock)
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
@@ -289,7 +291,7 @@ class SerialImuNode(MeasuringNode):
         self._before = now
 
     def _counts(self, line: SerialLine) -> dict[str, float]:
-        found, clock = self._readings, self._readings.clock
+        found, clock = self._readings, self._clock
         return {
             "bytes": self._bytes,
             "samples": found.samples,

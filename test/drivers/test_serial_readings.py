@@ -95,7 +95,7 @@ def test_whatever_comes_is_read_without_an_exception_and_in_bounded_memory(piece
     for number, piece in enumerate(pieces):
         for one in live.feed(piece, EPOCH_NS + 1_000_000 * number):
             assert one.value.shape == (6,)
-    assert live._frames.unfinished < 100
+    assert live.frames.unfinished < 100
 
 
 # Mounting and the check at the start

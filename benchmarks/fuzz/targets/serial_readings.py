@@ -41,7 +41,7 @@ def check(data: bytes) -> None:
             last_ns[one.sensor] = one.stamp_ns
             found += 1
         assert max(falls.values()) <= live.clock.jumps - jumps
-        assert live._frames.unfinished <= 40
+        assert live.frames.unfinished <= 40
     assert found + sum(live.unread.values()) == 2 * (live.samples - live.before_ranges)
     assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
     assert len(pickle.dumps(live)) <= _MOST_KEPT
