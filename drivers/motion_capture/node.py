@@ -1,21 +1,18 @@
-"""Bodies of a motion capture system as ground truth: what the rclpy nodes of OptiTrack and Vicon have in common."""
+"""Bodies of a motion capture system as ground truth: the rclpy nodes of OptiTrack and Vicon."""
 
 from __future__ import annotations
 
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_names, parsed_names
-from drivers.motion_capture.health import StreamHealth
 from drivers.node import DriverNode, NoRobot
 from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
 from drivers.vicon.receiver import Receiver, ViconConfiguration
@@ -29,141 +26,20 @@ from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.ros.transforms import truth_to_body
 from onboard_estimation.simulation import truth_channel
-from onboard_estimation.timing.device_clock import DeviceClock
-
-# Bodies of motion capture as ground truth on topics, and in tf where asked for.
-#
-# Messages are written and published as bytes, and only where somebody listens: to hand one over costs some 35 us, which
-# is too much for twenty bodies 600 times a second that nobody asked for.
 
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _MOST_TEMPLATES = 64
 
-
-class TruthOutputs:
-    """Publishes `ground_truth/<name>/pose` (PoseStamped in `world`) of tracked bodies, and `world -> truth/<name>`.
-
-    Parameters
-    ----------
-    node
-        That the publishers belong to.
-    chosen
-        Topic's name by the stream's (`parsed_names`); empty: every body, under its own name.
-    publish_tf
-        Whether tf is published too.
-    frame_prefix
-        Before the frames in tf, as `resolved_prefix` gives it.
-
-    Attributes
-    ----------
-    topic_names
-        Of the bodies that are published, by the stream's names.
-    """
-
-    def __init__(self, node: Node, chosen: Mapping[str, str], publish_tf: bool, frame_prefix: str) -> None:
-        self._node, self._chosen, self._prefix = node, dict(chosen), frame_prefix
-        self.topic_names: dict[str, str] = {}
-        self._outputs: dict[str, Any] = {}  # by topic name
-        self._heard: frozenset[str] = frozenset()
-        self._streamed: tuple[str, ...] = ()
-        self._places: list[tuple[int, str]] = []  # in the stream, and topic names
-        self._heard_at: list[tuple[int, Any]] = []  # in the stream, and publishers: of those that are heard
-        channel = truth_channel("body")
-        self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
-        self._tf: Any = tf_publisher(node) if publish_tf else None
-        self._tf_templates: dict[tuple[str, ...], MessageTemplate] = {}
-
-    def set_bodies(self, streamed: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The stream has these bodies, in this order: make and take away publishers.
-
-        Returns
-        -------
-        published, missing
-            Topics as full names; chosen bodies that the stream has not.
-        """
-        self._streamed = tuple(streamed)
-        self.topic_names = chosen_names(self._chosen, self._streamed)
-        wanted = set(self.topic_names.values())
-        for name in set(self._outputs) - wanted:
-            self._node.destroy_publisher(self._outputs.pop(name))
-        for name in sorted(wanted - set(self._outputs)):
-            self._outputs[name] = self._node.create_publisher(PoseStamped, truth_channel(name).topic, _STREAM)
-        self.look()
-        topics = [self._outputs[name].topic_name for name in self.topic_names.values()]
-        return topics, [name for name in self._chosen if name not in self.topic_names]
-
-    def look(self) -> None:
-        """Find out who listens; the node calls it about once a second."""
-        self._heard = frozenset(name for name, output in self._outputs.items() if output.get_subscription_count())
-        first = {name: place for place, name in reversed(list(enumerate(self._streamed)))}  # of bodies of one name
-        self._places = [(first[stream], name) for stream, name in self.topic_names.items()]
-        self._heard_at = [(place, self._outputs[name]) for place, name in self._places if name in self._heard]
-
-    def publish(self, frame: BodyPoses) -> None:
-        """A frame of the bodies that `set_bodies` has told, in their order; of those not tracked nothing goes out."""
-        if not self._heard_at and self._tf is None:
-            return
-        poses: Matrix = np.concatenate((frame.positions_m, frame.quaternions_xyzw), axis=1)
-        tracked = frame.tracked.tolist()
-        for place, output in self._heard_at:
-            if tracked[place]:
-                output.publish(self._pose.message(frame.stamp_ns, poses[place]))
-        if self._tf is not None:
-            seen = [(place, name) for place, name in self._places if tracked[place]]
-            if seen:
-                template = self._tf_template(tuple(name for _, name in seen))
-                self._tf.publish(template.message(frame.stamp_ns, poses[[place for place, _ in seen]].ravel()))
-
-    def _tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
-        template = self._tf_templates.get(names)
-        if template is None:
-            if len(self._tf_templates) == _MOST_TEMPLATES:
-                self._tf_templates.clear()
-
-            def make(stamp_ns: int, values: Vector) -> Any:
-                poses = zip(names, values.reshape(-1, 7), strict=True)
-                return tf_message([truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses])
-
-            template = self._tf_templates[names] = MessageTemplate(make, serialized, 7 * len(names))
-        return template
-
-
-class Client(Protocol):
-    """Reads a server.
-
-    Attributes
-    ----------
-    health
-        Counts.
-    """
-
-    health: StreamHealth
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing comes; empty where all is well."""
-
-    @property
-    def device_clock(self) -> DeviceClock | None:
-        """That frames are mapped by; None: they are not, or not yet."""
-
-    def read(self, timeout_s: float) -> Iterable[BodyPoses]:
-        """Frames that have come, as soon as there are any; the names are the same object while they stay the same."""
-
-    def figures(self) -> Mapping[str, float]:
-        """What else is to be reported."""
-
-    def close(self) -> None:
-        """Leave the server."""
-
-
 C = TypeVar("C", bound=TruthConfiguration)
-R = TypeVar("R", bound=Client)
+R = TypeVar("R", NatNetClient, Receiver)
 
 
 class TruthNode(DriverNode, Generic[C, R]):
     """Publishes `ground_truth/<name>/pose` of bodies that are tracked and listened to, `/tf` by choice, `/diagnostics`.
+
+    Messages are written and published as bytes, and only where somebody listens: to hand one over costs some 35 us,
+    which is too much for twenty bodies 600 times a second that nobody asked for.
 
     Attributes
     ----------
@@ -176,9 +52,16 @@ class TruthNode(DriverNode, Generic[C, R]):
         super().__init__(name)
         parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
         self.chosen = chosen = parameters.host
-        prefix = resolved_prefix(chosen.frame_prefix, self.get_namespace())
-        self._truth = TruthOutputs(self, parsed_names(chosen.bodies), chosen.publish_tf, prefix)
+        self._prefix = resolved_prefix(chosen.frame_prefix, self.get_namespace())
+        self._wanted = parsed_names(chosen.bodies)
         self._names: tuple[str, ...] = ()
+        self._outputs: dict[str, Any] = {}  # publishers, by the topic's name
+        self._places: dict[str, int] = {}  # in the stream, by the topic's name
+        self._heard: list[tuple[int, Any]] = []  # places in the stream, and publishers, of those that are heard
+        channel = truth_channel("body")
+        self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
+        self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
+        self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self.client = client = self.connect(chosen)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
 
@@ -197,26 +80,57 @@ class TruthNode(DriverNode, Generic[C, R]):
 
     def _read(self, client: R, timeout_s: float) -> None:
         """Publish what arrives."""
-        for poses in client.read(timeout_s):
-            if poses.names is not self._names:
-                self._new_bodies(poses.names)
-            self._truth.publish(poses)
+        for frame in client.read(timeout_s):
+            if frame.names is not self._names:
+                self._new_bodies(frame.names)
+            if self._heard or self._tf is not None:
+                self._publish(frame)
 
     def _new_bodies(self, names: tuple[str, ...]) -> None:
+        """The stream has these bodies, in this order: make and take away publishers."""
         self._names = names
-        topics, missing = self._truth.set_bodies(names)
-        self.get_logger().info(f"{len(names)} bodies in the stream; published: {', '.join(topics) or 'none'}")
-        if missing:
+        topics = chosen_names(self._wanted, names)
+        self._places = {topic: names.index(name) for name, topic in topics.items()}
+        for topic in set(self._outputs) - set(self._places):
+            self.destroy_publisher(self._outputs.pop(topic))
+        for topic in sorted(set(self._places) - set(self._outputs)):
+            self._outputs[topic] = self.create_publisher(PoseStamped, truth_channel(topic).topic, _STREAM)
+        self._look()
+        published = ", ".join(self._outputs[topic].topic_name for topic in self._places) or "none"
+        self.get_logger().info(f"{len(names)} bodies in the stream; published: {published}")
+        if missing := [name for name in self._wanted if name not in topics]:
             there = ", ".join(names) or "none"
             self.get_logger().warning(f"not in the stream: {', '.join(missing)}; bodies in it: {there}")
 
+    def _look(self) -> None:
+        """Find out who listens."""
+        outputs = [(place, self._outputs[topic]) for topic, place in self._places.items()]
+        self._heard = [(place, output) for place, output in outputs if output.get_subscription_count()]
+
+    def _publish(self, frame: BodyPoses) -> None:
+        """Of bodies that are not tracked nothing goes out."""
+        poses: Matrix = np.concatenate((frame.positions_m, frame.quaternions_xyzw), axis=1)
+        tracked = frame.tracked.tolist()
+        for place, output in self._heard:
+            if tracked[place]:
+                output.publish(self._pose.message(frame.stamp_ns, poses[place]))
+        if self._tf is not None:
+            seen = {topic: place for topic, place in self._places.items() if tracked[place]}
+            if seen:
+                values = poses[list(seen.values())].ravel()
+                self._tf.publish(self._tf_template(tuple(seen)).message(frame.stamp_ns, values))
+
+    def _new_tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
+        def make(stamp_ns: int, values: Vector) -> Any:
+            poses = zip(names, values.reshape(-1, 7), strict=True)
+            return tf_message([truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses])
+
+        return MessageTemplate(make, serialized, 7 * len(names))
+
     def _report(self, client: R) -> None:
-        self._truth.look()
+        self._look()
         self.watch(client)
         self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
-
-
-# Rigid bodies of OptiTrack as ground truth: the rclpy node.
 
 
 class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
@@ -241,9 +155,6 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
         way = f"{chosen.transport}, at {chosen.interface}"
         self.get_logger().info(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})")
         return NatNetClient(chosen, self.get_logger().info)
-
-
-# Driver of a Vicon system, as an rclpy node.
 
 
 class ViconNode(TruthNode[ViconConfiguration, Receiver]):
