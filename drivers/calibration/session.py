@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.calibration.ferraris import POSITIONS, fit_accelerometer, fit_gyro_matrix
-from drivers.calibration.logs import ImuLog
-from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
-from drivers.calibration.sections import (
+from drivers.calibration.logs import (
     SHORTEST_REST_S,
+    ImuLog,
     Section,
     Turn,
     find_rests,
@@ -21,6 +20,7 @@ from drivers.calibration.sections import (
     given_turn,
     positions_of,
 )
+from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
 from onboard_estimation.errors import UserError
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 

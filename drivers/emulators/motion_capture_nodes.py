@@ -18,9 +18,8 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
-from drivers.motion_capture.bodies import Axes, BodyPoses
+from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
 from drivers.node import NoRobot, SteadyNode
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag

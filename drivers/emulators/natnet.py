@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses
+from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.configuration import parameter

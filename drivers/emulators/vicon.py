@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
-from drivers.motion_capture.bodies import UP_AXES
+from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
 from drivers.vicon import protocol
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError

@@ -13,9 +13,8 @@ from typing import Any
 from geometry_msgs.msg import WrenchStamped
 from sensor_msgs.msg import FluidPressure
 
-from drivers.ethercat.bus import Bus
 from drivers.ethercat.configuration import EthercatConfiguration, EthercatHost
-from drivers.ethercat.cycle import Cycle
+from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.motion_capture.arrivals import ANCILLARY_BYTES, arrival_ns, keep_arrivals
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthConfiguration, plausible
-from drivers.motion_capture.health import StreamHealth
+from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, plausible
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import (
     COMMAND_PORT,

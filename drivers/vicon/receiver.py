@@ -9,8 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.motion_capture.bodies import MOST_BODIES, Axes, BodyPoses, TruthConfiguration, plausible, quaternions_of
-from drivers.motion_capture.health import StreamHealth
+from drivers.motion_capture.bodies import (
+    MOST_BODIES,
+    Axes,
+    BodyPoses,
+    StreamHealth,
+    TruthConfiguration,
+    plausible,
+    quaternions_of,
+)
 from drivers.vicon.connection import Connection
 from drivers.vicon.protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.configuration import parameter

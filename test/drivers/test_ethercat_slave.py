@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
 from drivers.emulators.ethercat import slave as emulated
-from drivers.emulators.ethercat.configuration import EmulatedPressure, EthercatFaults
 from drivers.emulators.ethercat.controller import Command
-from drivers.emulators.ethercat.segment import Segment
-from drivers.emulators.ethercat.sensor import Played
+from drivers.emulators.ethercat.segment import EthercatFaults, Segment
+from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat.slave import (
     INVALID_CHANGE,
     INVALID_INPUTS,

@@ -200,7 +200,7 @@ def test_commands_reach_the_modules_and_faulty_ones_are_counted(running: Callabl
 
 
 def test_what_goes_wrong_in_the_librarys_thread_is_not_lost(running: Callable[..., Running], capfd: Any) -> None:
-    from drivers.hebi.feedback import FeedbackQueue
+    from drivers.hebi.feeds import FeedbackQueue
 
     one = running("-p", "silent_s:=0.1")
     one.until(lambda: one.node.feed.queue.copied > 3)
@@ -242,7 +242,7 @@ def test_feedback_as_the_library_makes_it_is_converted(kind: str) -> None:
     import hebi
     from hebi._internal.ffi._message_enums import FeedbackUInt64Field as Field
 
-    from drivers.hebi.feedback import copied
+    from drivers.hebi.feeds import copied
     from drivers.hebi.log import converted
     from onboard_estimation.errors import UserError
 

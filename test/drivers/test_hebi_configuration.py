@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback, Module, checked_imu
-from drivers.hebi.feeds import commanded_velocities
-from drivers.hebi.log import converted, coverage
+from drivers.hebi.feeds import Feedback, Module, checked_imu, commanded_velocities, coverage
+from drivers.hebi.log import converted
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource

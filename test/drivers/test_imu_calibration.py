@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from drivers.calibration.ferraris import POSITIONS, UP, fit_accelerometer
-from drivers.calibration.logs import CsvForm, ImuLog, read_log
-from drivers.calibration.sections import Section, find_rests, read_sections
+from drivers.calibration.logs import CsvForm, ImuLog, Section, find_rests, read_log, read_sections
 from drivers.calibration.session import Found, Procedure, calibrate
 from onboard_estimation.errors import UserError
 

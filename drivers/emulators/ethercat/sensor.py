@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.emulators.ethercat.configuration import EmulatedPressure
+from drivers.ethercat.configuration import PressureSensors
 from drivers.ethercat.description import UNITS, WRENCH, Entry, ObjectAddress, Pdo, Scale, SdoObject, SensorDescription
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
@@ -31,6 +33,25 @@ _LETTERS = {
     "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
     "float32": "f", "float64": "d",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EmulatedPressure(PressureSensors):
+    """Pressure sensors on the bus's analogue inputs, as for the driver."""
+
+    ambient_pa: float = parameter(
+        101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", unit="Pa", minimum=0.0
+    )
+
+    def faults(self) -> Iterable[str]:
+        """A line needs two points."""
+        if self.pascals[0] == self.pascals[1]:
+            yield f"pascals: {list(self.pascals)}, allowed: two different ones"
+
+    def voltage(self, pressure_pa: float) -> float:
+        """V, of an absolute pressure."""
+        slope = (self.volts[1] - self.volts[0]) / (self.pascals[1] - self.pascals[0])
+        return self.volts[0] + slope * (pressure_pa - self.ambient_pa - self.pascals[0])
 
 
 class Sensor:
