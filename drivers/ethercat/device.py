@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, Scale, SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
 
@@ -41,7 +43,7 @@ def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": max(place, 1)})
 
 
-def check_size(name: str, part: str, entries: Sequence[Entry], found: int) -> None:
+def check_size(name: str, part: str, pdos: Sequence[Pdo], found: int) -> None:
     """Refuse process data of another length than described.
 
     Raises
@@ -49,7 +51,7 @@ def check_size(name: str, part: str, entries: Sequence[Entry], found: int) -> No
     UserError
         With both lengths.
     """
-    described = sum(entry.size for entry in entries)
+    described = sum(entry.size for pdo in pdos for entry in pdo.entries)
     if found != described:
         raise UserError(
             f"{name}: the device maps {found} bytes of {part}, its description has {described}: another firmware, or "
@@ -75,14 +77,14 @@ def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[i
     UserError
         With all differences and their places.
     """
-    wanted = [pdo.index for pdo in pdos]
+    wanted = [pdo.pdo for pdo in pdos]
     if list(assigned) != wanted:
         found, described = (", ".join(f"0x{index:04X}" for index in one) or "none" for one in (assigned, wanted))
         raise UserError(
             f"{name}: the device has the {part} {found} assigned (0x{ASSIGNMENTS[part]:04X}), its description has "
             f"{described}; correct one of them, or set assign: true"
         )
-    faults = [fault for pdo in pdos for fault in _mapping_faults(pdo, assigned[pdo.index])]
+    faults = [fault for pdo in pdos for fault in _mapping_faults(pdo, assigned[pdo.pdo])]
     if faults:
         raise UserError(f"{name}: the device maps other {part} than described", faults)
 
@@ -104,12 +106,12 @@ def _mapping_faults(pdo: Pdo, mapped: Sequence[int]) -> list[str]:
             if found != (wanted, bits):
                 shown = "nothing that begins there" if found is None else f"{_object(found[0])} of {found[1]} bits"
                 faults.append(
-                    f"0x{pdo.index:04X}, byte {described // 8}: described is {entry.field or 'an entry'}, "
+                    f"0x{pdo.pdo:04X}, byte {described // 8}: described is {entry.field or 'an entry'}, "
                     f"{_object(wanted)} of {bits} bits; the device has {shown}"
                 )
         described += bits
     if place != described:
-        faults.append(f"0x{pdo.index:04X}: described are {described} bits, the device has {place}")
+        faults.append(f"0x{pdo.pdo:04X}: described are {described} bits, the device has {place}")
     return faults
 
 
@@ -152,38 +154,29 @@ class Conversion:
         return np.zeros((0, len(self.fields))) if raw is None else raw * self.gain + self.offset
 
 
-def objects_of(description: SensorDescription, fields: Sequence[str]) -> list[SdoObject]:
-    """Objects that the conversion of these fields needs, each once."""
-    found: dict[SdoObject, None] = {}
-    for scale in _scales(description, fields):
-        for one in (scale.factor, scale.offset, scale.unit):
-            if isinstance(one, SdoObject):
-                found[one] = None
-    return list(found)
-
-
 def conversion_of(
-    description: SensorDescription, fields: Sequence[str], values: Mapping[SdoObject, float]
+    description: SensorDescription, fields: Sequence[str], held: Callable[[SdoObject], float]
 ) -> Conversion:
     """The conversion of these fields.
 
     Parameters
     ----------
-    values
-        What the device's objects hold, of those that `objects_of` names.
+    held
+        What an object of the device holds; asked once for each field that it is needed for.
 
     Raises
     ------
     UserError
         A factor is zero or not finite, or a unit's code is unknown.
     """
+    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
     gains, offsets, remarks = [], [], []
-    for field, scale in zip(fields, _scales(description, fields), strict=True):
-        unit, remark = _unit(description.name, scale.unit, values)
-        if remark:
-            remarks.append(remark)
-        factor = _value(scale.factor, values)
-        offset = _value(scale.offset, values)
+    for field in fields:
+        scale = scales[name_of[field]]
+        factor, offset = (held(one) if isinstance(one, SdoObject) else one for one in (scale.factor, scale.offset))
+        unit, remark = scale.unit, ""
+        if isinstance(unit, UnitCode):
+            unit, remark = _told_unit(description.name, unit, held(unit))
         if not (np.isfinite(factor) and np.isfinite(offset) and factor != 0.0):
             raise UserError(
                 f"{description.name}: {field} has the factor {factor:g} and the offset {offset:g} "
@@ -192,24 +185,12 @@ def conversion_of(
         in_si = UNITS[unit][1]
         gains.append((1.0 / factor if scale.divide else factor) * in_si)
         offsets.append(offset * in_si)
-    return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(dict.fromkeys(remarks)))
+        remarks.append(remark)
+    return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(filter(None, dict.fromkeys(remarks))))
 
 
-def _scales(description: SensorDescription, fields: Sequence[str]) -> list[Scale]:
-    """Of each field."""
-    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
-    return [scales[name_of[field]] for field in fields]
-
-
-def _value(one: float | SdoObject, values: Mapping[SdoObject, float]) -> float:
-    return values[one] if isinstance(one, SdoObject) else one
-
-
-def _unit(name: str, unit: str | UnitCode, values: Mapping[SdoObject, float]) -> tuple[str, str]:
+def _told_unit(name: str, unit: UnitCode, told: float) -> tuple[str, str]:
     """Name of the unit, and a remark where it was assumed."""
-    if isinstance(unit, str):
-        return unit, ""
-    told = values[unit]
     code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
     known = dict(unit.codes)
     if code in known:
@@ -295,10 +276,9 @@ class Device:
         """In PREOP: start-up objects, mapping, factors and units. Faults are kept: no exception may leave this."""
         try:
             self._write_startup()
-            for part, pdos in (("inputs", self.description.inputs), ("outputs", self.description.outputs)):
+            for part, pdos in self.description.parts.items():
                 self._check_mapping(part, pdos)
-            values = {one: self.read(one) for one in objects_of(self.description, self.fields)}
-            self.conversion = conversion_of(self.description, self.fields, values)
+            self.conversion = conversion_of(self.description, self.fields, cache(self.read))
             self.fault = None
             self.starts += 1
         except UserError as error:
@@ -308,18 +288,18 @@ class Device:
 
     def check_sizes(self) -> None:
         """Against what the master has mapped; UserError on a difference."""
-        description, slave = self.description, self._slave
-        check_size(description.name, "inputs", description.input_entries, len(slave.input))
-        check_size(description.name, "outputs", description.output_entries, len(slave.output))
+        mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
+        for part, pdos in self.description.parts.items():
+            check_size(self.description.name, part, pdos, mapped[part])
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
         data = bytes(self._ask(self._slave.sdo_read, one.index, one.subindex, "reading it"))
         is_float = one.type.startswith("float")
-        if len(data) != int(CODES[one.type][2:]) if is_float else not 1 <= len(data) <= 8:
+        if len(data) != struct.calcsize(CODES[one.type]) if is_float else not 1 <= len(data) <= 8:
             raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
         if is_float:
-            return float(np.frombuffer(data, CODES[one.type])[0])
+            return float(struct.unpack(CODES[one.type], data)[0])
         return float(int.from_bytes(data, "little", signed=one.type.startswith("int")))
 
     def _write_startup(self) -> None:
@@ -327,10 +307,10 @@ class Device:
             self._download(write.index, write.subindex, np.array(write.value).astype(CODES[write.type]), write.why)
         if self.description.assign:
             why = "choice of PDOs"
-            for part, pdos in (("inputs", self.description.inputs), ("outputs", self.description.outputs)):
+            for part, pdos in self.description.parts.items():
                 self._download(ASSIGNMENTS[part], 0, np.uint8(0), why)
                 for place, pdo in enumerate(pdos, 1):
-                    self._download(ASSIGNMENTS[part], place, np.array(pdo.index, dtype="<u2"), why)
+                    self._download(ASSIGNMENTS[part], place, np.array(pdo.pdo, dtype="<u2"), why)
                 self._download(ASSIGNMENTS[part], 0, np.uint8(len(pdos)), why)
 
     def _download(self, index: int, subindex: int, value: Any, why: str) -> None:

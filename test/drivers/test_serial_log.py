@@ -12,15 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serial_lines import SETTINGS, line, sample, saved
 
-from drivers.serial_frames import (
-    Fault,
-    FrameReader,
-    Sample,
-    Settings,
-    decode,
-    encode_sample,
-    encode_settings,
-)
+from drivers.serial_frames import Fault, FrameReader, Sample, Settings, decode, encode_sample, encode_settings
 from hopper_estimation.serial_log import LogClock, read_serial_log
 from onboard_estimation.cli import main
 from onboard_estimation.errors import UserError

@@ -18,8 +18,8 @@ from drivers.emulators.ethercat import slave as emulated
 from drivers.emulators.ethercat.controller import Command, FrameError
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.description import WRENCH, find
-from drivers.ethercat.device import conversion_of, dtype_of, objects_of
+from drivers.ethercat.description import WRENCH, SdoObject, find
+from drivers.ethercat.device import conversion_of, dtype_of
 from onboard_estimation.errors import UserError
 
 _FRAME, _DATAGRAMS, _SDO, _READINGS = range(4)
@@ -104,11 +104,12 @@ def _check_sdo(content: bytes) -> None:
 def _check_readings(content: bytes) -> None:
     """Whatever a device's objects hold, its process data become as many numbers, or it is refused."""
     sensor = _SENSORS[content[0] % len(_SENSORS) if content else 0]
-    wanted = objects_of(sensor, WRENCH)
+    wanted: dict[SdoObject, float] = {}
+    conversion_of(sensor, WRENCH, lambda one: wanted.setdefault(one, 1.0))
     told = content[1 : 1 + 8 * len(wanted)].ljust(8 * len(wanted), b"\0")
     try:
         values = dict(zip(wanted, np.frombuffer(told, dtype="<f8").tolist(), strict=True))
-        conversion = conversion_of(sensor, WRENCH, values)
+        conversion = conversion_of(sensor, WRENCH, values.__getitem__)
     except UserError as error:
         _check_reason(error)
         return

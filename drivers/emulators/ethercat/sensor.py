@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.configuration import PressureSensors
-from drivers.ethercat.description import UNITS, WRENCH, Entry, ObjectAddress, Pdo, Scale, SdoObject, SensorDescription
+from drivers.ethercat.description import (
+    CODES,
+    UNITS,
+    WRENCH,
+    Entry,
+    ObjectAddress,
+    Pdo,
+    Scale,
+    SdoObject,
+    SensorDescription,
+)
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
@@ -29,10 +39,6 @@ _SAMPLES_PER_S = 8000
 _LARGEST_FLOAT = 3.4e38
 _COUNTERS = ("counter", "sample_counter")
 _AT_REST = {"acceleration_z": STANDARD_GRAVITY_M_S2, "orientation_w": 1.0, "temperature": 25.0}
-_LETTERS = {
-    "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
-    "float32": "f", "float64": "d",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Sensor:
     def lay_out(self, inputs: Sequence[Pdo], outputs: Sequence[Pdo]) -> None:
         """These process data are the ones from now on."""
         entries = [entry for pdo in inputs for entry in pdo.entries]
-        self._inputs = struct.Struct("<" + "".join(_LETTERS[entry.type] for entry in entries))
+        self._inputs = struct.Struct("<" + "".join(CODES[entry.type][1] for entry in entries))
         self._numbers: list[float] = [0] * len(entries)
         scales = dict(self._description.scales)
         self._measured: list[tuple[int, int, float, float, tuple[int, int] | None]] = []
@@ -184,8 +190,7 @@ def objects(description: SensorDescription) -> Iterable[tuple[ObjectAddress, flo
 
 def packed(kind: str, value: float) -> bytes:
     """A number as a device holds it."""
-    letter = _LETTERS[kind]
-    return struct.pack(f"<{letter}", value if letter in "fd" else int(value))
+    return struct.pack(CODES[kind], value if kind.startswith("float") else int(value))
 
 
 def _held(raw: float, allowed: tuple[int, int] | None) -> float:

@@ -245,7 +245,7 @@ def _pdo(pdo: Pdo, sync_manager: int) -> bytes:
         struct.pack("<HBBBBH", one.index or 0, one.subindex, 0, _DATA_TYPES[one.type], 8 * one.size, 0)
         for one in pdo.entries
     ]
-    return struct.pack("<HBBBBH", pdo.index, len(rows), sync_manager, 0, 0, 0) + b"".join(rows)
+    return struct.pack("<HBBBBH", pdo.pdo, len(rows), sync_manager, 0, 0, 0) + b"".join(rows)
 
 
 def _crc8(data: bytes) -> int:
@@ -443,7 +443,7 @@ class Slave(Controller):
         self._array(0x1018, "<I", (self.vendor_id, self.product_id, 1, self._serial))
         self._array(0x1C00, "<B", (1, 2, 3, 4))
         for index, pdos in ((0x1C12, one.outputs), (0x1C13, one.inputs)):
-            indices = [pdo.index for pdo in pdos]
+            indices = [pdo.pdo for pdo in pdos]
             self._array(index, "<H", indices + [0] * (_MOST_ASSIGNED - len(indices)))
             held[index, 0].value = bytes((len(indices),))
             allowed = {bytes((number,)) for number in range(_MOST_ASSIGNED + 1)}
@@ -453,7 +453,7 @@ class Slave(Controller):
                 held[index, subindex].written = partial(self._assignment, known)
             for pdo in pdos:
                 rows = [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
-                self._array(pdo.index, "<I", rows)
+                self._array(pdo.pdo, "<I", rows)
         for there, value, is_writable in objects(one):
             known_object = held.setdefault((there.index, there.subindex), Object(packed(there.type, value)))
             if is_writable:
@@ -476,7 +476,7 @@ class Slave(Controller):
     def _assigned(self, index: int) -> list[Pdo]:
         """The PDOs that 0x1C12 or 0x1C13 lists."""
         held = self.dictionary.objects
-        pdos = {pdo.index: pdo for pdo in (*self.description.outputs, *self.description.inputs)}
+        pdos = {pdo.pdo: pdo for pdo in (*self.description.outputs, *self.description.inputs)}
         count = held[index, 0].value[0]
         listed = [int.from_bytes(held[index, place + 1].value, "little") for place in range(count)]
         return [pdos[one] for one in listed if one in pdos]
