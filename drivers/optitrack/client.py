@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.motion_capture.arrivals import ANCILLARY_BYTES, arrival_ns, keep_arrivals
+from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, plausible
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import (

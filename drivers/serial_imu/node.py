@@ -17,9 +17,9 @@ from sensor_msgs.msg import Imu, Temperature
 
 from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
+from drivers.lines import SerialLine
 from drivers.node import STREAM, MeasuringNode
 from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
-from drivers.serial_imu.line import SerialLine
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drivers.lines import Connection
 from drivers.motion_capture.bodies import (
     MOST_BODIES,
     Axes,
@@ -18,7 +19,6 @@ from drivers.motion_capture.bodies import (
     plausible,
     quaternions_of,
 )
-from drivers.vicon.connection import Connection
 from drivers.vicon.protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.configuration import parameter
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
