@@ -299,8 +299,6 @@ class NatNetClient:
         Addresses of server and interface, and what is known of the stream.
     tell
         Takes a sentence where something about the server is new.
-    clock
-        Seconds that pass evenly.
 
     Attributes
     ----------
@@ -321,13 +319,8 @@ class NatNetClient:
         The interface is none of this host. `read` raises it where the server's version is not understood.
     """
 
-    def __init__(
-        self,
-        chosen: OptitrackConfiguration,
-        tell: Callable[[str], object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._chosen, self._tell, self._clock = chosen, tell, clock
+    def __init__(self, chosen: OptitrackConfiguration, tell: Callable[[str], object]) -> None:
+        self._chosen, self._tell = chosen, tell
         self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
         self.health = StreamHealth()
         self.info: ServerInfo | None = None
@@ -372,7 +365,7 @@ class NatNetClient:
                 yield poses
 
     def _do_what_is_due(self) -> None:
-        now_s = self._clock()
+        now_s = time.monotonic()
         if self.info is not None and now_s - self._heard_s > _SILENT_S and not self.trouble:
             self._say(f"the server at {self._chosen.server} has fallen silent")
         if self._is_due("connect", now_s, _CONNECT_S if self.trouble else _PRESENT_S):
@@ -397,7 +390,7 @@ class NatNetClient:
 
     def _take(self, data: bytes, arrived_ns: int) -> BodyPoses | None:
         kind, payload = protocol.payload(data)
-        self._heard_s = self._clock()
+        self._heard_s = time.monotonic()
         if kind == Kind.FRAME:
             return self._take_frame(payload, arrived_ns)
         if kind == Kind.ECHO and self.stamps is not None:
@@ -459,7 +452,7 @@ class NatNetClient:
         if self.info is None or self.stamps is None:
             return None
         if self.trouble:  # after a silence the server may be another: it is asked first
-            self._due_s["connect"] = min(self._due_s["connect"], self._clock() + _AT_ONCE_S)
+            self._due_s["connect"] = min(self._due_s["connect"], time.monotonic() + _AT_ONCE_S)
             return None
         frame = protocol.parse_frame(payload, self.info.version)
         if not self.health.count(frame.number):

@@ -41,14 +41,12 @@ class Kind(IntEnum):
     RESPONSE = 3
     MODELS_REQUEST = 4
     MODELS = 5
-    FRAME_REQUEST = 6
     FRAME = 7
     TEXT = 8
     DISCONNECT = 9
     KEEP_ALIVE = 10
     ECHO_REQUEST = 12
     ECHO = 13
-    DISCOVERY = 14
     UNRECOGNIZED = 100
 
 

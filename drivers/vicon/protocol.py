@@ -130,15 +130,15 @@ class Content(NamedTuple):
         Total of its samples.
     """
 
-    offered: frozenset[int] | None
-    unchanged: frozenset[int]
-    frame: int | None
-    hardware_frame: int | None
-    period_s: float | None
-    rates_hz: dict[str, float] | None
-    subjects: tuple[Subject, ...] | None
-    latency_s: float | None
-    poses: Poses | None
+    offered: frozenset[int] | None = None
+    unchanged: frozenset[int] = frozenset()
+    frame: int | None = None
+    hardware_frame: int | None = None
+    period_s: float | None = None
+    rates_hz: dict[str, float] | None = None
+    subjects: tuple[Subject, ...] | None = None
+    latency_s: float | None = None
+    poses: Poses | None = None
 
 
 class Packets:
@@ -217,8 +217,7 @@ class Layout(NamedTuple):
         if self.segments:
             values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
             poses = Poses(self.ids, values)
-        offered, unchanged, _, _, period_s, rates_hz, subjects, _, _ = self.rest
-        return Content(offered, unchanged, frame, hardware_frame, period_s, rates_hz, subjects, latency_s, poses)
+        return self.rest._replace(frame=frame, hardware_frame=hardware_frame, latency_s=latency_s, poses=poses)
 
 
 def layout_of(packet: bytes) -> Layout:
@@ -229,8 +228,8 @@ def layout_of(packet: bytes) -> Layout:
     StreamError
         A length or count beyond what there is, a rate that cannot be.
     """
-    offered = frame_at = hardware_frame_at = period_s = rates_hz = latencies_at = None
-    unchanged: frozenset[int] = frozenset()
+    frame_at = hardware_frame_at = latencies_at = None
+    rest = Content()
     subjects: list[Subject] = []
     segments: list[slice] = []
     ids: list[tuple[int, int]] = []
@@ -251,32 +250,19 @@ def layout_of(packet: bytes) -> Layout:
                 is_fixed[at : at + NUMBER.size] = False
         elif kind == FRAME_RATE:
             rates_hz = {name: _finite(packet, name, at) for name, at in _named_places(packet, start, end)}
+            rest = rest._replace(rates_hz=rates_hz)
         elif kind == STREAM_INFO:
-            period_s = _period_s(packet, start, end)
+            rest = rest._replace(period_s=_period_s(packet, start, end))
         elif kind == CONTENTS:
-            unchanged = _unchanged(packet, start, end)
+            rest = rest._replace(unchanged=_unchanged(packet, start, end))
         elif kind == SUBJECT_INFO:
             subjects.append(_subject(packet, start, end))
         elif kind == OBJECT_ENUMS:
-            offered = frozenset(_uints(packet, start, end, 1)[0])
+            rest = rest._replace(offered=frozenset(_uints(packet, start, end, 1)[0]))
     fixed = np.flatnonzero(is_fixed)
-    rest = Content(offered, unchanged, None, None, period_s, rates_hz, tuple(subjects) or None, None, None)
-    return Layout(
-        len(packet),
-        fixed,
-        np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes(),
-        rest,
-        frame_at,
-        hardware_frame_at,
-        latencies_at,
-        ids,
-        segments,
-    )
-
-
-def decode(packet: bytes) -> Content:
-    """What a packet holds, of the kinds that are known; raises `StreamError`."""
-    return layout_of(packet).read(packet)
+    others = np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes()
+    rest = rest._replace(subjects=tuple(subjects) or None)
+    return Layout(len(packet), fixed, others, rest, frame_at, hardware_frame_at, latencies_at, ids, segments)
 
 
 def block(kind: int, content: bytes) -> bytes:

@@ -33,7 +33,6 @@ from drivers.vicon.protocol import (
     block,
     blocks,
     body_names,
-    decode,
     encode_uints,
     layout_of,
 )
@@ -41,6 +40,11 @@ from drivers.vicon.receiver import FrameClock
 
 SUBJECTS = subjects_of(["box", "arm/upper", "arm/lower"])
 OFFER = block(PACKET, block(OBJECT_ENUMS, encode_uints([*WANTED, 8, 13, 42])))
+
+
+def decode(packet: bytes) -> Content:
+    """By its own layout."""
+    return layout_of(packet).read(packet)
 
 
 def segments(subject_id: int, *poses: tuple[int, Any, Any]) -> bytes:

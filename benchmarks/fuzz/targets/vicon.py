@@ -119,7 +119,7 @@ def _seeds() -> list[bytes]:
     found = [block(OBJECT_ENUMS, encode_uints(WANTED))]
     for wanted in (WANTED, WANTED - {CONTENTS}, WANTED - {STREAM_INFO}, NEEDED):
         for seen in (names, names[1:2], []):
-            packet = server.packet(wanted, WANTED - wanted, 7, 8, dict.fromkeys(seen, pose), {"cameras": 0.004})
+            packet = server.packet(wanted, WANTED - wanted, 7, dict.fromkeys(seen, pose), {"cameras": 0.004})
             found.append(packet[8:])
     server.close()
     return [_CHOICE.pack(place, 1) + packet for place, packet in enumerate(found)]
