@@ -90,32 +90,29 @@ def stuck_fault(name: str, values: NDArray[np.float64]) -> str:
     return f"{name} reads the same all the time: its chip hangs; power it off and on" if stuck else ""
 
 
-def zero_rate_fault(name: str, values: Matrix) -> str:
-    """Of a gyro whose readings do not vary, and are more than an offset."""
+def resting_faults(name: str, values: Matrix, gravity_remedy: str, upright_remedy: str) -> Iterator[str]:
+    """Of readings (K, 6) that do not vary: a gyro that reads more than an offset, a specific force that is not gravity.
+
+    Parameters
+    ----------
+    gravity_remedy
+        What is to be done where it is not of gravity's size.
+    upright_remedy
+        The same where it is not along z most of all; empty: it need not be.
+    """
     rate = np.rad2deg(values[:, IMU.angular_velocity].mean(axis=0))
-    if not np.abs(rate).max() > _LARGEST_ZERO_RATE_DEG_S:
-        return ""
-    return (
-        f"{name} turns evenly by x {rate[0]:.1f}, y {rate[1]:.1f}, z {rate[2]:.1f} deg/s, or its gyro is at fault: at "
-        f"rest it reads less than {_LARGEST_ZERO_RATE_DEG_S:g}"
-    )
-
-
-def gravity_fault(name: str, force: Vector, remedy: str) -> str:
-    """Of a mean specific force (3,), m/s^2, at rest that is not of gravity's size."""
-    size = float(np.linalg.norm(force))
-    if not abs(size - STANDARD_GRAVITY_M_S2) > _LARGEST_OFFSET_M_S2:
-        return ""
-    return f"at rest {name} reads {written(force)}, {size:.2f} in all, not gravity: {remedy}"
-
-
-def upright_fault(name: str, force: Vector, remedy: str) -> str:
-    """Of a mean specific force (3,), m/s^2, at rest that is not along z most of all."""
-    axis = int(np.argmax(np.abs(force)))
-    if axis == 2 and force[axis] > 0.0:
-        return ""
-    where = f"{'' if force[axis] > 0.0 else '-'}{'xyz'[axis]}"
-    return f"at rest {name} reads {written(force)}: gravity along {where}, {remedy}"
+    if np.abs(rate).max() > _LARGEST_ZERO_RATE_DEG_S:
+        yield (
+            f"{name} turns evenly by x {rate[0]:.1f}, y {rate[1]:.1f}, z {rate[2]:.1f} deg/s, or its gyro is at fault: "
+            f"at rest it reads less than {_LARGEST_ZERO_RATE_DEG_S:g}"
+        )
+    force = values[:, IMU.linear_acceleration].mean(axis=0)
+    size, axis, read = float(np.linalg.norm(force)), int(np.argmax(np.abs(force))), f"at rest {name} reads"
+    if abs(size - STANDARD_GRAVITY_M_S2) > _LARGEST_OFFSET_M_S2:
+        yield f"{read} {written(force)}, {size:.2f} in all, not gravity: {gravity_remedy}"
+    elif upright_remedy and math.isfinite(size) and force[2] != np.abs(force).max():
+        where = f"{'' if force[axis] > 0.0 else '-'}{'xyz'[axis]}"
+        yield f"{read} {written(force)}: gravity along {where}, {upright_remedy}"
 
 
 def written(force: Vector, digits: int = 2) -> str:
@@ -157,17 +154,10 @@ def faults(low: Matrix, high: Matrix, seconds: float, told_hz: float) -> Iterato
             yield fault
     if len(low) < LEAST_READINGS or not lies_still(low):
         return
-    force = low[:, IMU.linear_acceleration].mean(axis=0)
-    yield from filter(
-        None,
-        (
-            zero_rate_fault(LOW_G, low),
-            gravity_fault(LOW_G, force, "calibrate it, or look at its ranges"),
-            upright_fault(LOW_G, force, "where it has to be along z of a robot that stands; set axes"),
-        ),
-    )
+    upright = "where it has to be along z of a robot that stands; set axes"
+    yield from resting_faults(LOW_G, low, "calibrate it, or look at its ranges", upright)
     if len(high) >= LEAST_READINGS:
-        other = high[:, IMU.linear_acceleration].mean(axis=0)
+        force, other = (values[:, IMU.linear_acceleration].mean(axis=0) for values in (low, high))
         apart = float(np.abs(other - force).max())
         if apart > _LARGEST_HIGH_OFFSET_M_S2:
             found = f"at rest {HIGH_G} reads {written(other, 1)}, {apart:.1f} from {LOW_G}"
@@ -356,14 +346,12 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         yield rate_fault(name, len(values), seconds, asked_hz, remedy)
     for part, where in (("gyro", IMU.angular_velocity), ("accelerometer", IMU.linear_acceleration)):
         yield _absent_or_stuck(f"{name}: its {part}", values[:, where], configuration.source == "imitation")
-    if not _may_be_judged(values):
-        return
-    force = values[:, IMU.linear_acceleration].mean(axis=0)
-    yield zero_rate_fault(name, values)
-    no_gravity = gravity_fault(name, force, "is it being moved evenly, or is its accelerometer at fault?")
-    yield no_gravity
-    if configuration.robot and not no_gravity and not np.isnan(force).any():  # its estimator goes by the rate about z
-        yield upright_fault(name, force, "where it has to be along z of a link that lies flat; mount the module so")
+    if _may_be_judged(values):  # a robot's estimator goes by the rate about z
+        upright = (
+            "where it has to be along z of a link that lies flat; mount the module so" if configuration.robot else ""
+        )
+        gravity = "is it being moved evenly, or is its accelerometer at fault?"
+        yield from resting_faults(name, values, gravity, upright)
 
 
 def _may_be_judged(values: Matrix) -> bool:

@@ -143,9 +143,10 @@ class BagFeed:
 
 
 C = TypeVar("C", bound=TruthEmulatorConfiguration)
+S = TypeVar("S", NatNetServer, DataStreamServer)
 
 
-class TruthEmulatorNode(SteadyNode, Generic[C]):
+class TruthEmulatorNode(SteadyNode, Generic[C, S]):
     """Serves truth as a system of motion capture would; subscribes to `emulated_truth/<body>/pose` (PoseStamped).
 
     The stamp of a pose is that of its exposure. Topics of a simulator that compiles come late, and one by one: they
@@ -155,9 +156,12 @@ class TruthEmulatorNode(SteadyNode, Generic[C]):
     ----------
     chosen
         Its parameters.
+    server
+        None before it is known of what.
     """
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
+        self.server: S | None = None
         super().__init__(name)
         parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
         self.chosen = parameters.host
@@ -165,6 +169,12 @@ class TruthEmulatorNode(SteadyNode, Generic[C]):
         self._seen: tuple[str, ...] = ()
         self._since_s = time.monotonic()
         self.every(_TICK_S, self._tick)
+
+    def destroy_node(self) -> None:
+        """Stop serving."""
+        if self.server is not None:
+            self.server.close()
+        super().destroy_node()
 
     @abstractmethod
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
@@ -208,7 +218,7 @@ _FIRST_NUMBER = 1000
 _FRAMES_FOR_RATE = 100
 
 
-class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
+class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetServer]):
     """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `NatNetServerConfiguration`.
 
     Raises
@@ -218,29 +228,22 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
     """
 
     def __init__(self) -> None:
-        self._server: NatNetServer | None = None
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
         self.every(_REPORT_S, self._tell)
 
-    def destroy_node(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            self._server.close()
-        super().destroy_node()
-
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`."""
-        if self._server is None:
+        if self.server is None:
             chosen = self.chosen
-            self._server = NatNetServer(names, chosen)
+            self.server = NatNetServer(names, chosen)
             where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
             self.say_serving(f"NatNet {chosen.version} at {where}", names)
         for poses in frames:
-            self._server.submit(poses)
-        return self._server.is_idle
+            self.server.submit(poses)
+        return self.server.is_idle
 
     def _tell(self) -> None:
-        if (server := self._server) is not None:
+        if (server := self.server) is not None:
             self.get_logger().info(
                 f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
                 throttle_duration_sec=60.0,
@@ -255,7 +258,7 @@ class _Late(NamedTuple):
     poses: BodyPoses
 
 
-class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
+class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStreamServer]):
     """Streams truth as a DataStream server would, see `TruthEmulatorNode`. Parameters: `ViconEmulatorConfiguration`.
 
     Raises
@@ -265,7 +268,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
     """
 
     def __init__(self) -> None:
-        self._server: DataStreamServer | None = None
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
         self._axes, self._rng = Axes(self.chosen.up_axis), np.random.default_rng(self.chosen.seed)
         self._waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
@@ -274,12 +276,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
 
-    def destroy_node(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            self._server.close()
-        super().destroy_node()
-
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`; begins once it is known how often the bodies are seen."""
         for poses in frames:  # what was seen waits for the system's latency, which it tells, and for the network's
@@ -287,14 +283,14 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
             due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * self.chosen.latency_s) + network_ns
             due_ns = max(due_ns, self._waiting[-1].due_ns if self._waiting else 0)
             self._waiting.append(_Late(due_ns, network_ns, poses))
-        if self._server is None:
+        if self.server is None:
             self._begin(names, is_over)
             return False
-        self._go_wrong(self._server)
-        self._server.serve()
+        self._go_wrong(self.server)
+        self.server.serve()
         now_ns = time.time_ns()
         while self._waiting and self._waiting[0].due_ns <= now_ns:
-            self._send(self._server, self._waiting.popleft())
+            self._send(self.server, self._waiting.popleft())
         return not self._waiting
 
     def _begin(self, names: tuple[str, ...], is_over: bool) -> None:
@@ -306,8 +302,8 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
         if self._rate_hz or is_over:
             host = self.chosen.host
-            self._server = DataStreamServer(host, self.chosen.port, names, self._rate_hz or 1.0)
-            self.say_serving(f"DataStream at {host}:{self._server.port}, {self._rate_hz:.1f} Hz", names)
+            self.server = DataStreamServer(host, self.chosen.port, names, self._rate_hz or 1.0)
+            self.say_serving(f"DataStream at {host}:{self.server.port}, {self._rate_hz:.1f} Hz", names)
 
     def _go_wrong(self, server: DataStreamServer) -> None:
         now_s, chosen = time.monotonic(), self.chosen
