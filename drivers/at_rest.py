@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.hebi.configuration import HebiConfiguration
+from drivers.hebi.feeds import HebiConfiguration
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.reading_parts import IMU

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.calibration.ferraris import POSITIONS, UP
 from onboard_estimation.converters import GROUP, Converter
 from onboard_estimation.errors import UserError
 from onboard_estimation.installed import load
@@ -226,6 +225,10 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
 
 # Where in a log the sensor rested, in which position, and where it was turned: given, or found.
 
+POSITIONS = ("+x", "-x", "+y", "-y", "+z", "-z")
+"""Which axis of the sensor points up, so that it reads + or - g there."""
+UP: Array = np.kron(np.eye(3), np.array([[1.0], [-1.0]]))
+"""(6, 3) direction of the specific force in these positions, sensor frame."""
 SHORTEST_REST_S = 1.5
 _BLOCK_S = 0.25
 _QUIETEST_SHARE = 20.0  # percentile of the blocks that counts as rest, whatever the sensor's noise

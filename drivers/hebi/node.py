@@ -12,8 +12,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.at_rest import StartCheck
-from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feeds import Feed, Feedback, Module, checked_imu, feed_of
+from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
 from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feeds import Feedback, Module, checked_imu, commanded_velocities, coverage
+from drivers.hebi.feeds import Feedback, HebiConfiguration, Module, checked_imu, commanded_velocities, coverage
 from drivers.hebi.log import converted
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError

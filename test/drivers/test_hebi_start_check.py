@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.at_rest import StartCheck, judged
-from drivers.hebi.configuration import HebiConfiguration
+from drivers.hebi.feeds import HebiConfiguration
 
 NAMES = ("a", "b", "c")
 
