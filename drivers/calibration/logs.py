@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -237,7 +236,13 @@ _LEAST_GYRO_RAD_S = 0.03  # what a hand that holds the sensor still may do
 _LEAST_ACCELERATION_M_S2 = 0.15
 _MOST_MOVED_M_S2 = 0.3  # between neighbouring blocks of one rest
 _MOST_OFF_AXIS = np.deg2rad(30.0)
-_LABEL = re.compile(r"(?P<axis>[xyz])_(?P<kind>p|a|rot)|(?P<sign>[+-])(?P<up>[xyz])|turn_(?P<turn>[xyz])")
+_LABELS = {
+    f"{start}{axis}{end}": f"{label}{axis}"
+    for axis in "xyz"
+    for label, names in (("+", ("+", "_p")), ("-", ("-", "_a")), ("turn ", ("turn_", "_rot")))
+    for start, end in ((names[0], ""), ("", names[1]))
+}
+"""Of sections, by what files call them."""
 
 
 @dataclass(frozen=True)
@@ -282,16 +287,13 @@ def find_rests(log: ImuLog) -> list[Section]:
             quiet &= np.abs(mean[:, :3] - usual).max(axis=1) < max(_LEAST_GYRO_RAD_S, noise)
     noise = float(np.median(spread[quiet, 3:])) if quiet.any() else 0.0
     moved = np.linalg.norm(np.diff(mean[:, 3:], axis=0), axis=1) > max(_MOST_MOVED_M_S2, 3.0 * noise)
-    rests: list[Section] = []
-    start: int | None = None
-    for block in range(count + 1):
-        goes_on = block < count and quiet[block] and (start is None or not moved[block - 1])
-        if start is not None and not goes_on:
-            # The blocks at both ends may hold the begin of a motion.
-            rests.append(Section((start + 1) * _BLOCK_S, (block - 1) * _BLOCK_S))
-            start = None
-        if block < count and quiet[block] and start is None:
-            start = block
+    goes_on = quiet[:-1] & quiet[1:] & ~moved
+    first, last = quiet.copy(), quiet.copy()
+    first[1:] &= ~goes_on
+    last[:-1] &= ~goes_on
+    blocks = zip(np.flatnonzero(first).tolist(), np.flatnonzero(last).tolist(), strict=True)
+    # The blocks at both ends may hold the begin of a motion.
+    rests = [Section((start + 1) * _BLOCK_S, end * _BLOCK_S) for start, end in blocks]
     return [one for one in rests if one.duration_s >= SHORTEST_REST_S]
 
 
@@ -348,9 +350,9 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
         raise UserError(f"{path}: neither a JSON object of sections nor a CSV file with name, start, end") from error
     sections = []
     for name, entry in entries:
-        found = _LABEL.fullmatch(str(name))
+        label = _LABELS.get(str(name))
         start, end = _bound(entry, "start", log), _bound(entry, "end", log)
-        if found is None or start is None or end is None:
+        if label is None or start is None or end is None:
             raise UserError(
                 f"{path}: section {str(name)[:40]!r}: expected x_p, x_a or x_rot (y, z likewise) with start and "
                 "end, or start_s and end_s"
@@ -359,16 +361,8 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
             raise UserError(
                 f"{path}: section {name} from {start:g} to {end:g} s is not in the log of {log.time_s[-1]:.4g} s"
             )
-        sections.append(Section(start, end, _label(found)))
+        sections.append(Section(start, end, label))
     return sections
-
-
-def _label(found: re.Match[str]) -> str:
-    if turn := found["turn"] or (found["axis"] if found["kind"] == "rot" else None):
-        return f"turn {turn}"
-    if found["up"]:
-        return found["sign"] + found["up"]
-    return ("+" if found["kind"] == "p" else "-") + found["axis"]
 
 
 def _bound(entry: Any, name: str, log: ImuLog) -> float | None:

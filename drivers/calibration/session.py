@@ -28,11 +28,11 @@ from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 # Bias, gain and misalignment of an IMU from six resting positions and three turns.
 #
 # The sensor reads r = A t + b, with t the true specific force or rate; what is looked for is b and M = inv(A), so that
-# t = M (r - b). The procedure is that of Ferraris, Grimaldi and Parvis (Procedure for effortless in-field calibration of
-# three-axis rate gyros and accelerometers, Sensors and Materials 7, 1995). There the axes point exactly up and down. By
-# hand they do not, and here two kinds of knowledge are weighed: at rest the specific force has the magnitude g, to within
-# the noise; and it lies along the axis to within the tilt of a position, some degrees. The first fixes biases and gains,
-# the second the misalignment, as well as the tilts allow.
+# t = M (r - b). The procedure is that of Ferraris, Grimaldi and Parvis (Procedure for effortless in-field calibration
+# of three-axis rate gyros and accelerometers, Sensors and Materials 7, 1995). There the axes point exactly up and down.
+# By hand they do not, and here two kinds of knowledge are weighed: at rest the specific force has the magnitude g, to
+# within the noise; and it lies along the axis to within the tilt of a position, some degrees. The first fixes biases
+# and gains, the second the misalignment, as well as the tilts allow.
 #
 # Standard deviations come from repeating the estimate with drawn tilts and noise (GUM, supplement 1): the magnitude is
 # quadratic in the tilt, so that a linearisation at small tilts would tell too little.
