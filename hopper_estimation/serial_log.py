@@ -139,7 +139,9 @@ def _series(path: Path, readings: SerialReadings) -> tuple[Series, ...]:
             of_sensor = [one for one in found if one.sensor == name]
             stamps[name].append(np.array([one.stamp_ns for one in of_sensor], dtype=np.int64))
             values[name].append(np.array([one.value for one in of_sensor]).reshape(-1, 6))
-    return tuple(Series(one, *(np.concatenate(rows[one.sensor]) for rows in (stamps, values))) for one in channels)
+    return tuple(
+        Series(one, np.concatenate(stamps[one.sensor]), np.concatenate(values[one.sensor])) for one in channels
+    )
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -147,33 +147,19 @@ def read_feedback(path: Path, modules: int | None = None) -> Iterator[Feedback]:
         raise UserError(f"{path}: {error}") from error
 
 
-class Coverage(NamedTuple):
+def coverage(received_us: Sequence[int]) -> str:
     """How much of the time from first to last a log has feedback of: the library reads a log that is cut off silently.
 
-    Attributes
-    ----------
-    feedbacks, expected
-        How many there are, and how many the time from the first to the last would have at their median distance.
-    duration_s
-        From the first to the last.
+    By the median of the distances between feedbacks that arrived at these times. One that was cut off at its end covers
+    its time all the same.
     """
-
-    feedbacks: int
-    expected: int
-    duration_s: float
-
-    def __str__(self) -> str:
-        share = 100.0 * self.feedbacks / self.expected if self.expected else 0.0
-        return f"{self.feedbacks} of {self.expected} expected in {self.duration_s:.2f} s ({share:.1f} %)"
-
-
-def coverage(received_us: Sequence[int]) -> Coverage:
-    """Of feedbacks that arrived at these times. One that was cut off at its end covers its time all the same."""
-    steps_us = np.diff(received_us)
-    if not len(steps_us) or np.median(steps_us) <= 0:
-        return Coverage(len(received_us), len(received_us), 0.0)
-    duration_us = received_us[-1] - received_us[0]
-    return Coverage(len(received_us), round(duration_us / float(np.median(steps_us))) + 1, 1e-6 * duration_us)
+    steps_us, count = np.diff(received_us), len(received_us)
+    expected, duration_us = count, 0
+    if len(steps_us) and np.median(steps_us) > 0:
+        duration_us = received_us[-1] - received_us[0]
+        expected = round(duration_us / float(np.median(steps_us))) + 1
+    share = 100.0 * count / expected if expected else 0.0
+    return f"{count} of {expected} expected in {1e-6 * duration_us:.2f} s ({share:.1f} %)"
 
 
 def hebi_library() -> Any:

@@ -129,6 +129,24 @@ class BodyPoses:
     tracked: NDArray[np.bool_]
 
 
+def placed(
+    stamp_ns: int,
+    names: tuple[str, ...],
+    places: NDArray[np.intp],
+    positions_m: Matrix,
+    quaternions_xyzw: Matrix,
+    tracked: NDArray[np.bool_],
+) -> BodyPoses:
+    """Poses of K rows as those of the bodies whose `places` (K,) among the names are told, beyond them: of none."""
+    count = len(names)
+    found = BodyPoses(stamp_ns, names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=np.bool_))
+    kept = tracked & (places < count)
+    at = places[kept]
+    found.positions_m[at], found.quaternions_xyzw[at] = positions_m[kept], quaternions_xyzw[kept]
+    found.tracked[at] = True
+    return found
+
+
 def plausible(positions_m: Matrix, quaternions_xyzw: Matrix) -> NDArray[np.bool_]:
     """(B,) which of the poses can be some: finite, within 100 km, a quaternion of length one."""
     with np.errstate(all="ignore"):  # whatever a stream holds

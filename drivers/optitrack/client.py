@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, plausible
+from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, placed, plausible
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import (
     COMMAND_PORT,
@@ -31,7 +30,7 @@ from drivers.optitrack.protocol import (
 )
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.timing.device_clock import DeviceClock
 
 # Parameters of the OptiTrack node.
@@ -483,25 +482,14 @@ class NatNetClient:
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:
         """In the order of the models."""
-        positions, quaternions, tracked = frame.positions_m, frame.quaternions_xyzw, frame.tracked
-        if not np.array_equal(frame.ids, self._ids):
-            self._wants_models = True  # bodies that the models have not, or that the frame has not
-            positions, quaternions, tracked = self._in_order(frame)
-        tracked = tracked & plausible(positions, quaternions)
-        positions, quaternions = self._axes.to_world(positions, quaternions)
-        return BodyPoses(stamp_ns, self._names, positions, quaternions, tracked)
-
-    def _in_order(self, frame: Frame) -> tuple[Matrix, Matrix, NDArray[np.bool_]]:
-        """Rows of the bodies that the models have; not tracked where the frame has none."""
-        rows = {number: row for row, number in enumerate(frame.ids.tolist())}
-        found = np.array([rows.get(number, -1) for number in self._ids.tolist()], dtype=np.int64)
-        there = found >= 0
-        positions, quaternions = np.zeros((len(found), 3)), np.zeros((len(found), 4))
-        tracked = np.zeros(len(found), dtype=np.bool_)
-        positions[there] = frame.positions_m[found[there]]
-        quaternions[there] = frame.quaternions_xyzw[found[there]]
-        tracked[there] = frame.tracked[found[there]]
-        return positions, quaternions, tracked
+        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
+        tracked = frame.tracked & plausible(*poses)
+        if np.array_equal(frame.ids, self._ids):
+            return BodyPoses(stamp_ns, self._names, *poses, tracked)
+        self._wants_models = True  # bodies that the models have not, or that the frame has not
+        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
+        places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
+        return placed(stamp_ns, self._names, places, *poses, tracked)
 
     def _say(self, trouble: str, well: str = "") -> None:
         self.trouble = trouble

@@ -167,7 +167,6 @@ class SerialImuNode(MeasuringNode):
         self._heard: set[str] = set()
         self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
         self._before: dict[str, float] = {}
-        self._used = 0.0  # samples, at the last report
         self._bytes = 0
         self._silent_since_s = time.monotonic()
         self._first_s: float | None = None
@@ -284,9 +283,10 @@ class SerialImuNode(MeasuringNode):
             with suppress(UserError):  # it is in the diagnostics
                 self.get_logger().info(self._align_high_g())
         now = self._counts(line)
-        level, text = self._state(line, now)
+        since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
+        level, text = self._state(line, since)
         self.report([self.status("serial line", level, text, now)])
-        self._say_silence(line, now)
+        self._say_silence(line, since)
         self._check_start()
         self._before = now
 
@@ -308,9 +308,8 @@ class SerialImuNode(MeasuringNode):
             **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", self._alignment.offset_m_s2, strict=True)},
         }
 
-    def _state(self, line: SerialLine, now: dict[str, float]) -> tuple[bytes, str]:
-        """Level and sentence since the last report."""
-        since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
+    def _state(self, line: SerialLine, since: dict[str, float]) -> tuple[bytes, str]:
+        """Level and sentence, by the counts since the last report."""
         if not line.is_open:
             return ERROR, line.trouble
         if not since["samples"]:
@@ -324,19 +323,18 @@ class SerialImuNode(MeasuringNode):
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
-    def _say_silence(self, line: SerialLine, now: dict[str, float]) -> None:
+    def _say_silence(self, line: SerialLine, since: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
-        if now["samples"] - now["before_ranges"] != self._used or not line.is_open:
+        if since["samples"] != since["before_ranges"] or not line.is_open:
             self._silent_since_s = time.monotonic()
-        if now["restarts"] > self._before.get("restarts", 0.0):
+        if since["restarts"]:
             self.get_logger().warning("the device has restarted: its clock is mapped anew")
-        self._used = now["samples"] - now["before_ranges"]
         if time.monotonic() - self._silent_since_s < _SILENT_S:
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
-        if self._bytes == self._before.get("bytes", 0.0):
+        if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
-        elif now["samples"] > self._before.get("samples", 0.0):
+        elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is one of its chips another?"
         else:
             said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"

@@ -16,6 +16,7 @@ from drivers.motion_capture.bodies import (
     BodyPoses,
     StreamHealth,
     TruthConfiguration,
+    placed,
     plausible,
     quaternions_of,
 )
@@ -334,9 +335,4 @@ class Receiver:
         if self._are_all and not invalid:
             return BodyPoses(stamp_ns, self.names, *poses, good)
         self.invalid += invalid
-        good &= self._ids_places < count
-        places = self._ids_places[good]
-        found = BodyPoses(stamp_ns, self.names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=bool))
-        found.positions_m[places], found.quaternions_xyzw[places] = poses[0][good], poses[1][good]
-        found.tracked[places] = True
-        return found
+        return placed(stamp_ns, self.names, self._ids_places, *poses, good)
