@@ -18,7 +18,7 @@ from sensor_msgs.msg import Imu, Temperature
 from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
 from drivers.lines import SerialLine
-from drivers.node import STREAM, MeasuringNode
+from drivers.node import MeasuringNode
 from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
@@ -159,12 +159,10 @@ class SerialImuNode(MeasuringNode):
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
-        self.measured = list(CHANNELS.values())
+        for channel in CHANNELS.values():
+            self.offer_readings(channel, Imu)
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
-        self._outputs = {name: self.create_publisher(Imu, channel.topic, STREAM) for name, channel in CHANNELS.items()}
         self._scales: Scales | None = None
-        self._messages: dict[str, SerializedSensor] = {}
-        self._heard: set[str] = set()
         self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
         self._before: dict[str, float] = {}
         self._bytes = 0
@@ -206,8 +204,7 @@ class SerialImuNode(MeasuringNode):
             if name in self._mounted:
                 self._mount(reading)
             self._recent[name].append(reading)
-            if name in self._heard:
-                self._outputs[name].publish(self._messages[name](reading.stamp_ns, reading.value))
+            self.publish(name, reading.stamp_ns, reading.value)
         return self.hand_over(readings)
 
     def _mount(self, reading: Measurement) -> None:
@@ -229,7 +226,7 @@ class SerialImuNode(MeasuringNode):
         if scales is None:
             return
         variances = {LOW_G: (scales.gyro_variance, scales.low_variance), HIGH_G: (math.nan, scales.high_variance)}
-        self._messages = {
+        self.messages = {
             name: SerializedSensor(
                 CHANNELS[name], new, serialized, self._prefix, partial(_with_variances, *variances[name])
             )
@@ -272,7 +269,7 @@ class SerialImuNode(MeasuringNode):
 
     def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
-        self._heard = {name for name, publisher in self._outputs.items() if publisher.get_subscription_count()}
+        self.look_who_listens()
         if self._log is not None:
             self._log.flush()
         celsius = self._readings.temperature_celsius

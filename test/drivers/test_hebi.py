@@ -104,7 +104,7 @@ def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Calla
     for handler in (imitated(one).write, write, queue):
         group.add_feedback_handler(handler)
     one.node.hand_to(lambda readings: taken.extend(readings) or 0.0, ["imu/link_1/data_raw", "imu/link_3/data_raw"])
-    while not all(publisher.get_subscription_count() for publisher, _ in one.node.imus):
+    while not all(publisher.get_subscription_count() for publisher in one.node.outputs.values()):
         time.sleep(0.01)
     one.until(lambda: len(written) >= 600)
     one.node.feed.close()
