@@ -238,12 +238,14 @@ class StreamHealth:
         Frames whose time could not be mapped: left out, or stamped by their arrival, as the driver says.
     unreadable
         Messages left out, by reason.
+    number
+        Of the newest frame; None: the next one's follows none, the server is another or was asked anew.
     """
 
     def __init__(self) -> None:
         self.frames = self.lost = self.late = self.reconnections = self.model_changes = self.unstamped = 0
         self.unreadable: dict[str, int] = {}
-        self._number: int | None = None
+        self.number: int | None = None
         self._names: tuple[str, ...] = ()
         self._occluded = np.zeros(0, dtype=np.int64)
         self._since = self._occluded
@@ -255,24 +257,16 @@ class StreamHealth:
         """Count a message that could not be read; `reason` is one of a few words of the program's own."""
         self.unreadable[reason] = self.unreadable.get(reason, 0) + 1
 
-    def forget_number(self) -> None:
-        """The next frame's number follows none: the server is another, or was asked anew."""
-        self._number = None
-
     def count(self, number: int) -> bool:
         """Count a frame by its number; whether it is newer than those before."""
         self.frames += 1
-        if self._number is not None:
-            if number <= self._number:
+        if self.number is not None:
+            if number <= self.number:
                 self.late += 1
                 return False
-            self.lost += number - self._number - 1
-        self._number = number
+            self.lost += number - self.number - 1
+        self.number = number
         return True
-
-    def fallen_by(self, number: int) -> int:
-        """How far a number is below the newest."""
-        return 0 if self._number is None else self._number - number
 
     def take(self, poses: BodyPoses, latency_s: float) -> None:
         """A frame that goes out; the latency is from exposure to here."""

@@ -8,6 +8,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,13 +133,10 @@ class NatNetSockets:
         self._poll.register(one, select.POLLIN)
         return one
 
-    def send(self, data: bytes) -> bool:
-        """Send a command; false where there is no way to the server."""
-        try:
+    def send(self, data: bytes) -> None:
+        """Send a command; lost where there is no way to the server."""
+        with suppress(OSError):
             self._commands.sendto(data, self._server)
-        except OSError:
-            return False
-        return True
 
     def receive(self, timeout_s: float) -> Iterator[tuple[bytes, int]]:
         """Datagrams of the server and when each arrived, ns since the epoch; none after the timeout."""
@@ -432,7 +430,7 @@ class NatNetClient:
         if self.stamps is not None:
             self._unstamped += self.stamps.unstamped
         self.stamps = FrameStamps(info, self._chosen.latency_s)
-        self.health.forget_number()
+        self.health.number = None
         self._falls = 0
         self._wants_models = True
         self._due_s |= {"models": 0.0, "echo": 0.0, "alive": 0.0}
@@ -474,7 +472,7 @@ class NatNetClient:
         """A number below the last one: one frame came late, or the server has started anew."""
         self._falls += 1
         assert self.info is not None
-        if self.health.fallen_by(number) > _RESTART_FALL or self._falls >= _FALLS:
+        if (self.health.number or 0) - number > _RESTART_FALL or self._falls >= _FALLS:
             self.health.reconnections += 1
             # That it is there again is said with it: its answer to the next greeting is no other return.
             self._say("", f"frame numbers fell to {number}: the server at {self._chosen.server} has started anew")
