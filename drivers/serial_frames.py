@@ -218,8 +218,8 @@ def _framed(payload: bytes) -> bytes:
 
 # From bytes of the serial line to stamped readings in SI units, with what is wrong counted.
 #
-# Frames and their checks are those of `drivers.serial_frames`, scales those that the device tells itself, times the
-# device's, mapped to the host's. What came before the device told its ranges cannot be scaled, and is left out.
+# Scales are those that the device tells itself, times the device's, mapped to the host's. What came before the device
+# told its ranges cannot be scaled, and is left out.
 
 CLOCK_TICK_S, CLOCK_WRAP = 1e-6, 1 << 32
 

@@ -1,4 +1,7 @@
-"""Logs of one inertial sensor: a CSV table, a bag's `sensor_msgs/Imu` topic, or a format that a converter reads."""
+"""Logs of one inertial sensor, and where in them it rested and was turned.
+
+A log is a CSV table, a bag's `sensor_msgs/Imu` topic, or of a format that a converter reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cycle of a bus in a thread of its own: at absolute instants, by sleeping and a short spin; how well it does."""
+"""An EtherCAT bus: its master, and its cycle in a thread of its own, at absolute instants; how well these are kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
 from onboard_estimation.errors import UserError
-
-# Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
-#
-# A cycle and the looking-after run in two threads: a device that starts anew is written its objects, for which it may
-# take long, while the others want their process data every millisecond. SOEM, below pysoem, is made for that.
 
 # Whether raw Ethernet frames may be sent on an interface, and what to do where not.
 
@@ -73,6 +68,11 @@ def _is_up(interface: str) -> bool:
         return True
     return bool(flags & 1)
 
+
+# Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
+#
+# A cycle and the looking-after run in two threads: a device that starts anew is written its objects, for which it may
+# take long, while the others want their process data every millisecond. SOEM, below pysoem, is made for that.
 
 _SAFEOP_US = 2_000_000
 _OPERATION_S = 3.0

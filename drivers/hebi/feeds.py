@@ -1,4 +1,4 @@
-"""Where feedback comes from, and where commands go: a group of modules, real or imitated, or a log."""
+"""HEBI modules, what they say and how they fare; where feedback comes from: a group, real or imitated, or a log."""
 
 from __future__ import annotations
 
@@ -123,8 +123,6 @@ class HebiConfiguration:
                 yield f"{parameter_name}: {name!r} can be no part of a topic's name: letters, digits, _"
 
 
-# Feedback of a group of modules, from the library's thread to the node's.
-
 # The library `hebi-py`, which is optional (whoever has no HEBI modules needs none), and modules that it finds.
 
 
@@ -214,6 +212,9 @@ def _listed(modules: set[tuple[str, str]]) -> str:
 
 
 Array = NDArray[np.float64]
+
+
+# Feedback of a group of modules, from the library's thread to the node's.
 
 
 class Feedback(NamedTuple):

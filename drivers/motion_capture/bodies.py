@@ -1,4 +1,4 @@
-"""Bodies of one instant, as motion capture streams them, and what they are called on topics."""
+"""What drivers of motion capture share: axes, poses of bodies, what they are called on topics, how a stream fares."""
 
 from __future__ import annotations
 
@@ -95,6 +95,8 @@ def _outer_map() -> NDArray[np.float64]:
 
 _OUTER = _outer_map()
 
+
+# Bodies of one instant, as motion capture streams them, and what they are called on topics.
 
 MOST_BODIES = 256
 """More of one stream are not published: a server that makes up names must not fill the graph."""

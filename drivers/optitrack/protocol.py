@@ -1,4 +1,4 @@
-"""NatNet's messages but for frames and descriptions: header, connection, echo; lengths and counts checked.
+"""NatNet's messages: header, connection, echo, model definitions, frames; lengths and counts checked.
 
 Written from the open-source samples of OptiTrack's NatNet SDK (PacketClient.cpp, NatNetClient.py) and recorded
 messages. Little-endian; each message is one UDP datagram: u16 kind, u16 length of what follows.
