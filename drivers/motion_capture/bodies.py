@@ -46,19 +46,18 @@ class Axes:
 
     def to_world(self, positions_m: Matrix, quaternions_xyzw: Matrix) -> tuple[Matrix, Matrix]:
         """Positions (B, 3) and quaternions (B, 4) of the stream in the world; only places and signs change."""
-        if not self._is_turned:
-            return positions_m, quaternions_xyzw
-        x, y, z = positions_m.T
-        qx, qy, qz, qw = quaternions_xyzw.T
-        return np.column_stack([x, -z, y]), np.column_stack([qx, -qz, qy, qw])
+        return self._turned(positions_m, quaternions_xyzw, 1.0)
 
     def to_stream(self, positions_m: Matrix, quaternions_xyzw: Matrix) -> tuple[Matrix, Matrix]:
         """The inverse, for emulators."""
+        return self._turned(positions_m, quaternions_xyzw, -1.0)
+
+    def _turned(self, positions_m: Matrix, quaternions_xyzw: Matrix, sign: float) -> tuple[Matrix, Matrix]:
         if not self._is_turned:
             return positions_m, quaternions_xyzw
         x, y, z = positions_m.T
         qx, qy, qz, qw = quaternions_xyzw.T
-        return np.column_stack([x, z, -y]), np.column_stack([qx, qz, -qy, qw])
+        return np.column_stack([x, -sign * z, sign * y]), np.column_stack([qx, -sign * qz, sign * qy, qw])
 
 
 def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:

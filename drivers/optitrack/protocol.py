@@ -399,10 +399,11 @@ def parse_frame(data: bytes, version: Version) -> Frame:
     return Frame(number, ids, positions, quaternions, tracked, time_s, exposure, received, transmitted, changed)
 
 
-def _bodies(
-    reader: Reader, version: Version
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Ids, positions, quaternions, whether tracked."""
+_Bodies = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]
+"""Ids, positions, quaternions, whether tracked."""
+
+
+def _bodies(reader: Reader, version: Version) -> _Bodies:
     if version < (3, 0):
         return _bodies_with_markers(reader, version)
     count = reader.count(_BODY.itemsize)
@@ -415,9 +416,7 @@ def _bodies(
     return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
 
 
-def _bodies_with_markers(
-    reader: Reader, version: Version
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+def _bodies_with_markers(reader: Reader, version: Version) -> _Bodies:
     """Before 3.0 the markers of each body stand behind it."""
     count = reader.count(_BODY_HEAD.itemsize + 8)
     rows = np.empty(count, _BODY_HEAD)

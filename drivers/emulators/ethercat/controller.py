@@ -7,7 +7,6 @@ say so), bit-wise FMMUs, interrupts.
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -145,7 +144,7 @@ class _Buffer(NamedTuple):
     master_writes: bool
 
 
-class Controller(ABC):
+class Controller:
     """Memory of one slave, and what happens when a datagram reads or writes there.
 
     The microcontroller beside it, which a slave is too, derives from it.
@@ -164,23 +163,18 @@ class Controller(ABC):
         self._eeprom = eeprom
         self.power_up()
 
-    @abstractmethod
     def al_control(self, requested: int) -> None:
-        """The master has written to AL control."""
+        """The master has written to AL control; what that does, and so for those below, the slave says."""
 
-    @abstractmethod
     def mailbox(self, message: bytes) -> None:
         """The master has filled the mailbox."""
 
-    @abstractmethod
     def mailbox_read(self) -> None:
         """The master has emptied the other mailbox."""
 
-    @abstractmethod
     def outputs(self, data: bytes) -> None:
         """The master has written process data."""
 
-    @abstractmethod
     def refresh_inputs(self) -> None:
         """The master is about to read process data."""
 
