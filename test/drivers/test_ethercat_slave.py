@@ -326,7 +326,7 @@ def test_what_is_played_comes_from_messages_or_is_made_up() -> None:
     assert len(voltages) == 4
     assert voltages[1] == voltages[3] == 0.0
     assert 0.0 < voltages[0] < 4.0
-    played.pressures["right"], played.wrench = 151_325.0, VALUES
+    played.messages.update({"pressure/right": (151_325.0,), "wrench": VALUES})
     assert played.signal(terminal, 0)(0)[2] == pytest.approx(5.0)
     assert played.signal(axia, 0)(0) == VALUES
     with pytest.raises(UserError, match="no_such_bag"):

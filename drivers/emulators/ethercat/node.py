@@ -132,10 +132,10 @@ class EthercatEmulatorNode(SteadyNode):
 
     def _on_wrench(self, message: WrenchStamped) -> None:
         force, torque = message.wrench.force, message.wrench.torque
-        self._played.wrench = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
+        self._played.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
 
     def _on_pressure(self, chamber: str, message: FluidPressure) -> None:
-        self._played.pressures[chamber] = message.fluid_pressure
+        self._played.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
 
     def _look(self, wire: Wire) -> None:
         """Say what has changed."""

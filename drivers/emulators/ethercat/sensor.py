@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,24 +215,8 @@ _PRESSURES_PA = (20_000.0, 15_000.0, 0.2)
 """Middle and amplitude above the surroundings, and frequency in Hz; each chamber a third of a turn behind the other."""
 
 
-class Track(NamedTuple):
-    """Values by time, each until the next comes.
-
-    Attributes
-    ----------
-    times_ns
-        (K,) from the start of the bag, rising.
-    values
-        (K, m)
-    """
-
-    times_ns: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    def at(self, time_ns: int) -> tuple[float, ...]:
-        """The newest value; before the first, that one."""
-        place = max(0, int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1)
-        return tuple(self.values[place].tolist())
+Track = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Times (K,), ns from the start of the bag, rising; values (K, m), each until the next comes."""
 
 
 class Played:
@@ -250,8 +233,8 @@ class Played:
 
     Attributes
     ----------
-    wrench, pressures
-        Newest of the messages, N, N m and Pa; None: none has come.
+    messages
+        Newest of `wrench` (N, N m) and `pressure/<chamber>` (Pa), as far as one has come.
     start_ns
         When the bag began, ns since the epoch; None: it has not yet. The first sample begins it.
 
@@ -263,14 +246,13 @@ class Played:
 
     def __init__(self, sensors: EmulatedPressure, bag: Path | None, loops: bool) -> None:
         self._sensors, self._loops = sensors, loops
-        self.wrench: tuple[float, ...] | None = None
-        self.pressures: dict[str, float] = {}
+        self.messages: dict[str, tuple[float, ...]] = {}
         self.start_ns: int | None = None
         self._tracks: dict[str, Track] = {}
         self._length_ns = 1
         if bag is not None:
             self._tracks = read_tracks(bag, ("wrench", *(f"pressure/{name}" for name in sensors.chambers if name)))
-            self._length_ns = 1 + max(int(track.times_ns[-1]) for track in self._tracks.values())
+            self._length_ns = 1 + max(int(times_ns[-1]) for times_ns, _ in self._tracks.values())
 
     def signal(self, description: SensorDescription, first_input: int) -> Signal:
         """What one device measures, whose analogue inputs begin with that one of the bus."""
@@ -282,14 +264,22 @@ class Played:
 
         return measured
 
+    def _newest(self, name: str, now_ns: int) -> tuple[float, ...] | None:
+        """Of a message, or of the bag; None: it is in neither."""
+        if name in self.messages or name not in self._tracks:
+            return self.messages.get(name)
+        self.start_ns = now_ns if self.start_ns is None else self.start_ns
+        passed_ns = now_ns - self.start_ns
+        times_ns, values = self._tracks[name]
+        bag_ns = passed_ns % self._length_ns if self._loops else passed_ns
+        place = max(0, int(np.searchsorted(times_ns, bag_ns, side="right")) - 1)  # before the first, that one
+        return tuple(values[place].tolist())
+
     def _wrench_at(self, now_ns: int) -> tuple[float, ...]:
         """(6,) N and N m."""
-        if self.wrench is not None:
-            return self.wrench
-        if "wrench" in self._tracks:
-            return self._tracks["wrench"].at(self._bag_ns(now_ns))
-        if self._tracks:
-            return (0.0,) * 6
+        found = self._newest("wrench", now_ns)
+        if found is not None or self._tracks:
+            return found or (0.0,) * 6
         seconds = now_ns % (1000 * NANOSECONDS_PER_SECOND) / NANOSECONDS_PER_SECOND
         swung = [size * math.sin(2.0 * math.pi * hertz * seconds) for size, hertz in _SWINGS]
         swung[2] += _LOAD_N
@@ -301,23 +291,14 @@ class Played:
         name = sensors.chambers[place] if place < len(sensors.chambers) else ""
         if not name:
             return 0.0
-        if name in self.pressures:
-            return sensors.voltage(self.pressures[name])
-        track = self._tracks.get(f"pressure/{name}")
-        if track is not None:
-            return sensors.voltage(*track.at(self._bag_ns(now_ns)))
+        if (found := self._newest(f"pressure/{name}", now_ns)) is not None:
+            return sensors.voltage(*found)
         above_pa = 0.0
         if not self._tracks:
             middle_pa, swing_pa, hertz = _PRESSURES_PA
             turns = hertz * (now_ns % (1000 * NANOSECONDS_PER_SECOND)) / NANOSECONDS_PER_SECOND - place / 3.0
             above_pa = middle_pa + swing_pa * math.sin(2.0 * math.pi * turns)
         return sensors.voltage(sensors.ambient_pa + above_pa)
-
-    def _bag_ns(self, now_ns: int) -> int:
-        if self.start_ns is None:
-            self.start_ns = now_ns
-        passed_ns = now_ns - self.start_ns
-        return passed_ns % self._length_ns if self._loops else passed_ns
 
 
 def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
@@ -343,8 +324,8 @@ def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
         stamps_ns, values = column.stamps_ns[finite], column.values[finite]
         order = np.argsort(stamps_ns, kind="stable")
         if len(order):
-            found[topics[topic]] = Track(stamps_ns[order], values[order])
+            found[topics[topic]] = stamps_ns[order], values[order]
     if not found:
         raise UserError(f"{path} has nothing to play: no message of {', '.join(topics)} holds numbers")
-    first_ns = min(int(track.times_ns[0]) for track in found.values())
-    return {name: track._replace(times_ns=track.times_ns - first_ns) for name, track in found.items()}
+    first_ns = min(int(stamps_ns[0]) for stamps_ns, _ in found.values())
+    return {name: (stamps_ns - first_ns, values) for name, (stamps_ns, values) in found.items()}
