@@ -154,8 +154,8 @@ class SerialImuNode(MeasuringNode):
         self._mounted = turned | set(self._calibrations)
         self._gyro_bias = np.zeros(3)
         self._alignment = HighGAlignment(mounting.align_at_start)
-        self._clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s)
-        self._readings = SerialReadings(self._clock)
+        self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s)
+        self._readings = SerialReadings(self._device_clock)
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
@@ -288,7 +288,7 @@ class SerialImuNode(MeasuringNode):
         self._before = now
 
     def _counts(self, line: SerialLine) -> dict[str, float]:
-        found, clock = self._readings, self._clock
+        found, clock = self._readings, self._device_clock
         return {
             "bytes": self._bytes,
             "samples": found.samples,
