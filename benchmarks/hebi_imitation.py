@@ -54,7 +54,7 @@ def main() -> None:
     listener = subprocess.Popen([sys.executable, "-c", _LISTENER], stdout=subprocess.PIPE, text=True)
     assert listener.stdout is not None
     listener.stdout.readline()
-    while not all(publisher.get_subscription_count() for publisher, _ in node.imus):
+    while not all(publisher.get_subscription_count() for publisher in node.outputs.values()):
         time.sleep(0.1)
     time.sleep(1.0)
     executor = new_executor()

@@ -58,7 +58,9 @@ def _natnet(names: tuple[str, ...]) -> Any:
 
 
 SYSTEMS = {
-    "NatNet": System(240, "drivers.optitrack.node:OptitrackNode", ("command_port:=15101", "data_port:=15111"), _natnet),
+    "NatNet": System(
+        240, "drivers.motion_capture.node:OptitrackNode", ("command_port:=15101", "data_port:=15111"), _natnet
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivers.emulators.ethercat.frames import (
+from drivers.emulators.ethercat.controller import (
     DATAGRAM,
     ETHERNET_BYTES,
     ETHERTYPE,

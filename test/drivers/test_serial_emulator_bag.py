@@ -12,10 +12,8 @@ from live_graph import await_being_heard, collect, listening_node, running, spin
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from drivers.emulators.bag import HIGH_G, LOW_G, PlayedBag, SerialBag
-from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_frames import Settings
-from drivers.serial_imu.readings import SerialReadings
+from drivers.emulators.serial_imu import HIGH_G, LOW_G, PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
+from drivers.serial_frames import SerialReadings, Settings
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import new

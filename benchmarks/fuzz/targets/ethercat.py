@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
 from benchmarks.fuzz.target import Target
-from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.frames import Command, FrameError
+from drivers.emulators.ethercat import slave as emulated
+from drivers.emulators.ethercat.controller import Command, FrameError
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.description import WRENCH, find
-from drivers.ethercat.layout import conversion_of, dtype_of, objects_of
+from drivers.ethercat.description import WRENCH, SdoObject, find
+from drivers.ethercat.device import conversion_of, dtype_of
 from onboard_estimation.errors import UserError
 
 _FRAME, _DATAGRAMS, _SDO, _READINGS = range(4)
@@ -95,20 +95,21 @@ def _check_datagrams(content: bytes) -> None:
 
 
 def _check_sdo(content: bytes) -> None:
-    reply = coe.answer(content, _SLAVE.dictionary, 1, sii.MAILBOX_BYTES)
+    reply = emulated.answer(content, _SLAVE.dictionary, 1, emulated.MAILBOX_BYTES)
     if reply is not None:
-        assert 6 <= len(reply) <= sii.MAILBOX_BYTES
+        assert 6 <= len(reply) <= emulated.MAILBOX_BYTES
         assert int.from_bytes(reply[:2], "little") == len(reply) - 6
 
 
 def _check_readings(content: bytes) -> None:
     """Whatever a device's objects hold, its process data become as many numbers, or it is refused."""
     sensor = _SENSORS[content[0] % len(_SENSORS) if content else 0]
-    wanted = objects_of(sensor, WRENCH)
+    wanted: dict[SdoObject, float] = {}
+    conversion_of(sensor, WRENCH, lambda one: wanted.setdefault(one, 1.0))
     told = content[1 : 1 + 8 * len(wanted)].ljust(8 * len(wanted), b"\0")
     try:
         values = dict(zip(wanted, np.frombuffer(told, dtype="<f8").tolist(), strict=True))
-        conversion = conversion_of(sensor, WRENCH, values)
+        conversion = conversion_of(sensor, WRENCH, values.__getitem__)
     except UserError as error:
         _check_reason(error)
         return
@@ -149,9 +150,9 @@ def _seeds() -> list[bytes]:
 
     managers = [
         struct.pack("<HHBBBB", one.start, one.length, one.control, 0, 1 if one.length else 0, 0)
-        for one in sii.sync_managers(_SENSORS[0])
+        for one in emulated.sync_managers(_SENSORS[0])
     ]
-    out, into = sii.sync_managers(_SENSORS[0])[2:]
+    out, into = emulated.sync_managers(_SENSORS[0])[2:]
     request = struct.pack("<HBHB4x", 2 << 12, 0x40, 0x1018, 1)
     message = struct.pack("<HHBB", len(request), 0, 0, 3 | 1 << 4) + request
     preop = b"".join(write(0x0800 + 8 * place, one) for place, one in enumerate(managers[:2])) + write(0x120, b"\2\0")
@@ -164,8 +165,8 @@ def _seeds() -> list[bytes]:
         ]
     )
     exchange = _step(Command.LRW, 0, bytes(out.length + into.length))
-    mailbox = _step(Command.APWR, sii.OUT_MAILBOX.start, message.ljust(sii.MAILBOX_BYTES, b"\0"))
-    reply = _step(Command.APRD, sii.IN_MAILBOX.start, bytes(sii.MAILBOX_BYTES))
+    mailbox = _step(Command.APWR, emulated.OUT_MAILBOX.start, message.ljust(emulated.MAILBOX_BYTES, b"\0"))
+    reply = _step(Command.APRD, emulated.IN_MAILBOX.start, bytes(emulated.MAILBOX_BYTES))
     eeprom = write(0x0502, struct.pack("<HI", 0x0100, 8)) + _step(Command.APRD, 0x0502, bytes(14))
     frame = encode([Datagram(Command.BRD, 0, 0, bytes(2)), Datagram(Command.FPRD, 1, 0x01300000, bytes(6))])
     return [

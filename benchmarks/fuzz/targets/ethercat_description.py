@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.fuzz.target import Target
 from drivers.ethercat.description import SensorDescription, parse
-from drivers.ethercat.layout import dtype_of
+from drivers.ethercat.device import dtype_of
 from onboard_estimation.configuration import ConfigurationError
 
 _LARGEST_RECORD = 4096

@@ -12,10 +12,10 @@ import numpy as np
 
 from benchmarks.fuzz import natnet_others
 from benchmarks.fuzz.target import Target
-from drivers.emulators import natnet_messages
-from drivers.emulators.natnet_messages import Times
+from drivers.emulators import natnet
+from drivers.emulators.natnet import Times
 from drivers.motion_capture.bodies import BodyPoses, plausible
-from drivers.optitrack import descriptions, frames, protocol
+from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version
 
 _LEAST_BODY_BYTES, _LEAST_MODEL_BYTES = 36, 25
@@ -43,11 +43,11 @@ def _check_content(kind: int, content: bytes, version: Version) -> None:
     elif kind == Kind.ECHO:
         assert min(protocol.echo(content)) >= 0
     elif kind == Kind.MODELS:
-        models = descriptions.parse(content, version)
+        models = protocol.rigid_bodies(content, version)
         assert len(models) * _LEAST_MODEL_BYTES <= len(content)
         assert all(len(model.name) < _LONGEST_NAME for model in models)
     elif kind == Kind.FRAME:
-        frame = frames.parse(content, version)
+        frame = protocol.parse_frame(content, version)
         bodies = len(frame.ids)
         assert bodies * _LEAST_BODY_BYTES <= len(content)
         assert frame.number >= 0
@@ -72,7 +72,7 @@ def _seeds() -> list[bytes]:
         echo = protocol.message(Kind.ECHO, bytes(16))
         frame = natnet_others.frame(1, poses, Times(1.0, 2, 3, 4), version)
         models = natnet_others.models(names, version)
-        found += [bytes([place]) + one for one in (natnet_messages.server_info(info), echo, frame, models)]
+        found += [bytes([place]) + one for one in (natnet.server_info(info), echo, frame, models)]
     return found
 
 

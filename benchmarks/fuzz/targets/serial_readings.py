@@ -1,4 +1,4 @@
-"""`drivers.serial_imu.readings.SerialReadings`, the bytes in pieces that arrive at any times, also before the last.
+"""`drivers.serial_frames.SerialReadings`, the bytes in pieces that arrive at any times, also before the last.
 
 The first sixteen bytes of an input are eight times a piece's length and the code of how much later it arrives; the rest
 is one piece more.
@@ -12,7 +12,7 @@ from random import Random
 
 from benchmarks.fuzz.serial_stream import mended, pieces, streams
 from benchmarks.fuzz.target import Target
-from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from drivers.serial_frames import HIGH_G, LOW_G, SerialReadings
 from onboard_estimation.measurement import Measurement
 
 _HEAD = 16
@@ -41,7 +41,7 @@ def check(data: bytes) -> None:
             last_ns[one.sensor] = one.stamp_ns
             found += 1
         assert max(falls.values()) <= live.clock.jumps - jumps
-        assert live._frames.unfinished <= 40
+        assert live.frames.unfinished <= 40
     assert found + sum(live.unread.values()) == 2 * (live.samples - live.before_ranges)
     assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
     assert len(pickle.dumps(live)) <= _MOST_KEPT

@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks.fuzz.target import Target
 from drivers.emulators.vicon import DataStreamServer
-from drivers.motion_capture.axes import quaternions_of
-from drivers.motion_capture.bodies import plausible
+from drivers.motion_capture.bodies import plausible, quaternions_of
 from drivers.vicon.protocol import (
     CONTENTS,
     GLOBAL_SEGMENTS,
@@ -25,12 +24,13 @@ from drivers.vicon.protocol import (
     STREAM_INFO,
     WANTED,
     Content,
+    Session,
     StreamError,
     block,
+    body_names,
     encode_uints,
     layout_of,
 )
-from drivers.vicon.session import Session, body_names
 
 _CHOICE = struct.Struct("<HB")
 _OFFER = block(PACKET, block(OBJECT_ENUMS, encode_uints(NEEDED)))
@@ -119,7 +119,7 @@ def _seeds() -> list[bytes]:
     found = [block(OBJECT_ENUMS, encode_uints(WANTED))]
     for wanted in (WANTED, WANTED - {CONTENTS}, WANTED - {STREAM_INFO}, NEEDED):
         for seen in (names, names[1:2], []):
-            packet = server.packet(wanted, WANTED - wanted, 7, 8, dict.fromkeys(seen, pose), {"cameras": 0.004})
+            packet = server.packet(wanted, WANTED - wanted, 7, dict.fromkeys(seen, pose), {"cameras": 0.004})
             found.append(packet[8:])
     server.close()
     return [_CHOICE.pack(place, 1) + packet for place, packet in enumerate(found)]
