@@ -62,7 +62,7 @@ _COMMANDS = {
     "urdf",
     LIVE: "launch run topic service param view record play doctor budget warmup",
 }
-"""By panel of the help. Each is a function in a module of `commands` that both have its name, with EXAMPLES beside it."""
+"""By panel of the help; each is a function, with EXAMPLES beside it, in a module of `commands`: both have its name."""
 _MODULES = {"config": "configuration"}
 """Where that is another name."""
 _SEVERAL = {"new": new.app, "topic": topic.app, "service": service.app, "param": service.parameters}
