@@ -11,7 +11,7 @@ import numpy as np
 from onboard_estimation import picture
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
 from onboard_estimation.filtering.state_space import Block
-from onboard_estimation.live.view_recorded import Rows, ShownRun
+from onboard_estimation.live.followed import Rows, ShownRun
 from onboard_estimation.measurement import Vector
 
 MOST_PLOTS = 6

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from onboard_estimation import picture
 from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
-from onboard_estimation.live.view_recorded import Moment, Subject
+from onboard_estimation.live.followed import Moment, Rows, Subject
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.transforms import from_roll_pitch_yaw
-
-Rows = NDArray[np.float64]
 
 _SHADE = {"body": 1.0, "wheel": 0.5, "joint": 0.3}
 _LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
