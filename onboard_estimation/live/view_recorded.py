@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.evaluation.comparison import read_mapping
 from onboard_estimation.evaluation.evaluate import choose_robot, evaluate_bag, load_configuration
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
@@ -26,7 +26,6 @@ from onboard_estimation.robots import Robot, all_robots, estimator_name, find_ro
 from onboard_estimation.ros.estimates import EstimateMessages
 
 _LONGEST_GAP_S = 0.1
-_LARGEST_JSON_BYTES = 16 * 2**20
 
 
 def load_records(
@@ -94,7 +93,7 @@ def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOption
 
 
 def _from_run(folder: Path, bag_path: Path | None) -> ShownRun:
-    description = _read_json(folder / "run.json")
+    description = read_mapping(folder / "run.json")
     robot = find_robot(str(description.get("robot")))
     configuration: Any = load(robot.configuration_type, folder / "config.yaml", {})
     # Of a smoothed run the estimator's name says so, after a comma.
@@ -205,15 +204,3 @@ def _truth(
         found, valid = track.at(stamps_ns, _LONGEST_GAP_S)
         bodies[channel.sensor] = np.where(valid[:, None], found, np.nan)
     return bodies, subject.true_parts(bodies)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _LARGEST_JSON_BYTES:
-            raise UserError(f"{path} is {path.stat().st_size} bytes: no run.json of `evaluate`")
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no object: no run.json of `evaluate`")
-    return found

@@ -141,7 +141,7 @@ def test_refusals_say_what_to_do(place: Path, tmp_path: Path) -> None:
     broken = tmp_path / "run"
     shutil.copytree(place / "run", broken)
     (broken / "run.json").write_text("[1, 2]")
-    assert "no run.json" in refusal("view", broken)
+    assert "run.json holds a list, not a mapping" in refusal("view", broken)
     (broken / "run.json").write_text('{"robot": "crab"}')
     assert "no robot 'crab'" in refusal("view", broken)
 
