@@ -21,9 +21,9 @@ from onboard_estimation.measurement import (
     Measurement,
     Notice,
     PhaseEvent,
+    Scanned,
     filter_order,
 )
-from onboard_estimation.scanned import Scanned
 from onboard_estimation.use_counters import UseCounters
 
 Listener = Callable[[str], None]

@@ -39,8 +39,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
-from onboard_estimation.scanned import Scanned
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent, Scanned
 
 
 class Replayable(Protocol):
