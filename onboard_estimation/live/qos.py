@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,8 @@ class Offer:
 
     def compatible_with(self, other: Offer) -> bool:
         """Whether both reach the same subscriptions; history and lifespan do not matter for that."""
-        return (self.reliable, self.transient_local, self.deadline_ns, self.lease_ns, self.automatic_liveliness) == (
-            other.reliable,
-            other.transient_local,
-            other.deadline_ns,
-            other.lease_ns,
-            other.automatic_liveliness,
-        )
+        ours, theirs = (replace(one, depth=0, lifespan_ns=0) for one in (self, other))
+        return ours == theirs
 
 
 def offer_of(endpoint: Any) -> Offer:

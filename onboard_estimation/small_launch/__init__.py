@@ -19,8 +19,8 @@ from typing import Any
 from onboard_estimation.small_launch import entities, nodes
 
 _MODULES = {
-    "launch": "launch_context launch_description actions conditions launch_description_sources substitutions".split(),
-    "launch_ros": ["actions", "parameter_descriptions", "substitutions"],
+    "launch": "launch_context launch_description launch_description_sources actions conditions substitutions",
+    "launch_ros": "actions parameter_descriptions substitutions",
 }
 """Each gives whatever of the names below a file asks it for."""
 _NAMES = {
@@ -57,7 +57,7 @@ class _Finder(MetaPathFinder, Loader):
         package, _, module = name.partition(".")
         if package not in _MODULES:
             return None
-        if module and module not in _MODULES[package]:
+        if module and module not in _MODULES[package].split():
             raise entities.NeedsRos2Launch(name)
         return ModuleSpec(name, self, is_package=True)
 
