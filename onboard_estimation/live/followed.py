@@ -229,8 +229,10 @@ class FollowedRobot:
                 return
             row = _Row(estimate)
             for body, poses in self._truth.items():
-                for at_ns, pose in poses:
+                for at_ns, pose in reversed(poses):
                     row.offer(body, at_ns, pose)
+                    if at_ns <= estimate.stamp_ns:
+                        break  # those before are farther
             self._rows.append(row)
             while self._rows[0].estimate.stamp_ns < estimate.stamp_ns - self._window_ns:
                 self._rows.popleft()
@@ -238,7 +240,7 @@ class FollowedRobot:
 
     def _take_truth(self, body: str, channel: Channel, message: Any) -> None:
         at_ns, pose = stamp_ns(message), message_value(channel, message)
-        if np.isfinite(pose).all() and abs(np.linalg.norm(pose[3:]) - 1.0) < 0.01:
+        if np.isfinite(pose).all() and abs(pose[3:] @ pose[3:] - 1.0) < 0.02:
             with self._lock:
                 self._truth.setdefault(body, deque(maxlen=_TRUTH_LENGTH)).append((at_ns, pose))
                 # Estimates may come before the truth of their instant.
