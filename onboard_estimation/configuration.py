@@ -155,16 +155,18 @@ class Parameter:
             type(value) is not self.scalar  # not isinstance: a bool is no number
             or (isinstance(value, float) and not math.isfinite(value))
             or (isinstance(value, int) and not SMALLEST_INTEGER <= value <= LARGEST_INTEGER)
-            or (
-                self.minimum is not None and (value < self.minimum or (self.minimum_excluded and value == self.minimum))
-            )
-            or (
-                self.maximum is not None and (value > self.maximum or (self.maximum_excluded and value == self.maximum))
-            )
-            or (self.choices and value not in self.choices)
+            or not self._permits(value)
         ):
             raise _Refused
         return value
+
+    def _permits(self, value: Any) -> bool:
+        low, high = self.minimum, self.maximum
+        return (
+            (low is None or value > low or (value == low and not self.minimum_excluded))
+            and (high is None or value < high or (value == high and not self.maximum_excluded))
+            and (not self.choices or value in self.choices)
+        )
 
 
 def parameter(

@@ -238,7 +238,7 @@ class RobotLaunch:
         simulated_truth = simulates and (truth == "simulated" or emulates_truth)
         if values.get("initial_from_truth") == "auto":
             values["initial_from_truth"] = "true" if simulated_truth else "false"
-        host = {
+        host: dict[str, Any] = {
             "use_sim_time": source == "bag",
             # Simulated sensors offer to send reliably; drivers often do not, and a node may rest while they go on.
             **({"reliable_sensors": True} if source == "simulated" else {}),

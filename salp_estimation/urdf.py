@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from onboard_estimation.description import Shapes
-from onboard_estimation.urdf import number, origin, robot_element, urdf_text, visual
+from onboard_estimation.description import Shapes, number, origin, robot_element, urdf_text, visual
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.description import chain_shapes
 

@@ -31,8 +31,8 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.followed import ShownRun, Subject
 from onboard_estimation.live.view_live import health_table
-from onboard_estimation.live.view_plots import MOST_PLOTS, curves
 from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
+from onboard_estimation.live.view_robot import MOST_PLOTS, curves
 from onboard_estimation.measurement import Estimate, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
