@@ -10,7 +10,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from hopper_estimation.description import BODY, LEG, hopper_shapes
-from onboard_estimation.urdf import number, robot_element, urdf_text, visual
+from onboard_estimation.description import number, robot_element, urdf_text, visual
 
 JOINT = "leg_slide"
 

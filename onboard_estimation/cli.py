@@ -7,41 +7,13 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onboard_estimation.commands import (
-    budget,
-    campaign,
-    compare,
-    configuration,
-    convert,
-    demo,
-    doctor,
-    evaluate,
-    export,
-    gait,
-    identify,
-    inspect,
-    launch,
-    new,
-    output,
-    play,
-    record,
-    robots,
-    run,
-    service,
-    simulate,
-    topic,
-    train,
-    tune,
-    urdf,
-    view,
-    warmup,
-)
+from onboard_estimation.commands import new, output, service, topic
 from onboard_estimation.commands.installed_commands import Commands
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
 
@@ -84,35 +56,28 @@ def options(
     """What the program itself is asked, without a command."""
 
 
-app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
-app.command("robots", epilog=robots.EXAMPLES)(robots.robots)
-app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
-app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
-app.command("export", epilog=export.EXAMPLES)(export.export)
-app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
-app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
-app.command("train", epilog=train.EXAMPLES)(train.train)
-app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
-app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
-app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
-app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
-app.add_typer(new.app, name="new")
-app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)
-
 LIVE = "The live graph"
-app.command("launch", epilog=launch.EXAMPLES, rich_help_panel=LIVE)(launch.launch)
-app.command("run", epilog=run.EXAMPLES, rich_help_panel=LIVE, context_settings=run.SETTINGS)(run.run)
-app.add_typer(topic.app, name="topic", rich_help_panel=LIVE)
-app.add_typer(service.app, name="service", rich_help_panel=LIVE)
-app.add_typer(service.parameters, name="param", rich_help_panel=LIVE)
-app.command("view", epilog=view.EXAMPLES, rich_help_panel=LIVE)(view.view)
-app.command("record", epilog=record.EXAMPLES, rich_help_panel=LIVE)(record.record)
-app.command("play", epilog=play.EXAMPLES, rich_help_panel=LIVE)(play.play)
-app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=LIVE)(doctor.doctor)
-app.command("budget", epilog=budget.EXAMPLES, rich_help_panel=LIVE)(budget.budget)
-app.command("warmup", epilog=warmup.EXAMPLES, rich_help_panel=LIVE)(warmup.warmup)
+_COMMANDS = {
+    None: "demo robots simulate inspect evaluate compare export campaign identify train tune gait convert config new "
+    "urdf",
+    LIVE: "launch run topic service param view record play doctor budget warmup",
+}
+"""By panel of the help; each is a function, with EXAMPLES beside it, in a module of `commands`: both have its name."""
+_MODULES = {"config": "configuration"}
+"""Where that is another name."""
+_SEVERAL = {"new": new.app, "topic": topic.app, "service": service.app, "param": service.parameters}
+"""Of which each has commands of its own."""
+
+for _panel, _names in _COMMANDS.items():
+    for _name in _names.split():
+        if _name in _SEVERAL:
+            app.add_typer(_SEVERAL[_name], name=_name, rich_help_panel=_panel)
+            continue
+        _function = _MODULES.get(_name, _name)
+        _module = import_module(f"onboard_estimation.commands.{_function}")
+        _settings = getattr(_module, "SETTINGS", None)
+        _register = app.command(_name, epilog=_module.EXAMPLES, rich_help_panel=_panel, context_settings=_settings)
+        _register(getattr(_module, _function))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,9 +22,8 @@ from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
+from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent, Scanned
 from onboard_estimation.series import Series
-from onboard_estimation.timing.buffer import Scanned
 
 State = TypeVar("State")
 """An estimator's own frozen dataclass or NamedTuple; arrays in it are values: replaced, never written."""

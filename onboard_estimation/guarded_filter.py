@@ -21,9 +21,9 @@ from onboard_estimation.measurement import (
     Measurement,
     Notice,
     PhaseEvent,
+    Scanned,
     filter_order,
 )
-from onboard_estimation.timing.buffer import Scanned
 from onboard_estimation.use_counters import UseCounters
 
 Listener = Callable[[str], None]

@@ -15,8 +15,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from onboard_estimation.description import Shape, Shapes
-from onboard_estimation.urdf import number, origin, robot_element, urdf_text, visual
+from onboard_estimation.description import Shape, Shapes, number, origin, robot_element, urdf_text, visual
 from salp_estimation.configuration import ChainConfiguration
 
 _BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.28, 0.12

@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from onboard_estimation.description import Shape, Shapes
+from onboard_estimation.description import Shape, Shapes, robot_element, urdf_text, visual
 from onboard_estimation.measurement import Matrix
-from onboard_estimation.urdf import robot_element, urdf_text, visual
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import coordinates_of_tip, nominal_segment
 

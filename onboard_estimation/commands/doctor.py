@@ -21,15 +21,13 @@ def doctor(json: output.JsonOption = False) -> int:
 
     from rich.text import Text
 
-    from onboard_estimation.live.doctor_graph import check_graph
-    from onboard_estimation.live.doctor_machine import check_machine
+    from onboard_estimation.live import doctor as looks
 
     findings = []
     with output.steps("checking", quiet=json) as progress:
-        for check in (check_machine, check_graph):
-            for finding in check():
-                findings.append(finding)
-                progress(finding.subject)
+        for finding in looks.findings():
+            findings.append(finding)
+            progress(finding.subject)
     faults = sum(finding.state == "fault" for finding in findings)
     if json:
         output.print_json({"faults": faults, "findings": [asdict(finding) for finding in findings]})

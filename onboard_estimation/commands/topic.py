@@ -164,7 +164,7 @@ def hz(
     meter = RateMeter(window)
     with graph_node("topic_hz") as node:
         watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
-        watching.subscribe_raw(node, watched, lambda data: meter.note(time.monotonic_ns()))
+        watching.subscribe(node, watched, lambda data: meter.note(time.monotonic_ns()), raw=True)
         started, seen = time.monotonic(), 0
         due = started + 1.0
         while not duration or due <= started + duration + 1e-6:

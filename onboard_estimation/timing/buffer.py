@@ -39,30 +39,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, PhaseEvent
-
-
-class Scanned(NamedTuple):
-    """Measurements that were filtered at once.
-
-    Attributes
-    ----------
-    state
-        After them.
-    found
-        Of each of them, its estimate, if it gave one, and events; there may be fewer of them than were given.
-    means, covariances
-        (E, a) and (E, n, n): those of all these estimates once more, to be looked at together.
-    """
-
-    state: Any
-    found: Sequence[tuple[Estimate | None, tuple[PhaseEvent, ...]]]
-    means: Matrix
-    covariances: NDArray[np.float64]
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent, Scanned
 
 
 class Replayable(Protocol):

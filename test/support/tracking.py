@@ -11,9 +11,9 @@ from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, filter_order
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, Scanned, filter_order
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.timing.buffer import MeasurementBuffer, Scanned
+from onboard_estimation.timing.buffer import MeasurementBuffer
 
 COMMAND = "thruster/command"
 ROWS = {"range": np.array([[1.0, 0.0]]), "speed": np.array([[0.0, 1.0]]), "sonar": np.array([[1.0, 0.2]])}
