@@ -6,20 +6,19 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
-from onboard_estimation.errors import UserError, printable
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE, TRUTH
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, add_title, plain, write_figure
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation.capture_delay import load_share
@@ -145,43 +144,41 @@ def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
 
 
 def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
-    """Write the picture as PNG; of more than eight recordings the first eight.
+    """Write the picture as PNG; of more than eight recordings the first eight. UserError where it cannot be written.
 
     Parameters
     ----------
     source
         `simulated` or `recorded`, for the title.
     """
+    write_figure(path, partial(_figure, runs, source))
+
+
+def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
     shown = runs[:_ROWS]
-    with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
-        figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
-        grid = figure.subplots(len(shown), 3, squeeze=False)
-        for row, run in zip(grid, shown, strict=True):
-            errors = run.errors_mm(run.after_m)[1:]
-            for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
-                for places, colour, label in (
-                    (run.before_m, _BEFORE, "configured"),
-                    (run.measured_m, TRUTH, "motion capture"),
-                    (run.after_m, ESTIMATE, "identified"),
-                ):
-                    axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
-                seen = 1e3 * run.measured_m[:, number]
-                axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
-                low, high = float(min(seen[seen == seen])), float(max(seen[seen == seen]))
-                margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
-                axes.set_ylim(low - margin, high + margin)
-            row[0].set_ylabel(f"{printable(run.name)}\n(mm)".replace("$", r"\$"))
-        for axes in grid[-1]:
-            axes.set_xlabel("time (s)")
-        grid[0][2].legend(loc="upper right", ncols=3)
-        more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
-        figure.suptitle(
-            f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone",
-            size=9.5,
-            x=0.01,
-            ha="left",
-        )
-        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
+    figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
+    grid = figure.subplots(len(shown), 3, squeeze=False)
+    for row, run in zip(grid, shown, strict=True):
+        errors = run.errors_mm(run.after_m)[1:]
+        for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
+            for places, colour, label in (
+                (run.before_m, _BEFORE, "configured"),
+                (run.measured_m, TRUTH, "motion capture"),
+                (run.after_m, ESTIMATE, "identified"),
+            ):
+                axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
+            seen = 1e3 * run.measured_m[:, number]
+            axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
+            low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+            margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
+            axes.set_ylim(low - margin, high + margin)
+        row[0].set_ylabel(f"{plain(run.name)}\n(mm)")
+    for axes in grid[-1]:
+        axes.set_xlabel("time (s)")
+    grid[0][2].legend(loc="upper right", ncols=3)
+    more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
+    add_title(figure, f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone")
+    return figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +244,6 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        from softrobot_estimation.identified import write_free_runs
-
         names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
         today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
         header = f"# Grey box identified on {today} from {self.source} data: {names}\n"

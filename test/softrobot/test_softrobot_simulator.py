@@ -16,7 +16,8 @@ from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.series import Recording
 from softrobot_estimation import simulated_pressures
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import nominal_segment
+from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
+from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.ground_truth import in_base
 from softrobot_estimation.laboratory import Magnitudes
 from softrobot_estimation.message_streams import Gaps, Stream, Way
@@ -328,26 +329,25 @@ def test_the_papers_robot_is_the_filters_segment_with_the_recorded_stiffness() -
     simulation = PaperSimulation(CONFIGURATION, np.random.default_rng(7))
     recording = simulation.advance(12_000_000_000)
     known = known_configuration(CONFIGURATION)
-    segment, radius_m = nominal_segment(known), known.chambers.centre_radius_m
+    box = GreyBox(known)
     _, stiffness = series(recording, "ground_truth/stiffness")
     _, tip = series(recording, "ground_truth/tip/pose")
     _, base = series(recording, "ground_truth/base/pose")
     read = np.hstack([series(recording, f"pressure/chamber_{i}")[1] for i in (1, 2, 3)]) - 101325.0
-    state = np.zeros(6)
-    weight = (0.01 + 0.5 * 0.146) * 9.81
-    state[2] = weight / 1400.0
-    places, states = [], []
-    for acting, held in zip(read, stiffness[:, 0], strict=True):
-        states.append(state)
-        places.append(segment.position(state, offset_m=0.006))
-        state = segment.step(state, 0.008, acting, segment.stiffness(held / radius_m**2), sub_steps=4)
+    row = box.resting_row()[None]
+    places, rows = [], []
+    for acting, held in zip(read, stiffness, strict=True):
+        rows.append(row[0])
+        places.append(box.segment.position(row[0, :6], offset_m=0.006))
+        for _ in range(4):
+            row = box.propagate(row, held, acting, 0.002)
     found = in_base(tip[:, :3], base)
     assert np.abs(found).max() > 0.13
     assert np.ptp(found[:, 0]) > 0.01
     # The stiffness changes a little within each step.
     assert np.abs(np.array(places) - found).max() < 2e-3
     turned = Rotation.from_quat(base[0, 3:]).inv() * Rotation.from_quat(tip[-1, 3:])
-    expected = Rotation.from_quat(segment.tip_quaternion_xyzw(states[-1]))
+    expected = Rotation.from_quat(tip_quaternion_xyzw(rows[-1][:6]))
     assert (turned.inv() * expected).magnitude() < 0.03
     _, wrench = series(recording, "wrench")
     still = np.arange(150)
@@ -368,14 +368,17 @@ def test_the_papers_wrench_is_that_of_the_pressures_before_its_stamp() -> None:
     simulation = PaperSimulation(NOISELESS, np.random.default_rng(3))
     simulation.stiffness = Even(0.15, np.random.default_rng(1))
     recording = simulation.advance(4_000_000_000)
-    segment, known = nominal_segment(known_configuration(NOISELESS)), NOISELESS.wrench
+    box, known = GreyBox(known_configuration(NOISELESS)), NOISELESS.wrench
     acting = np.hstack([series(recording, f"pressure/chamber_{i}")[1] for i in (1, 2, 3)]) - 101325.0
     _, wrench = series(recording, "wrench")
-    state, before = np.array([0.0, 0.0, (0.01 + 0.5 * 0.146) * 9.81 / 1400.0, 0.0, 0.0, 0.0]), np.zeros(3)
+    row, before, stiffness = box.resting_row()[None], np.zeros(3), np.array([0.15])
+    assert row[0, 2] == pytest.approx((0.01 + 0.5 * 0.146) * 9.81 / 1400.0)
     loads = []
     for now in acting:
-        loads.append(segment.base_load(state, before, origin_m=known.origin_in_base_m))
-        state, before = segment.step(state, 0.008, now, sub_steps=4), now
+        loads.append(box.loads(row, stiffness, before)[0])
+        for _ in range(4):
+            row = box.propagate(row, stiffness, now, 0.002)
+        before = now
     turned = np.hstack(
         [np.array(loads)[:, :3] @ known.base_from_sensor, np.array(loads)[:, 3:] @ known.base_from_sensor]
     )
