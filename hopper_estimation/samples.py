@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import topics
+from hopper_estimation import readings_kernels, topics
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new_state
 from hopper_estimation.readings_kernels import ReadingSettings, read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
@@ -152,6 +153,13 @@ def take(settings: ReadingSettings, sample: Records, readings: Records, messages
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
     count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
+
+
+def taken_of(configuration: HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:
+    """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
+    readings = readings_kernels.new_state()
+    settings = readings_kernels.reading_settings(configuration)
+    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES
+from hopper_estimation.samples import taken_of
 from hopper_estimation.sensor_faults import AT_ODDS
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
-from hopper_estimation.training_trials import taken_of
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_limits import finite_readings

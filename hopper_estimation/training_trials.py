@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hopper_estimation import readings_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hop_velocity import velocity_at
 from hopper_estimation.phases import TOUCHDOWN, Array, Records
-from hopper_estimation.samples import Taken, nothing_arrived, recorded_messages, take
+from hopper_estimation.samples import taken_of
 from hopper_estimation.sensor_faults import rest_fault
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -114,22 +113,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
         row = np.searchsorted(touchdowns, time_s, side="right") - 1
         true_height -= np.where(row >= 0, hops.ground_m[np.maximum(row, 0)], 0.0)
     velocity = np.where(known, velocity_at(track, stamps_ns), np.nan)
-    return Trial(
-        name,
-        samples.signals[first:stop],
-        height,
-        true_height,
-        velocity,
-        time_s,
-        hops,
-    )
-
-
-def taken_of(configuration: HopperConfiguration, series: Sequence[Any]) -> tuple[Taken, Records]:
-    """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
-    readings = readings_kernels.new_state()
-    settings = readings_kernels.reading_settings(configuration)
-    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
+    return Trial(name, samples.signals[first:stop], height, true_height, velocity, time_s, hops)
 
 
 def _sorted(series: Sequence[Any]) -> list[Any]:

@@ -127,7 +127,8 @@ def test_pressures_push_as_their_chambers_lengthen() -> None:
 
 def test_without_damping_and_pressures_energy_stays() -> None:
     box = grey_box(
-        **PLAIN, behaviour__bending_damping_ratio=1e-12, behaviour__axial_damping_ratio=1e-12, mounting__tilt_deg=[3.0, 9.0]
+        **PLAIN, behaviour__bending_damping_ratio=1e-12, behaviour__axial_damping_ratio=1e-12,
+        mounting__tilt_deg=[3.0, 9.0],
     )  # fmt: skip
     row, stiffness = rows_of([0.9, -1.2, 0.01, 10.0, -4.0, 0.2]), np.array([STIFFNESS])
 
