@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hopper_estimation.hops import HopCycles, HopEvents
 from hopper_estimation.phases import EVENTS
-from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -46,16 +45,15 @@ def match_cycles(
         (B, 2) times in it at which the truth is not known; hops that lie more than half in one are no extra ones.
     """
     begins, ends = estimated.touchdown_s, estimated.next_touchdown_s
-    order = np.argsort(begins)
     partner = np.full(len(true), -1, np.int64)
-    for row, (begin, end) in enumerate(zip(true.touchdown_s, true.next_touchdown_s, strict=True)):
-        first = np.searchsorted(begins[order], begin - (end - begin))
-        for column in order[first:]:
-            if begins[column] >= end:
-                break
-            shared = min(end, ends[column]) - max(begin, begins[column])
-            if shared > _SAME_HOP * (max(end, ends[column]) - min(begin, begins[column])):
-                partner[row] = column
+    if len(estimated):
+        # The same hop begins before the middle of the true one, and ends after it.
+        begin, end = true.touchdown_s, true.next_touchdown_s
+        order = np.argsort(begins)
+        row = order[np.maximum(np.searchsorted(begins[order], 0.5 * (begin + end)) - 1, 0)]
+        shared = np.minimum(end, ends[row]) - np.maximum(begin, begins[row])
+        together = np.maximum(end, ends[row]) - np.minimum(begin, begins[row])
+        partner = np.where(shared > _SAME_HOP * together, row, -1)
     if covered_s is None:
         covered_s = (true.touchdown_s[0], true.next_touchdown_s[-1]) if len(true) else (np.inf, -np.inf)
     inside = (begins >= covered_s[0]) & (ends <= covered_s[1])
@@ -141,14 +139,7 @@ def match_events(
         (B, 2) times in it at which the truth is not known; events in one count only if they have a partner.
     tolerance_s
         Events further apart are not the same.
-
-    Raises
-    ------
-    UserError
-        Where the tolerance is not above zero.
     """
-    if not tolerance_s > 0.0:
-        raise UserError(f"events within {tolerance_s:g} s of each other never match; the tolerance must be above 0 s")
     if covered_s is None:
         ends = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
         covered_s = (ends[0] - tolerance_s, ends[1] + tolerance_s)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hopper_estimation.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN
-from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, PhaseEvent
 
 Array = NDArray[np.float64]
@@ -51,25 +50,10 @@ class HopEvents:
         seen_s: ArrayLike | None = None,
         height_m: ArrayLike | None = None,
     ) -> HopEvents:
-        """From arrays (M,) in any order. Without `seen_s`, events were seen when they happened.
-
-        Raises
-        ------
-        UserError
-            Where lengths differ, a kind is unknown or a time is not a number.
-        """
-        kinds, happened = np.asarray(kind, np.int64).reshape(-1), np.asarray(happened_s, float).reshape(-1)
-        seen = happened if seen_s is None else np.asarray(seen_s, float).reshape(-1)
-        height = np.full(len(kinds), np.nan) if height_m is None else np.asarray(height_m, float).reshape(-1)
-        if not len(kinds) == len(happened) == len(seen) == len(height):
-            raise UserError(
-                f"{len(kinds)} kinds, {len(happened)} times, {len(seen)} times seen and {len(height)} heights of "
-                "events: each event needs one of each"
-            )
-        if np.any((kinds < 0) | (kinds >= len(EVENTS))):
-            raise UserError(f"events of kinds {np.unique(kinds).tolist()}; known are 0 to {len(EVENTS) - 1}: {EVENTS}")
-        if not np.isfinite(happened).all():
-            raise UserError(f"{np.sum(~np.isfinite(happened))} of {len(happened)} events have no time")
+        """From arrays (M,) in any order. Without `seen_s`, events were seen when they happened."""
+        kinds, happened = np.asarray(kind, np.int64), np.asarray(happened_s, float)
+        seen = happened if seen_s is None else np.asarray(seen_s, float)
+        height = np.full(len(kinds), np.nan) if height_m is None else np.asarray(height_m, float)
         order = np.lexsort((kinds, happened))
         return cls(kinds[order], happened[order], seen[order], height[order])
 
@@ -169,11 +153,6 @@ def hop_cycles(
         Touchdowns further apart make no cycle.
     breaks_s
         Times, in order, at which nothing is known of the motion: no cycle goes across one.
-
-    Raises
-    ------
-    UserError
-        Where a trajectory is needed and has no finite sample, or the times are not in order.
     """
     time, height = finite_samples(time_s, height_m)
     touchdown = events.times_s(TOUCHDOWN)
@@ -198,20 +177,10 @@ def hop_cycles(
     return HopCycles(**dict(zip(names, (*columns, standing_height_m), strict=True)))
 
 
-def finite_samples(time_s: ArrayLike, *values: ArrayLike) -> tuple[Array, ...]:
-    """Time and values (K,) without samples that are not finite; UserError where times do not increase."""
-    arrays = [np.asarray(one, float).reshape(-1) for one in (time_s, *values)]
-    if len({len(one) for one in arrays}) != 1:
-        raise UserError(f"a trajectory with {' and '.join(str(len(one)) for one in arrays)} samples: lengths differ")
-    used = np.isfinite(arrays).all(axis=0)
-    arrays = [one[used] for one in arrays]
-    steps = np.diff(arrays[0])
-    if np.any(steps <= 0.0):
-        raise UserError(
-            f"{np.sum(steps <= 0.0)} of {len(steps)} times of the trajectory do not come after the one before; "
-            "sort them and leave out repeated ones"
-        )
-    return tuple(arrays)
+def finite_samples(time_s: ArrayLike, *values: ArrayLike) -> Array:
+    """(1 + n, K) time and values without samples that are not finite."""
+    rows = np.array([time_s, *values], dtype=np.float64)
+    return rows[:, np.isfinite(rows).all(axis=0)]
 
 
 def _first(events: HopEvents, kind: int, after_s: float, before_s: float) -> tuple[float, float]:

@@ -1,27 +1,42 @@
-"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors."""
+"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors.
+
+Its report begins with five figures, the height over time, and the phases by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 
 from hopper_estimation import agility, ground_height
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_matching import event_summary
 from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
-from hopper_estimation.hop_presentation import phase_of
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
-from hopper_estimation.optical_flow import distance_error_ratio
-from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
+from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, hop_cycles
+from hopper_estimation.phases import (
+    APEX,
+    DROP,
+    EVENTS,
+    LONGEST_FLIGHT_S,
+    LONGEST_STANCE_S,
+    PHASES,
+    REBOUND,
+    STARTUP,
+    TOUCHDOWN,
+)
 from hopper_estimation.sensor_notes import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.key_figures import error_figures, honesty_figures
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Series
 
@@ -29,8 +44,6 @@ Array = NDArray[np.float64]
 
 _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1
-
-
 _DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
 
 
@@ -258,3 +271,102 @@ def hop_notes(
         words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"
         notes.append(Note(f"Hops: {words}.", words))
     return tuple(notes)
+
+
+def distance_error_ratio(time_s: Array, true_height_m: Array, estimated_height_m: Array) -> float:
+    """Error of the distance that an optical-flow sensor measures with an estimated height, over the distance, signed.
+
+    Equations S17 and S18 of the paper. The sensor looks straight down while it moves parallel to a flat surface at the
+    height z, and sees the surface move by d_image on its image plane behind the focal length f. By similar triangles
+    d_image / f = d / z, so
+
+        d_true + d_error = (d_image / f) (z + z_error) = (d_image / f) z (1 + e),   e = z_error / z           (S17)
+        (d_true + d_error) / d_true = 1 + e                                                                   (S18)
+
+    The paper takes for e M1, the mean size of the height's error over the mean height. With a height that changes, what
+    counts is the mean of e along the way, at one speed, with its sign. Errors of both signs cancel, so that it is often
+    less than M1; but errors near the ground weigh more, since they are divided by the height there.
+    """
+    return float(trapezoid(estimated_height_m / true_height_m - 1.0, time_s)) / float(time_s[-1] - time_s[0])
+
+
+def presented(configuration: HopperConfiguration, result: EvaluationResult) -> EvaluationResult:
+    """The judged run with its figures, drawing and phases."""
+    return replace(
+        result, figures=tuple(_figures(result)), drawing=_drawing(configuration, result), phases=hop_phases(result)
+    )
+
+
+def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64]:
+    """(K,) phase at each estimate; one that outlasts any ends as the filter's.
+
+    Parameters
+    ----------
+    as_seen
+        From events as the filter came to know of them; otherwise from when they happened.
+    """
+    phase = np.full(len(result.stamps_ns), STARTUP, dtype=np.int64)
+    begins = [event.seen_ns if as_seen else event.stamp_ns for event in result.phase_events]
+    order = np.argsort(np.array(begins, dtype=np.int64), kind="stable")
+    begin_ns = np.array(begins, dtype=np.int64)[order]
+    row = np.searchsorted(begin_ns, result.stamps_ns, side="right") - 1
+    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)[order]
+    if len(numbers):
+        known = row >= 0
+        phase[known] = numbers[row[known]]
+        since_s = (result.stamps_ns[known] - begin_ns[row[known]]) / NANOSECONDS_PER_SECOND
+        longest_s = np.where(phase[known] == DROP, LONGEST_FLIGHT_S, LONGEST_STANCE_S)
+        phase[known] = np.where((phase[known] != REBOUND) & (since_s > longest_s), STARTUP, phase[known])
+    return phase
+
+
+def hop_phases(result: EvaluationResult) -> Phases:
+    """Phases as spans, and hops from apex to apex."""
+    phase, time_s = phase_of(result, as_seen=False), result.time_s
+    starts = np.flatnonzero(np.diff(phase, prepend=-1))
+    ends = np.append(starts[1:], len(phase) - 1)
+    kinds = phase[starts]
+    spans = np.column_stack([time_s[starts], time_s[ends]])
+    drops = np.flatnonzero(kinds == DROP)
+    whole = [
+        (time_s[starts[one]], time_s[starts[next_one]])
+        for one, next_one in pairwise(drops)
+        if STARTUP not in kinds[one:next_one] and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
+    ]
+    named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(PHASES)}
+    return Phases({name: one for name, one in named.items() if len(one)}, "hop", np.array(whole).reshape(-1, 2))
+
+
+def _figures(result: EvaluationResult) -> Iterator[KeyFigure]:
+    figures = result.metrics.get(result.robot, {})
+    hops, events = figures.get("hops", {}), figures.get("events", {})
+    yield from islice(error_figures(result), 1)
+    if "m3_apex_height_mape_percent" in hops:
+        yield KeyFigure("Apex height: error", f"{hops['m3_apex_height_mape_percent']:.1f} %", "mean of all hops")
+        found = hops["hops"] - hops["missed_hops"]
+        extra = hops["extra_hops"]
+        yield KeyFigure("Hops found", f"{found} of {hops['hops']}", f"and {extra} that were none" if extra else "")
+    if "seen_after_median_s" in events.get("touchdown", {}):
+        delay_ms = 1e3 * events["touchdown"]["seen_after_median_s"]
+        yield KeyFigure("Touchdown seen after", f"{delay_ms:.1f} ms", "median")
+    yield from islice(honesty_figures(result), 1)
+
+
+def _drawing(configuration: HopperConfiguration, result: EvaluationResult) -> Drawing | None:
+    """Leg and body at each instant, side by side in time."""
+    part = result.parts.get("height")
+    if part is None:
+        return None
+    count = len(result.time_s)
+    ellipse = np.zeros((count, 2, 2))
+    ellipse[:, 1, 1] = part.stddev[:, 0] ** 2
+    estimate, truth = (_standing(configuration, result.time_s, height[:, 0]) for height in (part.estimate, part.truth))
+    return Drawing(estimate, truth, ellipse, estimate[:, 1], ("time (s)", "height (m)"), over_time=True)
+
+
+def _standing(configuration: HopperConfiguration, time_s: Array, height_m: Array) -> Array:
+    """(K, 2, 2) foot and body; on level ground the foot does not go below it while the leg is compressed."""
+    foot_m = height_m - configuration.robot.standing_height_m
+    if not configuration.ground_changes:
+        foot_m = np.maximum(foot_m, 0.0)
+    return np.stack([np.column_stack([time_s, foot_m]), np.column_stack([time_s, height_m])], axis=1)

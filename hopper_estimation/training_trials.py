@@ -10,7 +10,7 @@ import numpy as np
 
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hop_velocity import velocity_at
+from hopper_estimation.local_polynomials import velocity_at
 from hopper_estimation.phases import TOUCHDOWN, Array, Records
 from hopper_estimation.samples import taken_of
 from hopper_estimation.sensor_faults import rest_fault
