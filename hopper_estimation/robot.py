@@ -15,7 +15,7 @@ from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
 from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.phases import PHASE_WORDS
-from hopper_estimation.scenario import hopper_scenario, ideal
+from hopper_estimation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulator import VARIANTS, HopperSimulation
 from hopper_estimation.topics import LEG, MOTORS, limited_channels
 from onboard_estimation.capabilities.drawn import Drawn
@@ -197,9 +197,7 @@ class HopperRobot(
 
         from hopper_estimation.foreign_effects import foreign_scenario
 
-        magnitudes = hopper_scenario()
-        if scenario == "ideal":
-            magnitudes = ideal(magnitudes)
+        magnitudes = ideal_scenario() if scenario == "ideal" else hopper_scenario()
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
         foreign = foreign_scenario() if scenario == "foreign" else None

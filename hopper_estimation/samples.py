@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hopper_estimation import readings_kernels, topics
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new_state
-from hopper_estimation.readings_kernels import ReadingSettings, read
+from hopper_estimation.readings_kernels import read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.series import Series
 
@@ -147,7 +147,7 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
     return Messages(kinds, layout, stamps, np.concatenate(values))
 
 
-def take(settings: ReadingSettings, sample: Records, readings: Records, messages: Messages) -> Taken:
+def take(settings: Records, sample: Records, readings: Records, messages: Messages) -> Taken:
     """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
     most = int(np.count_nonzero(messages.kinds >= HIGH))
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -164,7 +164,7 @@ def taken_of(configuration: HopperConfiguration, series: Sequence[Series]) -> tu
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _take_all(
-    settings: ReadingSettings,
+    settings: Records,
     samples: Records,
     readings: Records,
     kinds: NDArray[np.int8],
@@ -176,12 +176,13 @@ def _take_all(
     made_of: Integers,
 ) -> int:
     """Messages one after another; how many samples were written."""
-    sample, r, n, row, first = samples[0], readings[0], 0, layout[:, 0].copy(), layout[:, 1].copy()
+    known, sample, r, n = settings[0], samples[0], readings[0], 0
+    row, first = layout[:, 0].copy(), layout[:, 1].copy()
     for k in range(len(kinds)):
         kind = kinds[k]
         stamp_ns = messages_ns[row[kind]]
-        if _add(settings, sample, kind, stamp_ns, values[first[kind] :]):
-            read(settings, r, sample, signals[n])
+        if _add(known, sample, kind, stamp_ns, values[first[kind] :]):
+            read(known, r, sample, signals[n])
             stamps_ns[n], made_of[n] = stamp_ns, k
             n += 1
         row[kind] += 1
@@ -190,7 +191,7 @@ def _take_all(
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, value: Array) -> bool:
+def _add(settings: Record, sample: Record, kind: int, stamp_ns: int, value: Array) -> bool:
     """Add a message to what arrived; whether that is now a sample."""
     if sample.taken:
         for i in range(6):
@@ -225,7 +226,7 @@ def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, va
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _tell(settings: ReadingSettings, sample: Record, kind: int, value: Array) -> None:
+def _tell(settings: Record, sample: Record, kind: int, value: Array) -> None:
     """A message of commands or attitude: height, m; duty cycles, whose squares are thrust; x y z w, body to world."""
     if kind == GOAL:
         sample.goal = value[2]
