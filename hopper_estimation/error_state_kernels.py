@@ -29,22 +29,7 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import (
-    DROP,
-    LIFTOFF,
-    LOST,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    MAX_SQUAT,
-    REBOUND,
-    STILL_M_S2,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Records,
-    Tuned,
-    layout,
-)
+from hopper_estimation.phases import Array, Body, Records, Tuned, layout
 from hopper_estimation.vertical_kernels import STANDING_VV, thrust_excess
 
 ESKF1, ESKF2 = 0, 1
@@ -182,12 +167,12 @@ def inject(
 def inferred(t: Tuned, x: Array, p: Array, column: Array, event: int, gap: float, y1: float) -> None:
     """The measurements that an event infers, at a gap, s, and a level of acceleration, m/s^2; see `inject`."""
     parameters = t.parameters
-    if event in (TOUCHDOWN, LIFTOFF):
-        delay = parameters[phases.DELAY_TD] if event == TOUCHDOWN else parameters[phases.DELAY_LO]
+    if event in (phases.TOUCHDOWN, phases.LIFTOFF):
+        delay = parameters[phases.DELAY_TD] if event == phases.TOUCHDOWN else parameters[phases.DELAY_LO]
         variance = parameters[phases.SIGMA_P] ** 2 + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
         residual = t.body.length - (x[X_Z] - delay * x[X_V])  # z - v d = L
         inject(x, p, column, X_Z, X_V, -delay, residual, variance)
-    elif event == MAX_SQUAT:
+    elif event == phases.MAX_SQUAT:
         residual = parameters[phases.DELAY_MS] * y1 - x[X_V]
         inject(x, p, column, X_V, X_V, 0.0, residual, parameters[phases.SIGMA_V] ** 2)
 
@@ -226,14 +211,19 @@ def run(
         propagate_covariance(x, p, s.dt, side_x, side_y, used + gravity, parameters[phases.SIGMA_A] ** 2 + doubt)
         propagate(x, s.dt, side_x, side_y, used + gravity, gravity)
         event = phases.seen(t, hop, s, x[X_V], rise, gain[1])
-        rests = abs(a) < STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < STILL_M_S2
-        if event == LOST:
-            p[X_Z, X_Z] += LOST_HEIGHT_M**2
-            p[X_V, X_V] += LOST_SPEED_M_S**2
+        rests = abs(a) < phases.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < phases.STILL_M_S2
+        if event == phases.LOST:
+            p[X_Z, X_Z] += phases.LOST_HEIGHT_M**2
+            p[X_V, X_V] += phases.LOST_SPEED_M_S**2
         if event >= 0:
             found = phases.add_event(events, found, event, n, hop.time, x[X_Z], x[X_V], p[X_Z, X_Z])
             inferred(t, x, p, column, event, hop.gap, y1)
-        elif kind == ESKF2 and event != LOST and (hop.phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
+        elif (
+            kind == ESKF2
+            and event != phases.LOST
+            and (hop.phase in (phases.DROP, phases.REBOUND))
+            and not np.isnan(s.thrust)
+        ):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             upwards = corrected_acceleration(x, s.side_x, s.side_y, a + gravity, gravity)
             excess = thrust_excess(t, upwards, s.thrust)

@@ -14,23 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
-from hopper_estimation import agility, ground_height
+from hopper_estimation import agility, ground_height, phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_matching import event_summary
 from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, hop_cycles
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    EVENTS,
-    LONGEST_FLIGHT_S,
-    LONGEST_STANCE_S,
-    PHASES,
-    REBOUND,
-    STARTUP,
-    TOUCHDOWN,
-)
 from hopper_estimation.sensor_notes import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
@@ -103,7 +92,7 @@ class HopReview:
 
 def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
     """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
-    rows = events.kind == TOUCHDOWN
+    rows = events.kind == phases.TOUCHDOWN
     return events.height_m[rows] - configuration.robot.standing_height_m
 
 
@@ -125,7 +114,7 @@ def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
         if part is None:
             continue
         ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
-        for number, words in enumerate(PHASES):
+        for number, words in enumerate(phases.PHASES):
             chosen = ratio[(phase == number) & np.isfinite(ratio)]
             if len(chosen) >= _FEWEST_SAMPLES:
                 out.setdefault(name, {})
@@ -147,7 +136,7 @@ def hop_figures(
         hops |= review.errors.summary()
         height = result.parts["height"]
         flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
-        flying &= phase_of(result) != STARTUP
+        flying &= phase_of(result) != phases.STARTUP
         if int(np.sum(flying)) >= _FEWEST_SAMPLES:
             ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
             hops["optical_flow_distance_error_percent"] = 100.0 * ratio
@@ -164,8 +153,8 @@ def hop_figures(
 def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
     assert review.truth is not None
-    touchdowns = np.flatnonzero(review.events.kind == TOUCHDOWN)
-    touchdowns_s, true_s = review.events.happened_s[touchdowns], review.truth.events.times_s(TOUCHDOWN)
+    touchdowns = np.flatnonzero(review.events.kind == phases.TOUCHDOWN)
+    touchdowns_s, true_s = review.events.happened_s[touchdowns], review.truth.events.times_s(phases.TOUCHDOWN)
     if not len(touchdowns) or not len(true_s):
         return {}
     nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
@@ -176,7 +165,7 @@ def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, 
     before = np.concatenate([[0.0], grounds[:-1]])
     touchdown = review.events.height_m[touchdowns] - before
     apex = np.full(len(touchdowns), np.nan)
-    apexes = review.events.kind == APEX
+    apexes = review.events.kind == phases.APEX
     for row, at in enumerate(touchdowns_s[1:], start=1):
         found = np.flatnonzero(
             apexes & (review.events.happened_s > touchdowns_s[row - 1]) & (review.events.happened_s < at)
@@ -239,7 +228,7 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
     words = [
         f"{name.replace('_', ' ')} seen after {1e3 * events[name]['seen_after_median_s']:.1f} ms, told to "
         f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
-        for name in EVENTS
+        for name in phases.EVENTS
         if "seen_after_median_s" in events.get(name, {})
     ]
     if words:
@@ -305,7 +294,7 @@ def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64
     as_seen
         From events as the filter came to know of them; otherwise from when they happened.
     """
-    phase = np.full(len(result.stamps_ns), STARTUP, dtype=np.int64)
+    phase = np.full(len(result.stamps_ns), phases.STARTUP, dtype=np.int64)
     begins = [event.seen_ns if as_seen else event.stamp_ns for event in result.phase_events]
     order = np.argsort(np.array(begins, dtype=np.int64), kind="stable")
     begin_ns = np.array(begins, dtype=np.int64)[order]
@@ -315,8 +304,8 @@ def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64
         known = row >= 0
         phase[known] = numbers[row[known]]
         since_s = (result.stamps_ns[known] - begin_ns[row[known]]) / NANOSECONDS_PER_SECOND
-        longest_s = np.where(phase[known] == DROP, LONGEST_FLIGHT_S, LONGEST_STANCE_S)
-        phase[known] = np.where((phase[known] != REBOUND) & (since_s > longest_s), STARTUP, phase[known])
+        longest_s = np.where(phase[known] == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
+        phase[known] = np.where((phase[known] != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase[known])
     return phase
 
 
@@ -327,13 +316,14 @@ def hop_phases(result: EvaluationResult) -> Phases:
     ends = np.append(starts[1:], len(phase) - 1)
     kinds = phase[starts]
     spans = np.column_stack([time_s[starts], time_s[ends]])
-    drops = np.flatnonzero(kinds == DROP)
+    drops = np.flatnonzero(kinds == phases.DROP)
     whole = [
         (time_s[starts[one]], time_s[starts[next_one]])
         for one, next_one in pairwise(drops)
-        if STARTUP not in kinds[one:next_one] and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
+        if phases.STARTUP not in kinds[one:next_one]
+        and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
     ]
-    named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(PHASES)}
+    named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(phases.PHASES)}
     return Phases({name: one for name, one in named.items() if len(one)}, "hop", np.array(whole).reshape(-1, 2))
 
 

@@ -24,23 +24,7 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    LIFTOFF,
-    LOST,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    MAX_SQUAT,
-    REBOUND,
-    STILL_M_S2,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Records,
-    Tuned,
-    layout,
-)
+from hopper_estimation.phases import Array, Body, Records, Tuned, layout
 
 KF1, KF2, KF3 = 0, 1, 2
 
@@ -167,13 +151,13 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 def inferred(kind: int, t: Tuned, x: Moments, event: int, gap: float, y1: float, goal: float) -> Moments:
     """By the measurements that an event infers, at a gap (s), an acceleration (m/s^2) and a commanded height (m)."""
     p, with_all = t.parameters, kind != KF3
-    if event == TOUCHDOWN or (event == LIFTOFF and with_all):
-        delay = p[phases.DELAY_TD] if event == TOUCHDOWN else p[phases.DELAY_LO]
+    if event == phases.TOUCHDOWN or (event == phases.LIFTOFF and with_all):
+        delay = p[phases.DELAY_TD] if event == phases.TOUCHDOWN else p[phases.DELAY_LO]
         at_any_time = (x.v * x.v + x.vv) * gap * gap
         x = updated(x, 1.0, -delay, 0.0, t.body.length - (x.z - delay * x.v), p[phases.SIGMA_P] ** 2, at_any_time)
-    if with_all and (event in (MAX_SQUAT, LIFTOFF)):
+    if with_all and (event in (phases.MAX_SQUAT, phases.LIFTOFF)):
         wanted = p[phases.DELAY_MS] * y1
-        if event == LIFTOFF:
+        if event == phases.LIFTOFF:
             wanted = liftoff_velocity(p, x.v, goal)
         share = min(x.distrusted / x.vv, LARGEST_SHARE)
         x = updated(x, 0.0, 1.0, 0.0, wanted - x.v, p[phases.SIGMA_V] ** 2 / (1.0 - share), 0.0)
@@ -210,7 +194,11 @@ def biased(x: Moments, measured: float, variance: float) -> Moments:
 @njit(cache=True, error_model="numpy", nogil=True)
 def lost(x: Moments) -> Moments:
     """Of a robot in a phase that no robot stays in: it is somewhere else."""
-    zz, vv, distrusted = x.zz + LOST_HEIGHT_M**2, x.vv + LOST_SPEED_M_S**2, x.distrusted + LOST_SPEED_M_S**2
+    zz, vv, distrusted = (
+        x.zz + phases.LOST_HEIGHT_M**2,
+        x.vv + phases.LOST_SPEED_M_S**2,
+        x.distrusted + phases.LOST_SPEED_M_S**2,
+    )
     return Moments(x.z, x.v, x.b, zz, x.zv, vv, x.zb, x.vb, x.bb, distrusted)
 
 
@@ -250,14 +238,19 @@ def run(
         hop, a, used, doubt, rise, gain = phases.listen(t, hop, s)
         x = predicted(x, s.dt, used, parameters[phases.SIGMA_A] ** 2, doubt, kind == KF2)
         event = phases.seen(t, hop, s, x.v, rise, gain[1])
-        rests = max(abs(a), abs(hop.level.y1)) < STILL_M_S2
-        if event == LOST:
+        rests = max(abs(a), abs(hop.level.y1)) < phases.STILL_M_S2
+        if event == phases.LOST:
             x = lost(x)
         if event >= 0:
             found = phases.add_event(events, found, event, n, hop.time, x.z, x.v, x.zz)
             x = inferred(kind, t, x, event, hop.gap, hop.level.y1, assumed_goal(s.goal, apex, body.length))
-            apex = x.z if event == APEX else apex
-        elif kind == KF2 and event != LOST and (hop.phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
+            apex = x.z if event == phases.APEX else apex
+        elif (
+            kind == KF2
+            and event != phases.LOST
+            and (hop.phase in (phases.DROP, phases.REBOUND))
+            and not np.isnan(s.thrust)
+        ):
             x = biased(x, thrust_excess(t, a, s.thrust), parameters[phases.SIGMA_B] ** 2)
         hop, stands = phases.entered(hop, event, rests, s.dt)
         if stands:

@@ -24,12 +24,12 @@ import numpy as np
 from onboard_estimation.filtering.gating import gate_threshold
 from onboard_estimation.filtering.moments import Moments, update
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from strapdown_estimation import model
 from strapdown_estimation.configuration import Ground
-from strapdown_estimation.model import DIMENSION, POSITION, SPACE, VELOCITY
 
-_HEIGHT = POSITION + 2
-_CLIMB = VELOCITY + 2
-_HEIGHT_JACOBIAN = np.zeros((1, DIMENSION))
+_HEIGHT = model.POSITION + 2
+_CLIMB = model.VELOCITY + 2
+_HEIGHT_JACOBIAN = np.zeros((1, model.DIMENSION))
 _HEIGHT_JACOBIAN[0, _HEIGHT] = 1.0
 
 
@@ -58,16 +58,6 @@ def match(levels: Levels, height: float, variance: float, unevenness: float, gat
         if distance <= best_distance:
             best, best_distance = index, distance
     return best
-
-
-def used(levels: Levels, index: int) -> Levels:
-    """With that level as the one used last."""
-    return (*levels[:index], *levels[index + 1 :], levels[index])
-
-
-def with_new(levels: Levels, level: Level, largest_count: int) -> Levels:
-    """With one more level, used last; of more than may be, the one not used for longest is forgotten."""
-    return (*levels, level)[-largest_count:]
 
 
 def height_noise(variance: float, bound: float) -> float | None:
@@ -102,42 +92,32 @@ class GroundState(NamedTuple):
     stance: Stance | None = None
 
 
-class GroundLevels:
-    """Zero-height updates: contacts that are believed go in, heights come out corrected.
+def stand_on(
+    p: Ground, release_s: float, state: GroundState, moments: Moments, stamp_ns: int, rate_rms: float
+) -> tuple[GroundState, Moments]:
+    """With a contact that is believed, `rate_rms` (rad/s) its rotation: on which level it is, and the height.
 
-    Parameters
-    ----------
-    parameters
-        See `Ground`.
-    release_s
-        Without contact for so long, the foot has left the ground.
+    Without contact for `release_s`, the foot has left the ground. Of more levels than may be, the one not used for
+    longest is forgotten.
     """
-
-    def __init__(self, parameters: Ground, release_s: float) -> None:
-        self._parameters = parameters
-        self._release_ns = round(release_s * NANOSECONDS_PER_SECOND)
-
-    def step(self, state: GroundState, moments: Moments, stamp_ns: int, rate_rms: float) -> tuple[GroundState, Moments]:
-        """With a contact that is believed, `rate_rms` (rad/s) its rotation: on which level it is, and the height."""
-        p = self._parameters
-        levels, stance = state
-        if stance is None or stamp_ns - stance.until_ns > self._release_ns:
-            stance = Stance(stamp_ns, "unknown", math.inf)
-        _, kind, flattest = stance
-        height, variance = float(moments.mean[_HEIGHT]), float(moments.covariance[_HEIGHT, _HEIGHT])
-        unevenness = math.hypot(p.unevenness_m, p.height_per_rate_m_s * rate_rms)
-        if kind == "unknown" and moments.covariance[_CLIMB, _CLIMB] <= p.settled_speed_m_s**2:
-            index = match(levels, height, variance, unevenness, p.gate_probability)
-            if index is None:
-                kind, levels = "new", with_new(levels, Level(height, variance), p.largest_count)
-            else:
-                kind, levels = "known", used(levels, index)
-        if kind == "new" and rate_rms <= flattest:
-            levels = (*levels[:-1], Level(height, variance))
-        if kind == "known":
-            level = levels[-1]
-            noise = height_noise(variance, level.variance + unevenness**2)
-            if noise is not None:
-                risen = np.array([level.height - height])
-                moments, _, _ = update(SPACE, moments, risen, _HEIGHT_JACOBIAN, np.array([[noise]]))
-        return GroundState(levels, Stance(stamp_ns, kind, min(flattest, rate_rms))), moments
+    levels, stance = state
+    if stance is None or stamp_ns - stance.until_ns > round(release_s * NANOSECONDS_PER_SECOND):
+        stance = Stance(stamp_ns, "unknown", math.inf)
+    _, kind, flattest = stance
+    height, variance = float(moments.mean[_HEIGHT]), float(moments.covariance[_HEIGHT, _HEIGHT])
+    unevenness = math.hypot(p.unevenness_m, p.height_per_rate_m_s * rate_rms)
+    if kind == "unknown" and moments.covariance[_CLIMB, _CLIMB] <= p.settled_speed_m_s**2:
+        index = match(levels, height, variance, unevenness, p.gate_probability)
+        if index is None:
+            kind, levels = "new", (*levels, Level(height, variance))[-p.largest_count :]
+        else:
+            kind, levels = "known", (*levels[:index], *levels[index + 1 :], levels[index])
+    if kind == "new" and rate_rms <= flattest:
+        levels = (*levels[:-1], Level(height, variance))
+    if kind == "known":
+        level = levels[-1]
+        noise = height_noise(variance, level.variance + unevenness**2)
+        if noise is not None:
+            risen = np.array([level.height - height])
+            moments, _, _ = update(model.SPACE, moments, risen, _HEIGHT_JACOBIAN, np.array([[noise]]))
+    return GroundState(levels, Stance(stamp_ns, kind, min(flattest, rate_rms))), moments
