@@ -19,10 +19,10 @@ liftoff, so that the momentum that is shared counts twice. The best one follows 
 shock pass. The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on,
 no test seed).
 
-**Beside the bounce.** Which of the two, the filter that goes by the bounce or DR1, foretells a flight better is not known
-before: springs that give back what they get are good for one, masses and scales that are known for the other. What both
-foretold is seen at the touchdown, where the robot is a leg's
-length high; the mean squares m of these errors, of the last few hops, weigh them:
+**Beside the bounce.** Which of the two, the filter that goes by the bounce or DR1, foretells a flight better is not
+known before: springs that give back what they get are good for one, masses and scales that are known for the other.
+What both foretold is seen at the touchdown, where the robot is a leg's length high; the mean squares m of these errors,
+of the last few hops, weigh them:
 
     w = m_bounce^2 / (m_bounce^2 + m_leg^2)     of DR1; its covariance grows by m over what it foretold, if more
 

@@ -16,9 +16,8 @@ import numpy as np
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filters import Filtered, body_of, state_filter
-from hopper_estimation.hop_matching import match_events
 from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
-from hopper_estimation.hops import HopEvents, hop_cycles
+from hopper_estimation.hops import HopEvents, hop_cycles, match_events
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN, Array
 from hopper_estimation.training_trials import Trial
 

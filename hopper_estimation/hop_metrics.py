@@ -32,9 +32,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation.hop_matching import HopMatches, match_cycles
 from hopper_estimation.hop_truth import TrueHops
-from hopper_estimation.hops import HopCycles
+from hopper_estimation.hops import HopCycles, HopMatches, match_cycles
 
 Array = NDArray[np.float64]
 

@@ -16,11 +16,10 @@ from scipy.integrate import trapezoid
 
 from hopper_estimation import agility, ground_height, phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.hop_matching import event_summary
 from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, hop_cycles
-from hopper_estimation.sensor_notes import sensor_notes
+from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, hop_cycles
+from hopper_estimation.sensor_faults import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError

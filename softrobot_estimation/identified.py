@@ -21,8 +21,8 @@ from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, add_title, plain, write_figure
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
-from softrobot_estimation.capture_delay import load_share
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.identification import (
     AXIAL_STIFFNESS,
@@ -358,6 +358,23 @@ def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> P
     return Parameter(
         "load_share", "", value, low, high, configured, np.nan, True, "force by acceleration while it vibrates"
     )
+
+
+def load_share(configuration: SoftRobotConfiguration, segment: ConstantCurvatureSegment, moving_kg: float) -> float:
+    """`behaviour.load_share` with which the model puts that mass times the acceleration of its tip on the base.
+
+    For small bending: each mass moves as far as its Jacobian says, and the load is linear in the share.
+    """
+    known = configuration.segment
+    soft_kg = known.mass_kg - known.tip_plate_mass_kg
+
+    def across(fraction: float, offset_m: float) -> float:
+        return float(segment.jacobian(np.zeros(6), fraction, offset_m)[0][0, 0])
+
+    tip, plate = across(1.0, known.tip_plate_thickness_m), across(1.0, 0.5 * known.tip_plate_thickness_m)
+    spread = sum(mass * across(fraction, offset) for fraction, offset, mass in segment.arrays[1][1:].tolist())
+    spread /= segment.backbone_mass_kg
+    return (moving_kg * tip - known.tip_plate_mass_kg * plate - soft_kg * spread) / (soft_kg * (plate - spread))
 
 
 def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> list[str]:

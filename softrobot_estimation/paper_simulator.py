@@ -20,8 +20,7 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox, nominal
-from softrobot_estimation.message_streams import Stream
-from softrobot_estimation.simulated_pressures import mixture, pneumatics
+from softrobot_estimation.simulated_signals import Stream, mixture, pneumatics
 
 SUB_STEPS = 4
 """Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""

@@ -5,7 +5,7 @@ readings, and in contact up to three measurements are inferred (the paper's IMUP
 
 - the point of contact has no velocity, behind a gate: in a slow lift a contact can be claimed falsely;
 - at rest, the rotation is zero but for a person's swaying;
-- the height is that of a level stood on before, or of new ground (`ground_levels`).
+- the height is that of a level stood on before, or of new ground.
 
 Readings that are missing for long, stuck, or in contradiction to gravity and contact make the filter lost until the IMU
 stands again: see `loss`. Everything is causal and without lag.
@@ -25,15 +25,18 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mea
 from strapdown_estimation.alignment import Aligned, StillReadings, align, as_given
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.contact import (
+    ORIGIN,
     UNSEEN,
     Claim,
     ContactState,
+    GroundState,
+    Levels,
     Refusals,
     detected,
+    stand_on,
     stand_still,
     turn_nowhere,
 )
-from strapdown_estimation.ground_levels import ORIGIN, GroundState, Levels, stand_on
 from strapdown_estimation.loss import Trust, found, is_flat, unknown
 from strapdown_estimation.model import POSITION, SPACE
 from strapdown_estimation.prediction import Coverage, Prediction

@@ -14,10 +14,9 @@ from scipy import stats
 
 from benchmarks.hop_tables import error_table, t_test
 from benchmarks.paper_tables import SET_HEIGHTS_M, TABLE_S1, TABLE_S3
-from hopper_estimation.hop_matching import event_summary, match_cycles, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
+from hopper_estimation.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
 from hopper_estimation.local_polynomials import local_quadratics
 from hopper_estimation.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.errors import UserError

@@ -14,16 +14,15 @@ from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.series import Recording
-from softrobot_estimation import simulated_pressures
+from softrobot_estimation import simulated_signals
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.ground_truth import in_base
 from softrobot_estimation.laboratory import Magnitudes
-from softrobot_estimation.message_streams import Gaps, Stream, Way
 from softrobot_estimation.paper_simulator import PaperSimulation, StiffnessMap, known_configuration
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.simulated_pressures import mixture
+from softrobot_estimation.simulated_signals import Gaps, Stream, Way, mixture
 from softrobot_estimation.simulator import LaboratorySimulation
 
 Array = NDArray[np.float64]
@@ -304,14 +303,14 @@ def test_stream_noise_has_the_stated_sizes() -> None:
 def test_every_cycle_has_all_patterns_within_the_limit_in_an_order_of_its_own() -> None:
     angles = CONFIGURATION.chambers.angles_rad
     pattern = mixture(angles, 67000.0, np.random.default_rng(1))
-    time_s = np.arange(0.0, 4.0 * simulated_pressures.CYCLE_S, 0.008)
+    time_s = np.arange(0.0, 4.0 * simulated_signals.CYCLE_S, 0.008)
     pressures = pattern(time_s)
     assert pressures.min() >= 0.0
     assert 50e3 < pressures.max() <= 67e3
     assert not pressures[time_s < 1.5].any()
     still = np.abs(np.diff(pressures, axis=0)).max(axis=1) == 0.0
     resting = still & (pressures[1:] == 0.0).all(axis=1)
-    cycles = (time_s[1:] // simulated_pressures.CYCLE_S).astype(int)
+    cycles = (time_s[1:] // simulated_signals.CYCLE_S).astype(int)
     starts = []
     for number in range(4):
         rest_s = 0.008 * np.count_nonzero(resting & (cycles == number))
@@ -319,7 +318,7 @@ def test_every_cycle_has_all_patterns_within_the_limit_in_an_order_of_its_own() 
         # Steps stand still, and are not zero: about ten seconds of them.
         steps = still & ~resting & (cycles == number)
         assert 8.0 < 0.008 * np.count_nonzero(steps) < 10.5
-        starts.append(round(float(time_s[1:][steps][0] - number * simulated_pressures.CYCLE_S)))
+        starts.append(round(float(time_s[1:][steps][0] - number * simulated_signals.CYCLE_S)))
     assert len(set(starts)) > 1
     np.testing.assert_array_equal(pattern(time_s[4321:4323]), pressures[4321:4323])
 

@@ -11,8 +11,20 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.filtering.moments import Moments
 from strapdown_estimation.alignment import align_at_rest, level
 from strapdown_estimation.configuration import Contact, Ground, Strapdown
-from strapdown_estimation.contact import UNSEEN, Claim, ContactState, detected, window_energy
-from strapdown_estimation.ground_levels import ORIGIN, GroundState, Level, Levels, height_noise, match, stand_on
+from strapdown_estimation.contact import (
+    ORIGIN,
+    UNSEEN,
+    Claim,
+    ContactState,
+    GroundState,
+    Level,
+    Levels,
+    detected,
+    height_noise,
+    match,
+    stand_on,
+    window_energy,
+)
 from strapdown_estimation.model import SPACE
 
 STEP_NS = 5_000_000
