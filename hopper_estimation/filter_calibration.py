@@ -76,7 +76,8 @@ def calibrated(
     for quantity, noise in enumerate((configuration.truth_stddev_m, configuration.truth_velocity_stddev_m_s)):
         for phase in range(len(PHASES)):
             errors = [_errors(run, trial, quantity, phase) for run, trial in zip(runs, trials, strict=True)]
-            found[quantity, phase] = scale_and_floor(*np.concatenate(errors, axis=1), noise, least)
+            error, sigma = np.concatenate(errors, axis=1)
+            found[quantity, phase] = scale_and_floor(error, sigma, noise, least)
     (height_scale, height_floor), (velocity_scale, velocity_floor) = found.transpose(0, 2, 1)
     spread = height_scale, height_floor, velocity_scale, velocity_floor
     touchdowns = _touchdown_fit(configuration, runs, trials)

@@ -245,7 +245,7 @@ def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool
     used = above[np.abs(time[above] - edge) <= _FLIGHT_S]
     if len(used) < _FEWEST_SAMPLES:
         return None
-    roots = _real(_fit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
+    roots = _real(np.polyfit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
     return (edge + roots[0], level) if roots else None
 
 
@@ -354,17 +354,9 @@ def _extremum(time: Array, height: Array, near: float, half_window: float, degre
     gaps = np.diff(times, prepend=near - half_window, append=near + half_window)
     if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
         return None
-    curve = _fit(times - near, height[first:last], degree)
+    curve = np.polyfit(times - near, height[first:last], degree)
     roots = _real(curve[:-1] * np.arange(degree, 0, -1), half_window)
     return (near + roots[0], float(np.polyval(curve, roots[0]))) if roots else None
-
-
-def _fit(time: Array, value: Array, degree: int) -> Array:
-    """Coefficients of the least-squares polynomial, the highest power first."""
-    scale = float(np.abs(time).max())
-    powers = np.vander(time / scale, degree + 1)
-    coefficients = np.linalg.lstsq(powers, value, rcond=None)[0]
-    return np.asarray(coefficients / scale ** np.arange(degree, -1, -1))
 
 
 def _real(coefficients: Array, largest: float) -> list[float]:

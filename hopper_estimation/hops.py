@@ -170,9 +170,9 @@ def hop_cycles(
         if broken[number] or not 0.0 < end - begin <= longest_cycle_s:
             previous = (np.nan, np.nan)
             continue
-        squat, _ = _first(events, MAX_SQUAT, begin, end)
-        liftoff, _ = _first(events, LIFTOFF, begin if np.isnan(squat) else squat, end)
-        apex, apex_height = _first(events, APEX, begin if np.isnan(liftoff) else liftoff, end)
+        squat, _ = first_event(events, MAX_SQUAT, begin, end)
+        liftoff, _ = first_event(events, LIFTOFF, begin if np.isnan(squat) else squat, end)
+        apex, apex_height = first_event(events, APEX, begin if np.isnan(liftoff) else liftoff, end)
         if np.isnan(apex_height) and len(time):
             apex_height = np.interp(apex, time, height, left=np.nan, right=np.nan)
         rows.append((begin, squat, liftoff, apex, end, apex_height, ground[number], *previous))
@@ -188,7 +188,7 @@ def finite_samples(time_s: ArrayLike, *values: ArrayLike) -> Array:
     return rows[:, np.isfinite(rows).all(axis=0)]
 
 
-def _first(events: HopEvents, kind: int, after_s: float, before_s: float) -> tuple[float, float]:
+def first_event(events: HopEvents, kind: int, after_s: float, before_s: float) -> tuple[float, float]:
     """Time and height of the first event of a kind between two times; NaN: none."""
     found = np.flatnonzero((events.kind == kind) & (events.happened_s >= after_s) & (events.happened_s < before_s))
     if not len(found):

@@ -16,9 +16,9 @@ from scipy.integrate import trapezoid
 
 from hopper_estimation import agility, ground_height, phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
+from hopper_estimation.hop_metrics import commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, hop_cycles
+from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, first_event, hop_cycles
 from hopper_estimation.sensor_faults import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
@@ -33,60 +33,6 @@ Array = NDArray[np.float64]
 _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1
 _DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
-
-
-class HopReview:
-    """The hops of a judged run.
-
-    Attributes
-    ----------
-    truth
-        None where motion capture tells of no hop.
-    cycles
-        The estimate's own.
-    errors
-        None without a truth.
-    """
-
-    def __init__(self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult) -> None:
-        self.configuration = configuration
-        standing = configuration.robot.standing_height_m
-        self.start_ns = int(result.stamps_ns[0])
-        self.time_s = result.time_s
-        height, velocity = result.parts["height"], result.parts.get("vertical_velocity")
-        self.height = height.estimate[:, 0]
-        self.events = HopEvents.from_phase_events(result.phase_events, self.start_ns)
-        grounds = self._grounds()
-        self.cycles: HopCycles = hop_cycles(self.events, self.time_s, self.height, standing, grounds)
-        self.truth: TrueHops | None = None
-        self.errors: HopErrors | None = None
-        known = height.matched
-        if velocity is None or int(np.sum(known)) < _FEWEST_SAMPLES:
-            return
-        ground = None if configuration.ground_changes else 0.0
-        try:
-            truth = true_hops(self.time_s[known], height.truth[known, 0], standing, ground)
-        except UserError:
-            return  # too slow or too short a truth: there are the errors along the way
-        if not len(truth.cycles):
-            return
-        self.truth = truth
-        command = commands_of(series, self.start_ns, truth.cycles.apex_s)
-        self.errors = hop_errors(
-            result.estimator,
-            truth,
-            self.time_s,
-            self.height,
-            velocity.estimate[:, 0],
-            self.cycles,
-            command,
-        )
-
-    def _grounds(self) -> Array | float:
-        """(T,) estimated height of the ground at each touchdown; zero on level ground."""
-        if not self.configuration.ground_changes:
-            return 0.0
-        return estimated_grounds(self.configuration, self.events)
 
 
 def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
@@ -128,66 +74,72 @@ def hop_figures(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
 ) -> dict[str, Any]:
     """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
-    review = HopReview(configuration, series, result)
-    hops: dict[str, Any] = {"hops_estimated": len(review.cycles)}
+    height, start_ns = result.parts["height"].estimate[:, 0], int(result.stamps_ns[0])
+    events = HopEvents.from_phase_events(result.phase_events, start_ns)
+    grounds = estimated_grounds(configuration, events) if configuration.ground_changes else 0.0
+    cycles = hop_cycles(events, result.time_s, height, configuration.robot.standing_height_m, grounds)
+    hops: dict[str, Any] = {"hops_estimated": len(cycles)}
     out: dict[str, Any] = {"hops": hops}
-    if review.truth is not None and review.errors is not None:
-        hops |= review.errors.summary()
-        height = result.parts["height"]
-        flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
-        flying &= phase_of(result) != phases.STARTUP
-        if int(np.sum(flying)) >= _FEWEST_SAMPLES:
-            ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
-            hops["optical_flow_distance_error_percent"] = 100.0 * ratio
-        out["agility_true"] = _agility(review.truth.cycles)
+    truth = _true_hops(configuration, result)
+    if truth is not None:
+        velocity = result.parts["vertical_velocity"].estimate[:, 0]
+        command = commands_of(series, start_ns, truth.cycles.apex_s)
+        hops |= hop_errors(result.estimator, truth, result.time_s, height, velocity, cycles, command).summary()
+        hops |= _flow_error(configuration, result)
+        out["agility_true"] = _agility(truth.cycles)
         if configuration.ground_changes:
-            out["ground"] = _ground(configuration, review)
-        span = (float(review.truth.time_s[0]), float(review.truth.time_s[-1]))
-        out["events"] = event_summary(review.truth.events, review.events, span, review.truth.unknown_s)
-    out["agility_estimated"] = _agility(review.cycles)
+            out["ground"] = _ground(configuration, events, truth)
+        span = (float(truth.time_s[0]), float(truth.time_s[-1]))
+        out["events"] = event_summary(truth.events, events, span, truth.unknown_s)
+    out["agility_estimated"] = _agility(cycles)
     out["coverage"] = coverage_by_phase(result)
     return {name: value for name, value in out.items() if value}
 
 
-def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
+def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> TrueHops | None:
+    """None where motion capture tells of no hop: there are the errors along the way."""
+    height, ground = result.parts["height"], None if configuration.ground_changes else 0.0
+    known = height.matched
+    if "vertical_velocity" not in result.parts or int(np.sum(known)) < _FEWEST_SAMPLES:
+        return None
+    try:
+        truth = true_hops(result.time_s[known], height.truth[known, 0], configuration.robot.standing_height_m, ground)
+    except UserError:
+        return None  # too slow or too short a truth
+    return truth if len(truth.cycles) else None
+
+
+def _flow_error(configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, float]:
+    """Of the distance that an optical-flow sensor measures in flight."""
+    height = result.parts["height"]
+    flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
+    flying &= phase_of(result) != phases.STARTUP
+    if int(np.sum(flying)) < _FEWEST_SAMPLES:
+        return {}
+    ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
+    return {"optical_flow_distance_error_percent": 100.0 * ratio}
+
+
+def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHops) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
-    assert review.truth is not None
-    touchdowns = np.flatnonzero(review.events.kind == phases.TOUCHDOWN)
-    touchdowns_s, true_s = review.events.happened_s[touchdowns], review.truth.events.times_s(phases.TOUCHDOWN)
-    if not len(touchdowns) or not len(true_s):
+    touchdowns_s, true_s = events.times_s(phases.TOUCHDOWN), truth.events.times_s(phases.TOUCHDOWN)
+    if not len(touchdowns_s) or not len(true_s):
         return {}
     nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
     if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
         return {}  # a touchdown that is missing has no place in a sum over hops
+    before = np.append(0.0, estimated_grounds(configuration, events)[:-1])
+    apex = [first_event(events, phases.APEX, start, stop)[1] for start, stop in pairwise([np.inf, *touchdowns_s])]
+    touchdown = events.height_m[events.kind == phases.TOUCHDOWN]
     standing = configuration.robot.standing_height_m
-    grounds = estimated_grounds(configuration, review.events)
-    before = np.concatenate([[0.0], grounds[:-1]])
-    touchdown = review.events.height_m[touchdowns] - before
-    apex = np.full(len(touchdowns), np.nan)
-    apexes = review.events.kind == phases.APEX
-    for row, at in enumerate(touchdowns_s[1:], start=1):
-        found = np.flatnonzero(
-            apexes & (review.events.happened_s > touchdowns_s[row - 1]) & (review.events.happened_s < at)
-        )
-        if len(found):
-            apex[row] = review.events.height_m[found[0]] - before[row]
-    return ground_height.summary(apex, touchdown, review.truth.ground_m[nearest], standing)
+    return ground_height.summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
     # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
-    sound = (
-        (cycles.hop_height_m > 0.0) & (cycles.drop_height_m > 0.0) & (cycles.rebound_s > 0.0) & (cycles.drop_s > 0.0)
-    )
-    if not sound.any():
-        return {}
-    return agility.summary(
-        cycles.hop_height_m[sound],
-        cycles.drop_height_m[sound],
-        cycles.stance_s[sound],
-        cycles.rebound_s[sound],
-        cycles.drop_s[sound],
-    )
+    hop, drop, rising_s, falling_s = cycles.hop_height_m, cycles.drop_height_m, cycles.rebound_s, cycles.drop_s
+    sound = (hop > 0.0) & (drop > 0.0) & (rising_s > 0.0) & (falling_s > 0.0)
+    return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
 
 
 def hop_section(

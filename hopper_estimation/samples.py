@@ -21,6 +21,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new_state
 from hopper_estimation.readings_kernels import read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.reading_limits import finite_readings
 from onboard_estimation.series import Series
 
 Integers = NDArray[np.int64]
@@ -153,6 +154,15 @@ def take(settings: Records, sample: Records, readings: Records, messages: Messag
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
     count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
+
+
+def ordered(one: Series) -> Series:
+    """Rows that filters see, without those that are no numbers, in the order of their stamps, each stamp once."""
+    if not np.isfinite(one.values.sum()):
+        one = one.rows(np.flatnonzero(finite_readings(one.channel, one.values)))  # a high-g sensor may have no gyro
+    if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
+        one = one.rows(np.unique(one.stamps_ns, return_index=True)[1])
+    return one
 
 
 def taken_of(configuration: HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:

@@ -9,7 +9,6 @@ wherever one cannot be used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,10 @@ from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.phases import Records
-from hopper_estimation.samples import taken_of
+from hopper_estimation.samples import ordered, taken_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_limits import finite_readings
 from onboard_estimation.series import Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
@@ -114,8 +112,8 @@ def sensor_notes(
     configuration: HopperConfiguration, estimator: str, series: Sequence[Series], start_ns: int
 ) -> Iterator[Note]:
     """Notes on the sensors of an estimator from `start_ns` on, where the estimate starts."""
-    found = {one.channel.sensor: _from(one, start_ns) for one in series if len(one.stamps_ns)}
-    found = {name: one for name, one in found.items() if len(one.stamps_ns)}
+    rows = (one.rows(np.flatnonzero(one.stamps_ns >= start_ns)) for one in map(ordered, series))
+    found = {one.channel.sensor: one for one in rows if len(one.stamps_ns)}
     for name, words in _WITHOUT.items():
         if name not in found:
             yield Note(f"Without {name} {words}.", f"no {_WORDS[name]} sensor")
@@ -151,16 +149,6 @@ def sensor_notes(
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.{0 if share > 0.1 else 1}f} %"
-
-
-def _from(one: Series, start_ns: int) -> Series:
-    """A series from a stamp on, in the order of the stamps."""
-    if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
-        stamps, rows = np.unique(one.stamps_ns, return_index=True)
-        one = replace(one, stamps_ns=stamps, values=one.values[rows])
-    if not np.isfinite(one.values.sum()):
-        one = one.rows(finite_readings(one.channel, one.values))  # a high-g sensor may have no gyro
-    return one.rows(one.stamps_ns >= start_ns)
 
 
 def _silent(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:

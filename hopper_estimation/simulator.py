@@ -9,7 +9,7 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,17 +259,8 @@ class HopperSimulation:
         tick_s = (first + np.arange(ticks)) * _TICK_S
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
-        controller = c.controller
-        start_height = self._commands_m[0]
-        law = dynamics.Law(
-            controller.largest_thrust_weights,
-            controller.smallest_duty,
-            controller.sliding_range_m,
-            s.rotors.lift_weights,
-            float(start_height),
-            s.rest_s,
-            s.drop_s,
-        )
+        start_height = float(self._commands_m[0])
+        law = dynamics.Law(*astuple(c.controller), s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)

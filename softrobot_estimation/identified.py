@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from operator import attrgetter
@@ -286,7 +286,7 @@ def identify(
             configured=one.configured,
             prior_share=stddev,
             determined=determined,
-            source=one.source,
+            source=one.prior.source,
         )
         for one, deviation, stddev, determined in zip(
             fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
@@ -311,7 +311,7 @@ def identify(
         )
     identified = fit.configuration.with_parameters({name: _rounded(value) for name, value in found.items()})
     free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
-    notes += [*_on_priors(table), *_on_errors(free_runs)]
+    notes += _on_fit(table, free_runs)
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
     simulated = any(one.simulated for one in recordings.values())
     return Identification(fit, tuple(table), identified, tuple(found), runs, free_runs, simulated, tuple(notes))
@@ -377,56 +377,44 @@ def load_share(configuration: SoftRobotConfiguration, segment: ConstantCurvature
     return (moving_kg * tip - known.tip_plate_mass_kg * plate - soft_kg * spread) / (soft_kg * (plate - spread))
 
 
-def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> list[str]:
+def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Iterator[str]:
     """The weight on the sensor beside the mass that is known; none where the sensor does not tell."""
     weights = [run.delay.weight_n for run in runs if np.isfinite(run.delay.weight_n)]
     if not weights or configuration.wrench.tare == "with_robot":
-        return []
+        return
     gravity, known_kg = configuration.gravity_m_s2, configuration.segment.mass_kg
-    mass_kg = float(np.mean(weights)) / gravity
-    drift_kg = configuration.wrench.force_drift_n / gravity
-    sentence = (
-        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg stays"
+    mass_kg, drift_kg = float(np.mean(weights)) / gravity, configuration.wrench.force_drift_n / gravity
+    doubt = (
+        " They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is found with the "
+        "wrong mass makes up for it."
     )
-    if abs(mass_kg - known_kg) > 3.0 * drift_kg:
-        return [
-            f"{sentence}. They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is "
-            "found with the wrong mass makes up for it."
-        ]
-    return [f"{sentence}."]
+    yield (
+        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg "
+        f"stays.{doubt if abs(mass_kg - known_kg) > 3.0 * drift_kg else ''}"
+    )
 
 
-def _on_delays(runs: Sequence[Run]) -> list[str]:
-    unknown = [run.name for run in runs if not run.delay.known]
-    if not unknown:
-        return []
-    return [
-        f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with the "
-        "acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
-    ]
+def _on_delays(runs: Sequence[Run]) -> Iterator[str]:
+    if unknown := [run.name for run in runs if not run.delay.known]:
+        yield (
+            f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with "
+            "the acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
+        )
 
 
-def _on_priors(table: Sequence[Parameter]) -> list[str]:
-    kept = [one.name for one in table if not one.determined]
-    if not kept:
-        return []
-    return [
-        f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do their "
-        "intervals. More recordings, with steps, rests and every chamber by itself, would help."
-    ]
-
-
-def _on_errors(runs: Sequence[FreeRun]) -> list[str]:
-    said = [
-        "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
-    ]
+def _on_fit(table: Sequence[Parameter], runs: Sequence[FreeRun]) -> Iterator[str]:
+    if kept := [one.name for one in table if not one.determined]:
+        yield (
+            f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do "
+            "their intervals. More recordings, with steps, rests and every chamber by itself, would help."
+        )
+    yield "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
     for run in runs:
         error_mm = run.errors_mm(run.after_m)[0]
         motion_mm = 1e3 * float(np.sqrt(np.nanvar(run.measured_m, axis=0).sum()))
         if not error_mm < _POOR_SHARE * motion_mm:
-            said.append(
+            yield (
                 f"{run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm (RMS): "
                 "the model does not describe this robot. Check chambers.angles_deg, wrench.angle_about_base_z_deg, "
                 "mounting.attitude and the frames of the motion capture."
             )
-    return said

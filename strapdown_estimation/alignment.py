@@ -130,25 +130,20 @@ def align_at_rest(
     state[_ACCELEROMETER_BIAS] = accelerometer_bias
     state[_GYRO_BIAS] = gyro_share * gyro.mean(axis=0)
 
-    covariance = np.zeros((model.DIMENSION, model.DIMENSION))
-
-    def block(first: int, second: int) -> tuple[slice, slice]:
-        return slice(first, first + 3), slice(second, second + 3)
-
     # The true attitude R Exp(e) makes m - b vertical: e x m = b across the vertical, hence e = (up x b) / |m|.
     tilt_by_bias = skew(*up_in_imu) / size
     heading = _EXACT_RAD**2 * vertical
     averaged_force = accelerometer.var(axis=0).mean() / len(accelerometer) / size**2
-    covariance[block(model.POSITION, model.POSITION)] = _EXACT_M**2 * np.eye(3)
-    covariance[block(model.VELOCITY, model.VELOCITY)] = contact.speed_stddev_m_s**2 * np.eye(3)
-    covariance[block(model.ATTITUDE, model.ATTITUDE)] = (
-        tilt_by_bias @ bias_covariance @ tilt_by_bias.T + averaged_force * (np.eye(3) - vertical) + heading
+    covariance = model.block_diagonal(
+        position=_EXACT_M**2 * np.eye(3),
+        velocity=contact.speed_stddev_m_s**2 * np.eye(3),
+        attitude=tilt_by_bias @ bias_covariance @ tilt_by_bias.T + averaged_force * (np.eye(3) - vertical) + heading,
+        accelerometer_bias=bias_covariance,
+        gyro_bias=gyro_share * rate_variance * np.eye(3),
+        lever_arm=contact.lever_arm_stddev_m**2 * np.eye(3),
     )
-    covariance[block(model.ATTITUDE, model.ACCELEROMETER_BIAS)] = tilt_by_bias @ bias_covariance
-    covariance[block(model.ACCELEROMETER_BIAS, model.ATTITUDE)] = bias_covariance @ tilt_by_bias.T
-    covariance[block(model.ACCELEROMETER_BIAS, model.ACCELEROMETER_BIAS)] = bias_covariance
-    covariance[block(model.GYRO_BIAS, model.GYRO_BIAS)] = gyro_share * rate_variance * np.eye(3)
-    covariance[block(model.LEVER_ARM, model.LEVER_ARM)] = contact.lever_arm_stddev_m**2 * np.eye(3)
+    tilt, bias = (model.SPACE.tangent(name) for name in ("attitude", "accelerometer_bias"))
+    covariance[tilt, bias], covariance[bias, tilt] = tilt_by_bias @ bias_covariance, bias_covariance @ tilt_by_bias.T
     return state, covariance
 
 

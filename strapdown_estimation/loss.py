@@ -145,13 +145,14 @@ def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -
     state[model.SPACE.coordinates("position")] = lost.position
     state[model.SPACE.coordinates("velocity")] = 0.0
     state[model.SPACE.coordinates("lever_arm")] = 0.0
-    covariance = np.zeros((model.DIMENSION, model.DIMENSION))
-    _set(covariance, model.POSITION, lost.variance + moved * np.eye(3))
-    _set(covariance, model.VELOCITY, imu.hidden_speed_stddev_m_s**2 * np.eye(3))
-    _set(covariance, model.ATTITUDE, UNKNOWN_ANGLE_VARIANCE * np.eye(3))
-    _set(covariance, model.ACCELEROMETER_BIAS, imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3))
-    _set(covariance, model.GYRO_BIAS, imu.gyro_bias_stddev_rad_s**2 * np.eye(3))
-    _set(covariance, model.LEVER_ARM, configuration.contact.lever_arm_stddev_m**2 * np.eye(3))
+    covariance = model.block_diagonal(
+        position=lost.variance + moved * np.eye(3),
+        velocity=imu.hidden_speed_stddev_m_s**2 * np.eye(3),
+        attitude=UNKNOWN_ANGLE_VARIANCE * np.eye(3),
+        accelerometer_bias=imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3),
+        gyro_bias=imu.gyro_bias_stddev_rad_s**2 * np.eye(3),
+        lever_arm=configuration.contact.lever_arm_stddev_m**2 * np.eye(3),
+    )
     return Moments(state, covariance)
 
 
@@ -172,9 +173,9 @@ def found(
     state[model.QUATERNION : model.QUATERNION + 4] = rotation.as_quat()
     tilt = _LEAST_TILT_STDDEV_RAD**2 + (deviation_rms / p.start.gravity_m_s2) ** 2
     vertical = np.outer(rotation.as_matrix()[2], rotation.as_matrix()[2])
-    _set(covariance, model.ATTITUDE, tilt * (np.eye(3) - vertical) + lost.heading_variance * vertical)
-    speed = _LEAST_SPEED_STDDEV_M_S**2 + p.contact.speed_stddev_m_s**2
-    _set(covariance, model.VELOCITY, speed * np.eye(3))
+    turned, moving = (model.SPACE.tangent(name) for name in ("attitude", "velocity"))
+    covariance[turned, turned] = tilt * (np.eye(3) - vertical) + lost.heading_variance * vertical
+    covariance[moving, moving] = (_LEAST_SPEED_STDDEV_M_S**2 + p.contact.speed_stddev_m_s**2) * np.eye(3)
     return Moments(state, covariance)
 
 
@@ -187,7 +188,3 @@ def with_turned_path(origin: Vector, mean: Vector, covariance: Matrix) -> Matrix
     along[model.VELOCITY : model.VELOCITY + 2] = mean[model.VELOCITY : model.VELOCITY + 2]
     widened: Matrix = covariance + squared * np.outer(along, along)
     return widened
-
-
-def _set(covariance: Matrix, first: int, block: Matrix) -> None:
-    covariance[first : first + 3, first : first + 3] = block
