@@ -75,7 +75,7 @@ class Plant(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Constants of the height controller (paper, section II), first those of `HopperController`; m, weights."""
+    """Constants of the height controller (paper, section II); lengths in m, thrust as a share of the weight."""
 
     largest_ratio: float
     smallest_duty: float

@@ -9,7 +9,7 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,8 +259,9 @@ class HopperSimulation:
         tick_s = (first + np.arange(ticks)) * _TICK_S
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
-        start_height = float(self._commands_m[0])
-        law = dynamics.Law(*astuple(c.controller), s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
+        known, start_height = c.controller, float(self._commands_m[0])
+        bounds = known.largest_thrust_weights, known.smallest_duty, known.sliding_range_m
+        law = dynamics.Law(*bounds, s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)

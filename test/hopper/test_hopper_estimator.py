@@ -277,7 +277,7 @@ def compiled(samples: Any) -> tuple[Any, Any, Any]:
     state, settings = readings.new_state(), readings.reading_settings(CONFIGURATION)
     signals = np.zeros(len(samples), phases.SIGNAL)
     for sample, signal in zip(samples, signals, strict=True):
-        readings.read(settings, state[0], sample, signal)
+        readings.read(settings[0], state[0], sample, signal)
     return np.column_stack([signals["low"], signals["high"]]), signals["usable"], state
 
 
