@@ -28,7 +28,7 @@ _ESTIMATION = (
     *("filters", "filter_model"),
 )
 _WORDS_ONLY = ("hopper_report.py", "hopper_robot.py", "hopper_training.py", "hop_tables.py", "hopping_agility.py")
-_TRAINING = ("cost_kernels", "filter_training", "filter_calibration")
+_TRAINING = ("filter_training", "filter_calibration")
 CODE = (
     *(f"hopper_estimation/{name}.py" for name in (*_ESTIMATION, *_TRAINING)),
     "onboard_estimation/learning/optimisation/[!s]*.py",

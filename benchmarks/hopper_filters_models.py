@@ -9,15 +9,14 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.hopper_filters_jobs import SCRATCH, SEARCH_CODE, Job, code_hash, result_of
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.filter_model import FilterEntry, FilterModel, load_filters, untrained_entry
-from hopper_estimation.filter_training import FilterObjective, SearchSettings, train_filter
+from hopper_estimation.filter_training import FilterObjective, train_filter
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity
@@ -88,7 +87,7 @@ def trained(search: dict[str, Any], training_seed: int, robots: int) -> dict[str
     """Train a filter: the file of its model, cost, evaluations, hops."""
     wanted = Search(**search)
     learned = training_trials(training_seed, robots)
-    settings = SearchSettings(
+    settings = HopperTrainingConfiguration(
         wanted.method,
         wanted.individuals,
         wanted.generations,
@@ -108,12 +107,12 @@ def trained(search: dict[str, Any], training_seed: int, robots: int) -> dict[str
         "evaluations": best.evaluations,
         "stopped": best.stopped,
         "hops": sum(len(trial.hops.cycles) for trial in learned),
-        "parameters": dict(zip(found.problem.names, best.best.tolist(), strict=True)),
+        "parameters": dict(zip(found.objective.problem().names, best.best.tolist(), strict=True)),
     }
 
 
-def _state_file(search: Search, learned: list[Trial]) -> Path:
-    """Of a search, by all that it comes from: optimiser, training data, and the costs of some individuals.
+def _state_file(search: Search, learned: list[Trial]) -> str:
+    """Start of the name of a search's file, by all that it comes from: optimiser, training data, some costs.
 
     What changes neither, calibration or what filters do with faulty sensors, does not search anew.
     """
@@ -123,7 +122,7 @@ def _state_file(search: Search, learned: list[Trial]) -> Path:
     costs = np.sort(objective(probes))[: _PROBES // 4]  # those that lose no hops
     told = [f"{cost:.8g}" for cost in costs]
     known = json.dumps([asdict(search), asdict(problem), code_hash(SEARCH_CODE), told], sort_keys=True)
-    return SCRATCH / f"search_{hashlib.sha256(known.encode()).hexdigest()[:16]}.npz"
+    return str(SCRATCH / f"search_{hashlib.sha256(known.encode()).hexdigest()[:16]}")
 
 
 def entry_of(estimator: str, training: Job | None) -> FilterEntry:

@@ -15,7 +15,7 @@ from benchmarks import hopper_filters_ground as ground
 from benchmarks import hopper_filters_rates as rates
 from benchmarks.hopper_filters_jobs import Job, compute
 from benchmarks.hopper_filters_models import Search
-from hopper_estimation.sensitivity_plot import write_sensitivity
+from hopper_estimation.training import write_sensitivity
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity
 
 FOLDER = Path(__file__).parent.parent / "docs"

@@ -25,9 +25,9 @@ from hopper_estimation.hop_metrics import hop_errors
 from hopper_estimation.hop_truth import true_hops
 from hopper_estimation.hops import HopEvents, hop_cycles
 from hopper_estimation.phases import DROP, STARTUP
+from hopper_estimation.samples import taken_of
 from hopper_estimation.scenario import HopperScenario, hopper_scenario
 from hopper_estimation.simulator import HopperSimulation
-from hopper_estimation.training_trials import taken_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.simulation import SET_POSE
 

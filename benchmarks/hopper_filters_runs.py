@@ -20,10 +20,9 @@ from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filters import Filtered
-from hopper_estimation.hop_matching import HopMatches, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import HopEvents, hop_cycles
+from hopper_estimation.hops import HopEvents, HopMatches, hop_cycles, match_events
 from hopper_estimation.phases import EVENTS, PHASES
 from hopper_estimation.training_trials import Trial
 from onboard_estimation.evaluation.truth import BodyTrack

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.live_processes import row
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_judgement import samples_within
-from hopper_estimation.filter_model import filters_of
+from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.phases import APEX, SIGNAL, TOUCHDOWN, Records
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
@@ -143,6 +142,15 @@ def run(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
+def deviations(out: Array, entry: FilterEntry, trial: Trial) -> Array:
+    """(2, N) sizes of the errors of height and velocity over their stated standard deviations; NaN where unknown."""
+    phase = out[:, 5].astype(np.int64)
+    scales = np.array([entry.height_scale, entry.velocity_scale])[:, phase]
+    floors = np.array([entry.height_floor_m, entry.velocity_floor_m_s])[:, phase]
+    stddevs = np.sqrt(scales**2 * np.maximum(out[:, [2, 4]].T, 0.0) + floors**2)
+    return np.abs(out[:, :2].T - [trial.true_height_m, trial.true_velocity_m_s]) / stddevs
+
+
 def judged_hands(name: str, seed: int) -> Handled:
     """What this filter, as it ships, says of the recording of this seed."""
     rng = np.random.default_rng(seed)
@@ -161,7 +169,8 @@ def judged_hands(name: str, seed: int) -> Handled:
         name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole["dt"]), hops.hops
     )
     out, events = filtered(_CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
-    inside, known = samples_within(out, entry, trial)
+    height, _ = deviations(out, entry, trial)
+    inside, known = height < 3.0, np.isfinite(height)
     samples, kinds = events["sample"], events["kind"]
     begin, end = stop, stop + len(height_m)
     there = (samples >= begin) & (samples < end)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.live_processes import row
 from benchmarks.recordings import recordings
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.samples import taken_of
 from hopper_estimation.topics import HIGH_G
-from hopper_estimation.training_trials import taken_of
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording

@@ -8,9 +8,9 @@ of 1 to 4 m, changed every 12 s.
 
 from __future__ import annotations
 
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.filter_model import DEFAULT_FILE, FilterModel, load_filters
-from hopper_estimation.filter_training import SearchSettings, train_filter
+from hopper_estimation.filter_training import train_filter
 from hopper_estimation.training_trials import trial_of
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.resources import resource
@@ -36,7 +36,7 @@ def main() -> None:
     ]
     hops = sum(len(trial.hops.cycles) for trial in trials)
     print(f"{len(trials)} robots, {hops} hops", flush=True)
-    settings = SearchSettings(seeds=SEARCH_SEEDS)
+    settings = HopperTrainingConfiguration(seeds=SEARCH_SEEDS)
     found = train_filter(
         configuration,
         FORM,

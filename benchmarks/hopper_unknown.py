@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.hopper_handled import deviations
 from benchmarks.recordings import recordings
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_judgement import judge_filter
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
+from hopper_estimation.filter_calibration import judged as judged_hops
 from hopper_estimation.filter_model import FilterEntry, filters_of
-from hopper_estimation.filter_training import SearchSettings, train_filter
+from hopper_estimation.filter_training import train_filter
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
@@ -55,7 +56,7 @@ class Judged(NamedTuple):
 def run(quick: bool) -> list[Row]:
     """Rows of the four tables; quick: fewer seeds, one split, a small search."""
     unknown = [_unknown(name) for name in (ROBOTS[:2] if quick else ROBOTS)]
-    settings = SearchSettings(individuals=60, generations=3) if quick else SearchSettings()
+    settings = HopperTrainingConfiguration(individuals=60, generations=3) if quick else HopperTrainingConfiguration()
     shipped = filters_of("")
     rows = _split_rows(unknown, settings, quick)
     table = "Unknown hoppers (simulated by others), with what comes with the package"
@@ -79,7 +80,7 @@ def run(quick: bool) -> list[Row]:
     return rows
 
 
-def _split_rows(unknown: Sequence[Trial], settings: SearchSettings, quick: bool) -> list[Row]:
+def _split_rows(unknown: Sequence[Trial], settings: HopperTrainingConfiguration, quick: bool) -> list[Row]:
     """Trained on all robots but one, judged on that one."""
     rows, table = [], "Unknown hoppers (simulated by others), trained on three, judged on the fourth"
     for form in ("bounce", "kf1"):
@@ -116,13 +117,12 @@ def _own(variant: str, count: int) -> list[Trial]:
 
 def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
     """A filter on a recording."""
-    found = judge_filter(_CONFIGURATION, name, entry, trial)
+    found, told = judged_hops(_CONFIGURATION, name, entry, trial)
     heights = trial.hops.cycles.hop_height_m
     changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
-    within = found.within.sum(axis=1)
-    known = np.isfinite(heights)
-    height, velocity = within[:, 2] / within[:, 0]
-    return Judged(found.errors.m3_with_missed[known], changed[known], float(height), float(velocity))
+    known, (height, velocity) = np.isfinite(heights), deviations(told.out, entry, trial)
+    covered, covered_velocity = (float(np.mean(one[np.isfinite(one)] < 3.0)) for one in (height, velocity))
+    return Judged(found.m3_with_missed[known], changed[known], covered, covered_velocity)
 
 
 def _gapped(trial: Trial, event: str, rng: np.random.Generator) -> Trial:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hopper_estimation.sensitivity_plot import write_sensitivity
+from hopper_estimation.training import write_sensitivity
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.optimisation.methods import (
     adaptive_mutation,

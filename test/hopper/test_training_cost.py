@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hopper_estimation import cost_kernels, phases
+from hopper_estimation import filter_training, phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_training import FilterObjective
 from hopper_estimation.filters import body_of, state_filter
@@ -57,12 +57,12 @@ def test_costs_are_those_of_whole_runs(trials, name, stamps):
         for trial, costed in zip(trials, objective._trials, strict=True):
             state = kind.new_state(trial.start_height_m, 0.0, np.diag([0.01**2, 0.1**2]), phases.DROP)
             out, events = kind.run(one, BODY, state, trial.signals)
-            *sums, count = cost_kernels.squared_errors(out, trial.true_height_m, trial.true_velocity_m_s)
+            *sums, count = filter_training.squared_errors(out, trial.true_height_m, trial.true_velocity_m_s)
             squares += np.array(sums) / count * len(trial.signals)
-            apex, miscount, surprise, judged = cost_kernels.hop_errors(events, BODY.length, *costed[4:])
-            unlikely = cost_kernels.SURPRISE_WEIGHT * (surprise + 4.0) if name == "bounce" else 0.0
+            apex, miscount, surprise, judged = filter_training.apex_errors(events, BODY.length, *costed[4:])
+            unlikely = filter_training.SURPRISE_WEIGHT * (surprise + 4.0) if name == "bounce" else 0.0
             cost += judged / hops * (apex + miscount + unlikely)
-        expected.append(cost + cost_kernels.RMSE_WEIGHT * np.sqrt(squares / samples).sum())
+        expected.append(cost + filter_training.RMSE_WEIGHT * np.sqrt(squares / samples).sum())
     np.testing.assert_allclose(objective(wanted), expected, rtol=1e-12 if name != "bounce" else 1e-6)
     np.testing.assert_array_equal(
         FilterObjective(CONFIGURATION, name, trials, threads=2, delays=True)(wanted), objective(wanted)
