@@ -15,18 +15,16 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.assumed_chain import AssumedChain, from_published
 from salp_estimation.thruster_chain.channels import COMMAND
-from salp_estimation.thruster_chain.forecast import Forecast
-from salp_estimation.thruster_chain.information import Trajectory, gramians, predict
-from salp_estimation.thruster_chain.lie_derivatives import (
+from salp_estimation.thruster_chain.information import Forecast, Trajectory, forecast, gramians, predict
+from salp_estimation.thruster_chain.observability import (
     Conditions,
     Observability,
     common_directions,
     observability,
     theorem_conditions,
 )
-from salp_estimation.thruster_chain.observed_chain import blocks, packed
+from salp_estimation.thruster_chain.observed_chain import AssumedChain, blocks, packed
 from salp_estimation.thruster_chain.space import state_space
 
 STEP_S = 0.01
@@ -120,17 +118,16 @@ def observe_run(
     prior_stddev = np.sqrt(np.diag(prior))
     path = Trajectory(time, states, thrust)
     seen_imus = _seen(sensors, link_names, stamps)
-    chain, count = assumed.sampled(STEP_S), assumed.chain.count
+    chain, count = assumed.chain.averaged(assumed.rate_hz * STEP_S), assumed.chain.count
     at = blocks(count)
     parameters = slice(at.mass.start, at.inertia.stop)
-    found = predict(chain, path, prior, assumed.about(states[0]).noise_density, seen_imus)
+    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), seen_imus)
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
     faint = max(assumed.dead_band_n, 1e-3 * assumed.limit_n)
     lie_thrust = np.where(np.abs(thrust[sparse]) < faint, 0.0, thrust[sparse])
     starts, windows = gramians(chain, path, prior_stddev, window_s)
-    state, covariance = from_published(assumed, result.mean[-1], result.covariance[-1])
-    best = assumed.forecast(state, covariance)
+    best = forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
         time,
@@ -138,7 +135,7 @@ def observe_run(
         tuple(f"{letter}{link + 1}" for letter in "mj" for link in range(count)),
         prior_stddev[parameters],
         np.concatenate([estimated[name] for name in _PARAMETERS], axis=1),
-        found.stddev[:, parameters],
+        least[:, parameters],
         np.concatenate([np.sqrt(variances[:, space.tangent(name)]) for name in _PARAMETERS], axis=1),
         np.concatenate([estimated[name] - true[name] for name in _PARAMETERS], axis=1),
         time[sparse],
@@ -176,8 +173,8 @@ def _imus(sensors: Mapping[str, Series], link_names: tuple[str, ...]) -> dict[in
 
 
 def _begun(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
-    """Covariance (5N + 2, 5N + 2) that the filter began with; masses and inertias keep their relative deviations."""
-    estimate, covariance = from_published(assumed, result.mean[0], result.covariance[0])
+    """Covariance (5N, 5N) that the filter began with; masses and inertias keep their relative deviations."""
+    estimate, covariance = assumed.from_published(result.mean[0], result.covariance[0])
     at, factor = blocks(assumed.chain.count), np.ones_like(state)
     for place in (at.mass, at.inertia):
         factor[place] = state[place] / estimate[place]

@@ -25,12 +25,12 @@ from onboard_estimation.measurement import Channel, Matrix, Measurement, Vector,
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.thruster_chain import channels, space
-from salp_estimation.thruster_chain.assumed_chain import assumed_chain
 from salp_estimation.thruster_chain.calibration import KIND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
-from salp_estimation.thruster_chain.observed_now import observed_now
+from salp_estimation.thruster_chain.observability import observed_now
+from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 
