@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,43 +224,29 @@ class ThrusterChainRobot(
         imu_rate_hz: float = 0.0,
     ) -> Simulation:
         """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
-        from salp_estimation.thruster_chain import (  # estimating nodes do without
-            robot_build,
-            simulator,
-            thrust_patterns,
-        )
+        from salp_estimation.thruster_chain import robot_build, simulator  # estimating nodes do without
         from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
 
-        chain = configuration.chain
+        count = configuration.chain.count
         if scenario == "thrusters":
-            paper = configuration.paper
-            magnitudes = simulator.IdealMagnitudes(
-                command_rate_hz=100.0,
-                imu_rate_hz=imu_rate_hz or paper.rate_hz,
-                truth_rate_hz=100.0,
-                gyro_stddev_rad_s=paper.gyro_stddev_rad_s,
-                accelerometer_stddev_m_s2=paper.accelerometer_stddev_m_s2,
-            )
             return simulator.ThrusterChainSimulation(
                 configuration,
                 robot_build.papers_build(configuration, rng),
-                thrust_patterns.square_waves(chain.count, without=1 if variant.endswith("_2_off") else None),
+                simulator.square_waves(count, without=1 if variant.endswith("_2_off") else None),
                 rng,
-                magnitudes,
-                "paper" if variant.startswith("paper") else "physical",
+                imu_rate_hz=imu_rate_hz,
+                imu_model="paper" if variant.startswith("paper") else "physical",
             )
-        hardware = hardware_scenario()
-        if imu_rate_hz > 0.0:
-            hardware = replace(hardware, imu=replace(hardware.imu, rate_hz=imu_rate_hz))
-        without = int(rng.integers(chain.count)) if variant == "one_off" else None
-        limit_n = configuration.thruster.limit_n
+        hardware, limit_n = hardware_scenario(), configuration.thruster.limit_n
+        without = int(rng.integers(count)) if variant == "one_off" else None
         return simulator.ThrusterChainSimulation(
             configuration,
             robot_build.hardware_build(configuration, hardware, rng),
-            thrust_patterns.laboratory_mixture(chain.count, limit_n, hardware.rest_s, rng, without),
+            simulator.laboratory_mixture(count, limit_n, hardware.rest_s, rng, without),
             rng,
             hardware,
-            load_on=int(rng.integers(chain.count)) if scenario == "load" else None,
+            imu_rate_hz,
+            load_on=int(rng.integers(count)) if scenario == "load" else None,
         )
 
 
