@@ -196,7 +196,7 @@ class RobustEstimator(Estimator[RobustState]):
         masses, inertias = parameter_layout.LOG_MASS, parameter_layout.LOG_INERTIA
         logs = (parameter_layout.LINK * np.arange(chain.count) + np.array([[masses], [inertias]])).ravel()
         scales = np.concatenate([chain.masses, chain.inertias]) * np.exp(belief.mean[logs])
-        middle, velocity = self.navigation.first_middle(navigation)
+        middle, velocity = self.navigation.first_middle(navigation.mean, rates)
         off = belief.mean[self.parameters.chain + parameter_layout.VELOCITY_X :][:4]
         middle, velocity = middle + off[2:], velocity + off[:2]
         middle = middle + velocity * (now_s + late_s - navigation.tick_s)
