@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.description import Shape
+from onboard_estimation.filtering.planar import HEIGHT
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT
 
 BODY, LEG = "body", "leg"
 

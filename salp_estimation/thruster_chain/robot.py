@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, S
 from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
-from onboard_estimation.description import Shapes
+from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.planar import planar_pose
@@ -25,13 +26,13 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.thruster_chain import channels, space
 from salp_estimation.thruster_chain.calibration import KIND
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
+from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
 from salp_estimation.thruster_chain.observability import observed_now
 from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
+from salp_estimation.urdf import Hinge, links_urdf
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
@@ -42,6 +43,10 @@ Rows = NDArray[np.float64]
 _PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
 _LABORATORY = ("mixed", "one_off")
 _EXERCISE_STEPS = 100
+_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.22, 0.12
+_FAN_LENGTH, _FAN_DIAMETER = 0.2, 0.12
+_JOINT_DIAMETER, _JOINT_HEIGHT = 0.09, 0.18
+"""All as shares of the length of the link."""
 
 
 class ThrusterChainRobot(
@@ -208,12 +213,15 @@ class ThrusterChainRobot(
         return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
-        """Links as boxes, with their thrusters and joints."""
-        return chain_shapes(configuration.chain)
+        """Links as boxes, thrusters as cylinders along their thrust, joints as pins at the front ends."""
+        chain = configuration.chain
+        return {name: _link_shapes(chain, link) for link, name in enumerate(chain.link_names)}
 
     def urdf(self, configuration: ThrusterChainConfiguration) -> str:
-        """The chain, its first link as its root."""
-        return chain_urdf(configuration.chain, self.name)
+        """The chain, its first link as its root; joints are named as in `joint_states`."""
+        chain, travel = configuration.chain, math.radians(configuration.chain.joint_travel_deg)
+        hinges = [Hinge(f"joint_{joint}", -travel, travel, 0.0) for joint in range(1, chain.count)]
+        return links_urdf(self.name, chain.link_names, chain.link_lengths_m, hinges, self.body_shapes(configuration))
 
     def simulation(
         self,
@@ -251,5 +259,23 @@ class ThrusterChainRobot(
 
 
 _SHAPE = ("headings", "masses", "position")
+
+
+def _link_shapes(chain: ChainConfiguration, link: int) -> tuple[Shape, ...]:
+    length = chain.link_lengths_m[link]
+    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
+    # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
+    fan = Shape(
+        "cylinder",
+        (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length),
+        (chain.thruster_x_m[link], chain.thruster_y_m[link], 0.5 * _BODY_HEIGHT * length),
+        (0.0, 0.5 * math.pi, chain.thruster_angles_rad[link]),
+        "wheel",
+    )
+    if link == chain.count - 1:
+        return box, fan
+    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
+    return box, fan, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
+
 
 ROBOT = ThrusterChainRobot()
