@@ -236,7 +236,7 @@ def forecast(assumed: AssumedChain, state: Vector, covariance: Matrix) -> Foreca
     """
     deviations, density = np.sqrt(np.diag(covariance)), assumed.noise_about(state)
     chain = assumed.chain.averaged(assumed.rate_hz * _PUSH_STEP_S)
-    time = _PUSH_STEP_S * np.arange(round(LONGEST_PUSH_S / _PUSH_STEP_S))
+    time: Vector = _PUSH_STEP_S * np.arange(round(LONGEST_PUSH_S / _PUSH_STEP_S), dtype=np.float64)
     lag_s = assumed.time_constant_s
     rise = assumed.limit_n * (-np.expm1(-(time + 0.5 * _PUSH_STEP_S) / lag_s) if lag_s else np.ones(len(time)))
     first, left = round(SHORTEST_PUSH_S / _PUSH_STEP_S) - 1, dict[int, Matrix]()

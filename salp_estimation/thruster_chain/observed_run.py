@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Series
 from salp_estimation.thruster_chain.channels import COMMAND
@@ -24,8 +24,7 @@ from salp_estimation.thruster_chain.observability import (
     observability,
     theorem_conditions,
 )
-from salp_estimation.thruster_chain.observed_chain import AssumedChain, blocks, packed
-from salp_estimation.thruster_chain.space import state_space
+from salp_estimation.thruster_chain.observed_chain import AssumedChain, blocks, packed, quantities
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""
@@ -34,7 +33,6 @@ _MOST_LINKS_OF_TWO_LETTERS = 4
 _LONGEST_GAP_S = 0.1
 """Without a sample of a link's IMU for as long, nothing is seen of it."""
 _MOST_INSTANTS = 60_000
-_PARAMETERS = ("masses", "inertias")
 _HIDDEN = 1e-9
 """Of the largest element of a Gramian: a direction with less is hidden."""
 
@@ -107,20 +105,19 @@ def observe_run(
     stamps = _grid(result.stamps_ns)
     rows = np.searchsorted(result.stamps_ns, stamps, side="right") - 1
     time = (stamps - result.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    space = state_space(link_names)
-    estimated = {name: result.mean[rows][:, space.coordinates(name)] for name in ("headings", "rates", *_PARAMETERS)}
-    true = {name: _truth(result.parts.get(name), estimated[name].shape, rows) for name in _PARAMETERS}
-    known = {name: _constant(true[name], estimated[name]) for name in _PARAMETERS}
-    states = packed(estimated["headings"], estimated["rates"], known["masses"], known["inertias"])
+    count, parameters = len(link_names), slice(2 * len(link_names), 4 * len(link_names))  # here as in `Blocks`
+    estimate, unknown = result.mean[rows, parameters], np.full((len(rows), count), np.nan)
+    parts = [result.parts.get(name) for name in ("masses", "inertias")]
+    true = np.hstack([unknown if part is None else part.truth[rows] for part in parts])
+    known = np.split(_constant(true, estimate), 2, axis=1)
+    states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)
     assumed = replace(assumed, rate_hz=_rate_hz(sensors, link_names, assumed.rate_hz))
     prior = _begun(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
     path = Trajectory(time, states, thrust)
     seen_imus = _seen(sensors, link_names, stamps)
-    chain, count = assumed.chain.averaged(assumed.rate_hz * STEP_S), assumed.chain.count
-    at = blocks(count)
-    parameters = slice(at.mass.start, at.inertia.stop)
+    chain = assumed.chain.averaged(assumed.rate_hz * STEP_S)
     least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), seen_imus)
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
@@ -132,12 +129,12 @@ def observe_run(
     return ObservedRun(
         time,
         thrust,
-        tuple(f"{letter}{link + 1}" for letter in "mj" for link in range(count)),
+        quantities(count)[parameters],
         prior_stddev[parameters],
-        np.concatenate([estimated[name] for name in _PARAMETERS], axis=1),
+        estimate,
         least[:, parameters],
-        np.concatenate([np.sqrt(variances[:, space.tangent(name)]) for name in _PARAMETERS], axis=1),
-        np.concatenate([estimated[name] - true[name] for name in _PARAMETERS], axis=1),
+        np.sqrt(variances[:, parameters]),
+        estimate - true,
         time[sparse],
         theorem_conditions(assumed.chain, states[sparse], lie_thrust),
         observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
@@ -191,10 +188,6 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
             f"{len(grid) * STEP_S:.3g} s of estimates: observability takes runs of {STEP_S:g} to {longest:g} s"
         )
     return grid
-
-
-def _truth(part: PartResult | None, shape: tuple[int, ...], rows: NDArray[np.intp]) -> Matrix:
-    return np.full(shape, np.nan) if part is None else part.truth[rows]
 
 
 def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:

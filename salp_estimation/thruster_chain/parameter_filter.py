@@ -309,7 +309,8 @@ class ParameterFilter:
     ) -> tuple[ParameterState, ParameterPassage]:
         rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in window]
         measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in window], axis=0)
-        given = Given(*(np.stack(one) for one in zip(*rows, strict=True)), self.design, state.reference, self.limit_n)
+        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
+        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
         ours = self._corrected(state.belief, given, measured, state.scale)
         other = self._corrected(state.challenger, given, measured, state.scale)
         scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
