@@ -122,7 +122,7 @@ def drawn_links(count: int, seed: int) -> Array:
     return pinned(links, chain.behind, chain.ahead)
 
 
-def in_mujoco(chain: RandomChain, imu_places: Array) -> tuple[Array, Array, Array]:
+def in_mujoco(chain: RandomChain, imu_places: Array, friction: Array | None = None) -> tuple[Array, Array, Array]:
     """Angular (N,) and linear (N, 2) accelerations of the same chain, and what its IMUs read (N, 3), by MuJoCo."""
     import mujoco
 
@@ -133,7 +133,7 @@ def in_mujoco(chain: RandomChain, imu_places: Array) -> tuple[Array, Array, Arra
         slides = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>'
         free = slides if i == 0 else ""
         links += f"""<body pos="{_text(*pin, 0.0)}">{free}
-          <joint type="hinge" axis="0 0 1"/>
+          <joint type="hinge" axis="0 0 1" damping="{_text(0.0 if free or friction is None else friction[i])}"/>
           <inertial pos="{_text(*-chain.behind[i], 0.0)}" mass="{_text(chain.mass[i])}"
             diaginertia="{_text(1.0, 1.0, chain.inertia[i])}"/>
           <site name="imu{i}" pos="{_text(*(imu_places[i] - chain.behind[i]), 0.0)}"/>"""
