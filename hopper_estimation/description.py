@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.description import Shape, number, robot_element, urdf_text, visual
+from onboard_estimation.filtering.planar import HEIGHT
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT
 
 BODY, LEG, JOINT = "body", "leg", "leg_slide"
 

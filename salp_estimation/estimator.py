@@ -33,7 +33,7 @@ import numpy as np
 from numba import njit
 
 from onboard_estimation.filtering.gating import Innovation, decide
-from onboard_estimation.filtering.unscented import SigmaPoints, Unscented, Weights
+from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from onboard_estimation.measurement import Estimate, Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain_estimator import STANDING_M_S, ChainEstimator, GivenPose, Gyro, Reading, bridged_s
@@ -217,7 +217,7 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         super().__init__(configuration)
         model = configuration.chain.build()
         self.space = model.space()
-        self._unscented, self._spread = Unscented(self.space), Weights.scaled(self.space.dimension).spread
+        self._unscented, self._spread = Unscented(self.space), math.sqrt(self.space.dimension)
         self._links, self._pose = model.links, self.space.coordinates("pose")
         process = configuration.process
         self._wheel_noise = process.wheel_speed_noise_m_s_sqrt_hz

@@ -21,7 +21,7 @@ import numpy as np
 
 from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.errors import UserError
-from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.live.followed import ShownRun
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.view_access import allowed_places, guarded_servers

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import point_dimension
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.sensor_messages import New, axes, header
 

@@ -4,7 +4,9 @@ The dynamics are control-affine, x' = f0(x) + sum_i f_i(x) u_i. A word of fields
 derivative L_.. L_g2 L_g1 h, with one nilpotent symbol for each letter and one for the direction of its gradient. Fields
 are f0 and u_i f_i of every thruster that is on; words up to two letters. The paper takes f_i alone, one letter, and
 leaves parts of the gradients out (zeroed "conservatively"); here nothing is left out. `dynamics` runs on the nilpotent
-numbers as it stands.
+numbers as it stands: a `Jet` a + b e_1 + c e_2 + d e_1 e_2 + ... carries a value and all mixed derivatives in which
+every symbol e_k, e_k^2 = 0, appears at most once. f(x + e v) = f(x) + e f'(x) v holds exactly, and x + e f(x) is the
+flow of f as far as e can tell. No step, no cancellation.
 
 Scaled, so that numbers mean something: columns by the prior standard deviation of their state, rows by the noise of one
 sample, and a word of k letters by T^k / k!, its share in the output after T. A singular value s then says: one prior
@@ -21,18 +23,27 @@ is the rank.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import factorial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import dynamics
-from salp_estimation.thruster_chain.chain_model import IMU_X, IMU_Y, THRUST_X, THRUST_Y, ImuModel
-from salp_estimation.thruster_chain.jets import Array, Jet
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, given_and_motion, quantities
+from salp_estimation.thruster_chain.information import forecast
+from salp_estimation.thruster_chain.observed_chain import (
+    AssumedChain,
+    ObservedChain,
+    blocks,
+    given_and_motion,
+    quantities,
+)
+
+Array = NDArray[np.float64]
 
 HORIZON_S = 0.1
 """T of the scaling: the length of one pulse of the paper's square waves."""
@@ -44,6 +55,88 @@ _NULL_SHARE = 1e-3
 """A state with less of its unit vector among the unobservable directions is called observable."""
 _MOST_NUMBERS = 4_000_000
 """In one array of a batch; instants beyond are taken in turns."""
+
+
+class Jet:
+    """A number by products of symbols: part `mask` belongs to the product of the e_k whose bit k is set; 0: its value.
+
+    Parts are arrays of many such numbers, and may have different shapes that broadcast against each other: what does
+    not depend on a direction needs no axis of directions. Absent parts are zero.
+    """
+
+    __slots__ = ("parts",)
+    __array_ufunc__ = None  # so that array * jet asks the jet
+
+    def __init__(self, parts: Mapping[int, Array]) -> None:
+        self.parts = dict(parts)
+
+    @property
+    def real(self) -> Array:
+        """What is left when every symbol is zero."""
+        return self.parts[0]
+
+    def __add__(self, other: Jet | Array | float) -> Jet:
+        parts = dict(self.parts)
+        for mask, part in _parts(other).items():
+            parts[mask] = parts[mask] + part if mask in parts else part
+        return Jet(parts)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Jet:
+        return Jet({mask: -part for mask, part in self.parts.items()})
+
+    def __sub__(self, other: Jet | Array | float) -> Jet:
+        return self + (-other)
+
+    def __rsub__(self, other: Array | float) -> Jet:
+        return -self + other
+
+    def __mul__(self, other: Jet | Array | float) -> Jet:
+        parts: dict[int, Array] = {}
+        for mask, part in self.parts.items():
+            for their_mask, their_part in _parts(other).items():
+                if not mask & their_mask:
+                    both = mask | their_mask
+                    parts[both] = parts[both] + part * their_part if both in parts else part * their_part
+        return Jet(parts)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Jet) -> Jet:
+        return self * (1.0 / other)
+
+    def __rtruediv__(self, other: float) -> Jet:
+        """By the geometric series, which ends."""
+        ratio = -self._nilpotent() * (1.0 / self.real)
+        total, term = Jet({0: np.ones(1)}), ratio
+        while term.parts:
+            total, term = total + term, term * ratio
+        return total * (other / self.real)
+
+    def sine_cosine(self) -> tuple[Jet, Jet]:
+        """By the addition theorem with the series of the nilpotent part, which ends."""
+        nilpotent = self._nilpotent()
+        sine, cosine = np.sin(self.real), np.cos(self.real)
+        series = [Jet({0: np.ones(1)}), Jet({0: np.zeros(1)})]
+        term, order = nilpotent, 1
+        while term.parts:
+            series[order % 2] = series[order % 2] + (-1.0 if order % 4 in (2, 3) else 1.0) * term
+            order += 1
+            term = (term * nilpotent) * (1.0 / order)
+        return series[0] * sine + series[1] * cosine, series[0] * cosine - series[1] * sine
+
+    def times(self, symbol: int) -> Jet:
+        """The jet times e_symbol."""
+        bit = 1 << symbol
+        return Jet({mask | bit: part for mask, part in self.parts.items() if not mask & bit})
+
+    def _nilpotent(self) -> Jet:
+        return Jet({mask: part for mask, part in self.parts.items() if mask})
+
+
+def _parts(number: Jet | Array | float) -> Mapping[int, Array]:
+    return number.parts if isinstance(number, Jet) else {0: np.asarray(number)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +161,6 @@ class Observability:
     unobservable: tuple[tuple[str, ...], ...]
 
     @property
-    def smallest(self) -> Vector:
-        """(K,) smallest singular value."""
-        smallest: Vector = self.singular_values[:, -1]
-        return smallest
-
-    @property
     def smallest_observable(self) -> Vector:
         """(K,) smallest singular value of what can be observed at all: the one that the rank counts last."""
         last = np.maximum(self.rank - 1, 0)
@@ -87,21 +174,19 @@ def observability(
     thrust_n: ArrayLike,
     prior_stddev: ArrayLike,
     letters: int = LETTERS,
-    drift: bool = True,
-    horizon_s: float = HORIZON_S,
 ) -> Observability:
     """Rank, singular values and unobservable states of the scaled observability matrix at K instants.
 
     Parameters
     ----------
     states
-        (K, 5N + 2), see `observed_chain.Blocks`.
+        (K, 5N), see `observed_chain.Blocks`.
     thrust_n
         (K, N); thrusters at zero are off and give no field.
     prior_stddev
-        (5N + 2,) of the states; zero: it is known, and has no column.
-    letters, drift
-        Longest words, and whether f0 is one of their letters; `letters=1, drift=False` are the paper's fields.
+        (5N,) of the states; zero: it is known, and has no column.
+    letters
+        Longest words.
     """
     z, thrust = np.atleast_2d(np.asarray(states, float)), np.atleast_2d(np.asarray(thrust_n, float))
     stddev = np.asarray(prior_stddev, float)
@@ -110,7 +195,7 @@ def observability(
     values, rank = np.zeros((len(z), len(free))), np.zeros(len(z), dtype=np.int64)
     unobservable: list[tuple[str, ...]] = [()] * len(z)
     for rows, on in _alike(thrust, len(free), letters):
-        matrices = observability_matrices(chain, z[rows], thrust[rows], stddev, on, letters, drift, horizon_s)
+        matrices = observability_matrices(chain, z[rows], thrust[rows], stddev, on, letters)
         _, found, directions = np.linalg.svd(matrices, full_matrices=matrices.shape[1] < len(free))
         values[rows, : found.shape[1]] = found
         unseen = values[rows] <= _RANK_TOLERANCE * found[:, :1]
@@ -127,25 +212,20 @@ def observability_matrices(
     prior_stddev: Vector,
     on: tuple[int, ...],
     letters: int = LETTERS,
-    drift: bool = True,
-    horizon_s: float = HORIZON_S,
 ) -> Array:
     """Scaled observability matrices (K, 3N words, M); parameters as for `observability`, thrusters `on` for all K."""
-    fields = ([None] if drift else []) + list(on)
     free = np.flatnonzero(prior_stddev)
     start = _started(states, prior_stddev, free)
     stacks = []
     for length in range(letters + 1):
-        words = list(product(fields, repeat=length))
-        if not words:
-            continue
+        words = list(product((None, *on), repeat=length))
         at = start
         for letter in range(length):
             at = _flowed(chain, at, [word[letter] for word in words], thrust, symbol=1 + letter)
         shape = len(states), len(words), len(free)
         read = [one.parts.get((2 << length) - 1, np.zeros(1)) for one in _readings(chain, at, thrust)]
         gradient = np.stack([np.broadcast_to(one, shape) for one in read], axis=2)
-        scaled = gradient / chain.noise[:, None] * (horizon_s**length / factorial(length))
+        scaled = gradient / chain.noise[:, None] * (HORIZON_S**length / factorial(length))
         stacks.append(scaled.reshape(len(states), -1, len(free)))
     return np.concatenate(stacks, axis=1)
 
@@ -155,7 +235,7 @@ Jets = NDArray[np.object_]
 
 
 def _started(states: Matrix, stddev: Vector, free: NDArray[np.intp]) -> Jets:
-    """The states as Jets (5N + 2, 1), with symbol 0 times each scaled unit vector."""
+    """The states as Jets (5N, 1), with symbol 0 times each scaled unit vector."""
     unit = stddev[:, None] * (np.arange(len(stddev))[:, None] == free)
     start = np.empty((len(stddev), 1), dtype=object)
     for row in range(len(stddev)):
@@ -180,7 +260,7 @@ def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Mat
 
 
 def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
-    """The scratch of `dynamics`, from states (5N + 2, 1) and thrust, N arrays."""
+    """The scratch of `dynamics`, from states (5N, 1) and thrust, N arrays."""
     count = len(thrust)
     pushed = np.empty((count, 1), dtype=object)
     for link in range(count):
@@ -191,18 +271,18 @@ def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
 
 
 def _slopes(chain: ObservedChain, at: Jets, thrust: Array) -> list[Jet]:
-    """Derivatives of headings, rates and velocity (2N + 2)."""
+    """Derivatives of headings and rates (2N)."""
     of_links, whole = _loaded(at, thrust)
-    dynamics.push_links(chain.model, True, 1, of_links, whole)
+    dynamics.push_links(chain.links, True, 1, of_links, whole)
     dynamics.move_links(chain.count, 1, 0.0, 0.0, of_links, whole)
     turning = of_links[dynamics.LINK + dynamics.TURN : -dynamics.LINK : dynamics.LINK]
-    return [*at[chain.count : 2 * chain.count, 0], *turning, whole[dynamics.WHOLE_AX], whole[dynamics.WHOLE_AY]]
+    return [*at[chain.count : 2 * chain.count, 0], *turning]
 
 
 def _readings(chain: ObservedChain, at: Jets, thrust: Matrix) -> list[Jet]:
     """What the IMUs read (3N), link by link: acceleration along x, y, turning rate."""
     of_links, whole = _loaded(at, thrust.T[:, :, None, None])
-    dynamics.read_links(chain.imu_model == ImuModel.PHYSICAL, chain.model, 1, of_links, whole)
+    dynamics.read_links(chain.physical, chain.links, 1, of_links, whole)
     ends = dynamics.LINK * np.arange(1, chain.count + 1)
     return [of_links[end + row] for end in ends for row in (dynamics.AX, dynamics.AY, dynamics.RATE)]
 
@@ -245,11 +325,9 @@ def common_directions(state: ArrayLike, prior_stddev: ArrayLike) -> dict[str, Ve
     Scaled unit vectors of the states that are not known; directions that would move a known one are left out.
     """
     z, stddev = np.asarray(state, float), np.asarray(prior_stddev, float)
-    at, free = blocks((len(z) - 2) // 5), np.flatnonzero(stddev)
+    at, free = blocks(len(z) // 5), np.flatnonzero(stddev)
     heading, bodies, thrust = np.zeros((3, len(z)))
     heading[at.theta] = 1.0
-    vx, vy = z[at.velocity]
-    heading[at.velocity] = np.where(stddev[at.velocity] > 0.0, [-vy, vx], 0.0)
     bodies[at.mass], bodies[at.inertia], thrust[at.gain] = z[at.mass], z[at.inertia], z[at.gain]
     directions = {
         "the common heading": heading,
@@ -288,14 +366,14 @@ class Conditions:
 
 
 def theorem_conditions(chain: ObservedChain, states: ArrayLike, thrust_n: ArrayLike) -> Conditions:
-    """From states (K, 5N + 2) and commanded thrust (K, N)."""
+    """From states (K, 5N) and commanded thrust (K, N)."""
     z, command = np.atleast_2d(np.asarray(states, float)), np.atleast_2d(np.asarray(thrust_n, float))
-    at, links = blocks(chain.count), chain.model.links
+    at, links = blocks(chain.count), chain.links
     thrust = command * z[:, at.gain]
-    psi = np.arctan2(links[:, THRUST_Y], links[:, THRUST_X])
+    psi = np.arctan2(links[:, dynamics.THRUST_Y], links[:, dynamics.THRUST_X])
     direction = z[:, at.theta] + psi
-    centred = chain.model._replace(links=links.copy())
-    centred.links[:, [IMU_X, IMU_Y]] = 0.0
+    centred = links.copy()
+    centred[:, [dynamics.IMU_X, dynamics.IMU_Y]] = 0.0
     given, motion = given_and_motion(z.T, command.T)
     pushed = np.empty((3 * chain.count, len(z)))  # the paper's IMUs read external forces by mass
     dynamics.read_imus(False, centred, given, motion, pushed)
@@ -312,3 +390,41 @@ def _k(mass: Matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     differenced = differenced - np.eye(count - 1, count, 1)
     weighted = differenced / mass[:, None, :]
     return added.T @ np.linalg.solve(weighted @ differenced.T, weighted)
+
+
+class ObservedNow(NamedTuple):
+    """Names and values of the message `observability`, and sentences beside it.
+
+    Attributes
+    ----------
+    names, values
+        `normal_n.<link>` and `net_n.<link>`: the two sides of Theorem 4, N; `turning.<link>`: its row of F; `rank`, of
+        `states`; `smallest`: smallest scaled singular value of what can be observed.
+    hidden
+        What no output tells at this instant; empty: nothing.
+    forecast
+        Which push would tell most.
+    """
+
+    names: tuple[str, ...]
+    values: Vector
+    hidden: str
+    forecast: str
+
+
+def observed_now(
+    assumed: AssumedChain, link_names: tuple[str, ...], mean: Vector, covariance: Matrix, thrust_n: Vector
+) -> ObservedNow:
+    """From what an estimator tells (4N + 4: mean and covariance) and the thrust (N,) that is commanded."""
+    state, whole = assumed.from_published(mean, covariance)
+    thrust = assumed.started(thrust_n)
+    conditions = theorem_conditions(assumed.chain, state, thrust)
+    seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)
+    best = forecast(assumed, state, whole)
+    blocks = {"normal_n": conditions.normal_n, "net_n": conditions.net_n, "turning": conditions.turning}
+    names = tuple(f"{block}.{link}" for block in blocks for link in link_names)
+    values = np.concatenate(
+        [*(block[0] for block in blocks.values()), [seen.rank[0], len(seen.states), seen.smallest_observable[0]]]
+    )
+    hidden = ", ".join(seen.unobservable[0])
+    return ObservedNow((*names, "rank", "states", "smallest"), values, hidden, str(best))
