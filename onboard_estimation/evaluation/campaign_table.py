@@ -283,8 +283,7 @@ class _Reader:
         """As the command line would give it; ValueError or TypeError where it cannot be."""
         if option.typed == list[str]:
             if isinstance(value, Mapping):
-                plain = option.texts is list
-                return [f"{name}={one}" for name, one in value.items()] if plain else list(option.texts(value))
+                return option.texts(value)
             return [str(one) for one in value] if isinstance(value, list) else [str(value)]
         if isinstance(value, (list, Mapping)) or value is None or isinstance(value, bool) != (option.typed is bool):
             raise TypeError
