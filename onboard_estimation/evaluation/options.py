@@ -1,8 +1,8 @@
 """What a user may say of an evaluation, each option declared once.
 
-A field made by `option` becomes an option of the command line (`commands/arguments.py`), words of the line that repeats
-a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Its type is that of the field,
-its help the first paragraph that the docstring of its dataclass has on it. Help is made of this: it imports no NumPy.
+A field made by `option` becomes an option of the command line (`commands/arguments.py`), words of the line that
+repeats a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Its type is that of
+the field, its help the first paragraph that the docstring of its dataclass has on it: NumPy is not imported for it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def option(default: Any, **more: Any) -> Any:
 @cache
 def _options(kind: type) -> dict[str, Option]:
     """Options among the fields of a dataclass, by name."""
-    helps = dict(re.findall(r"^(\w+)\n((?: +\S.*\n?)+)", inspect.getdoc(kind) or "", re.MULTILINE))
+    helps: dict[str, str] = dict(re.findall(r"^(\w+)\n((?: +\S.*\n?)+)", inspect.getdoc(kind) or "", re.MULTILINE))
     hints = get_type_hints(kind)
     return {
         one.name: _option(
@@ -112,7 +112,7 @@ def _option(name: str, help: str, hint: Any, **more: Any) -> Option:
         if get_origin(inner) is tuple:
             more = {"read": tuple, **more}
     flag = "--" + re.sub("_(s|hz)$", "", name).replace("_", "-")
-    return Option(**{"flag": flag, "help": help, "typed": hint, **more})
+    return Option(**{"flag": flag, "help": " ".join(help.split()), "typed": hint, **more})
 
 
 def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
@@ -181,7 +181,7 @@ def _rate(text: str) -> float:
 _judged = partial(option, panel="How it is judged")
 _seconds = partial(_judged, metavar="S")
 _time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
-_foreign = partial(option, None, panel="Another filter's trajectory, judged as ours are")
+_FOREIGN = "Another filter's trajectory, judged as ours are"
 _what_if = partial(option, (), panel="What if: changes to the recording before it is replayed; may be repeated")
 
 
@@ -340,11 +340,11 @@ class EvaluateOptions:
     namespace: str | None = option(None, metavar="NAME")
     mirror_truth: str | None = option(None, metavar="AXES", read=_axes, must="one or more of x, y, z, e.g. y")
     align_clock: bool = option(False)
-    trajectory: str | None = _foreign(metavar="TOPIC")
-    truth: Path | None = _foreign(metavar="BAG|FILE")
-    body: str | None = _foreign(metavar="NAME")
-    format: Format | None = _foreign()
-    times: Path | None = _foreign(metavar="FILE")
+    trajectory: str | None = option(None, metavar="TOPIC", panel=_FOREIGN)
+    truth: Path | None = option(None, metavar="BAG|FILE", panel=_FOREIGN)
+    body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
+    format: Format | None = option(None, panel=_FOREIGN)
+    times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
     estimates_rate_hz: float | None = option(
