@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.tuning import Tuning, TuningSettings, tune
 from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers
+from onboard_estimation.workers import Workers, all_of, open_workers
 
 Row = dict[str, Any]
 
@@ -50,7 +50,7 @@ CASES = (Case("salp", "ideal", "config/salp_ideal.yaml", "joint_angles", 60.0, 4
 def run(quick: bool) -> list[Row]:
     """A row for each robot, factor and objective."""
     rows = []
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         for case in CASES:
             rows.append(_untouched(case, workers))
             for factor in FACTORS[:1] if quick else FACTORS:

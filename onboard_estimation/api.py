@@ -181,7 +181,7 @@ def campaign(
     Parameters
     ----------
     workers, scheduler
-        See `WorkersAsked`.
+        See `open_workers`.
 
     Returns
     -------
@@ -190,10 +190,10 @@ def campaign(
     from onboard_estimation.evaluation.campaign import run_campaign
     from onboard_estimation.evaluation.campaign_report import write_campaign_report
     from onboard_estimation.evaluation.campaign_table import cases_of, read_table
-    from onboard_estimation.workers import WorkersAsked, open_workers
+    from onboard_estimation.workers import open_workers
 
     cases = cases_of(read_table(Path(table)))
-    with open_workers(WorkersAsked(workers, scheduler)) as team:
+    with open_workers(workers, scheduler) as team:
         done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})
     write_campaign_report(done, Path(table).stem)
     return done

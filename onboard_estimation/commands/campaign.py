@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate_options import taking_all
-from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
@@ -21,25 +19,25 @@ if TYPE_CHECKING:
     from onboard_estimation.evaluation.campaign_summary import Difference, Group
     from onboard_estimation.evaluation.campaign_table import Table
 
-EXAMPLES = output.examples(
+EXIT_SOME_FAILED = 1
+_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
+
+
+@output.command(
     "campaign table.yaml",
     "campaign table.yaml --scheduler tcp://10.0.0.5:8786",
     "campaign monday tuesday --robot hopper --estimator bounce --estimator kf1",
     "campaign salp --scenario hardware --gait forward --seeds 20 --duration 60",
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
-EXIT_SOME_FAILED = 1
-_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
-
-
-@taking_all
+@arguments.taking_all
 def campaign(
     what: Annotated[
         list[str],
         typer.Argument(
             metavar="TABLE|BAG...|ROBOT",
             help="A table of what to run, a YAML file; bags; or a robot to be simulated (a bag of that name: ./NAME).",
-            autocompletion=completion.robots,
+            autocompletion=arguments.robots,
         ),
     ],
     folder: Annotated[
@@ -51,7 +49,7 @@ def campaign(
             help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
         ),
     ] = None,
-    robot: completion.RobotOption = None,
+    robot: arguments.RobotOption = None,
     estimator: Annotated[
         list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
     ] = [],  # noqa: B006 (typer copies it)
@@ -81,8 +79,8 @@ def campaign(
             help="What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.",
         ),
     ] = "reports",
-    workers: WorkersOption = None,
-    scheduler: SchedulerOption = None,
+    workers: arguments.WorkersOption = None,
+    scheduler: arguments.SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -103,7 +101,7 @@ def campaign(
     cases = cases_of(asked, options)
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
-    with working(workers, scheduler, len(cases), quiet=json) as team:
+    with arguments.working(workers, scheduler, len(cases), quiet=json) as team:
         output.note(f"{name}: {len(cases)} runs, {team.about}", json)
         with output.share(name, quiet=json, lines=not json) as shown:
 

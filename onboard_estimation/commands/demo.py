@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
+from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from onboard_estimation.evaluation.evaluate import Evaluation
     from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 
-EXAMPLES = output.examples("demo", "demo salp --output my_demo", "demo salp --full")
 # Measured with all robots, see docs/benchmarks.md.
 _COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
 _FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
@@ -35,8 +34,9 @@ _LOST_NEES = 100.0
 """Of a degree of freedom, in the mean: errors ten times as large as stated. Their size means nothing any more."""
 
 
+@output.command("demo", "demo salp --output my_demo", "demo salp --full")
 def demo(
-    robots: completion.RobotsArgument = None,
+    robots: arguments.RobotsArgument = None,
     folder: Annotated[
         Path,
         typer.Option(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,11 +22,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
 _LINE_PERIOD_S = 5.0
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
     """Epilog of a command's help: its arguments, one example a line."""
     return "**Examples**\n\n" + "\n\n".join(f"`{PROGRAM} {line}`" for line in lines)
+
+
+def command(*lines: str) -> Callable[[_Command], _Command]:
+    """Give a command examples for the end of its help, its arguments one example a line."""
+
+    def with_examples(function: _Command) -> _Command:
+        function.__dict__["epilog"] = examples(*lines)
+        return function
+
+    return with_examples
 
 
 def program() -> str:

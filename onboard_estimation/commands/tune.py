@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from onboard_estimation.commands import output
-from onboard_estimation.commands.completion import EstimatorOption, RobotArgument
-from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
+from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.tuning import Tuning
 
-EXAMPLES = output.examples(
+_searching = partial(typer.Option, rich_help_panel="How it is searched")
+
+
+@output.command(
     "tune salp monday tuesday wednesday --output tuned.yaml",
     "tune salp BAG BAG BAG --by innovations --output tuned.yaml",
     "tune strapdown BAG --parameter contact.speed_stddev_m_s=0.001..0.1 --output tuned.yaml",
     "evaluate BAG --config tuned.yaml",
 )
-_searching = partial(typer.Option, rich_help_panel="How it is searched")
-
-
-@taking(
+@arguments.taking(
     "config",
     "overrides",
     "model",
@@ -42,14 +39,14 @@ _searching = partial(typer.Option, rich_help_panel="How it is searched")
     "initial",
 )
 def tune(
-    robot: RobotArgument,
+    robot: arguments.RobotArgument,
     bags: Annotated[
         list[Path], typer.Argument(metavar="BAG...", help="Recordings to tune with; five or more are good.")
     ],
     file: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Parameter file to write; nothing is overwritten.")
     ],
-    estimator: EstimatorOption = None,
+    estimator: arguments.EstimatorOption = None,
     parameter: Annotated[
         list[str],
         typer.Option(
@@ -84,8 +81,8 @@ def tune(
         ),
     ] = 3,
     seed: Annotated[int, _searching(metavar="N", min=0, help="Of the search.")] = 0,
-    workers: WorkersOption = None,
-    scheduler: SchedulerOption = None,
+    workers: arguments.WorkersOption = None,
+    scheduler: arguments.SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -119,7 +116,7 @@ def tune(
     settings = TuningSettings(cast(By, by), method, evaluations, folds, seed)
     output.note(f"tuning {len(chosen)} parameters of {robot} with {len(bags)} bags by {by}", json)
     with (
-        working(workers, scheduler, evaluations, quiet=json) as team,
+        arguments.working(workers, scheduler, evaluations, quiet=json) as team,
         output.share("tuning", quiet=json, lines=not json) as tell,
     ):
         tuning = search(recordings, options, chosen, settings, team, tell)
@@ -149,8 +146,8 @@ def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str
     import sys
 
     from onboard_estimation.configuration import to_parameter_file
-    from onboard_estimation.evaluation.content_hash import content_hash
     from onboard_estimation.evaluation.evaluate import load_configuration
+    from onboard_estimation.evaluation.run_folder import content_hash
     from onboard_estimation.workers import software
 
     tuned = replace(options, overrides={**options.overrides, **tuning.values})

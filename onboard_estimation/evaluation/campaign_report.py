@@ -18,8 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.evaluation.campaign import REPORT, RESULTS, RUNS, Campaign, Row, figure
-from onboard_estimation.evaluation.campaign_case import AXES
+from onboard_estimation.evaluation.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, Row, figure
 from onboard_estimation.evaluation.campaign_summary import (
     DIFFERENCE_HEADINGS,
     FIGURE_HEADINGS,

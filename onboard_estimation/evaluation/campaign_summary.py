@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from onboard_estimation.evaluation.campaign import RUNS, Campaign, Row, figure
-from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
+from onboard_estimation.evaluation.campaign import AXES, ERRORS, RUNS, Campaign, Row, figure
 from onboard_estimation.evaluation.error_table import PartErrors, read_errors, thinning
 from onboard_estimation.evaluation.metrics import headline_keys
 from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words

@@ -31,11 +31,10 @@ import yaml
 
 from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign_case import AXES, FILES, Case
-from onboard_estimation.evaluation.content_hash import content_hash
+from onboard_estimation.evaluation.campaign import AXES, FILES, Case
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
-from onboard_estimation.evaluation.run_folder import Keep
+from onboard_estimation.evaluation.run_folder import Keep, content_hash
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.robots import estimator_name, find_robot
 

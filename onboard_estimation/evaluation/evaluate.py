@@ -22,14 +22,12 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import content_hash, content_hashes
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
+from onboard_estimation.evaluation.run_folder import Keep, claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.evaluation.topics import (
     TopicMatch,
     fitting_robots,
@@ -118,13 +116,12 @@ def _read_for_runs(
         if write:
             check_templates()
             if output is not None:
-                check_free(output)
-                stack.enter_context(claimed(output))
+                stack.enter_context(claimed_run(output, output))
         hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
         read = read_bag(bag_path, options, estimators, progress)
         folder = output or Path("runs") / f"{read.name}-{read.robot.name}"
         if write and output is None:
-            folder = stack.enter_context(claimed_free(folder))
+            folder = stack.enter_context(claimed_run(None, folder))
         yield read, hashes, folder
 
 
@@ -182,9 +179,7 @@ def read_bag(
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds, bag_path)
         _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
-        if match.rivals and options.namespace is None:
-            spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
-            raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        refuse_rivals(bag_path, robot, match, options)
         names = tuple(estimator_name(robot, asked) for asked in estimators)
         for name in names:
             if model_file(robot, configuration) is not None:
@@ -203,6 +198,13 @@ def read_bag(
         recording = replace(recording, notes=(*recording.notes, note))
     again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
+
+
+def refuse_rivals(bag: Path, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> None:
+    """Raise UserError where a bag holds several robots of a kind and none of them was named."""
+    if match.rivals and options.namespace is None:
+        spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
+        raise UserError(f"{bag} holds several robots of the kind {robot.name}; choose: {spaces}")
 
 
 def evaluated(

@@ -10,7 +10,7 @@ from campaign_samples import table
 from evaluation_samples import command, refusal
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign_case import Case
+from onboard_estimation.evaluation.campaign import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.resources import resource
