@@ -8,16 +8,16 @@ freedom, a mean over the runs that judge. About 10 minutes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.evaluation.tunable import Tunable, tunables
-from onboard_estimation.evaluation.tuning import Tuning, TuningSettings, tune
-from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.evaluation.tuning import Tuning, tune
+from onboard_estimation.evaluation.tuning_score import Score, Scored, score
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from onboard_estimation.workers import Workers, all_of, open_workers
@@ -93,7 +93,9 @@ def _untouched(case: Case, workers: Workers) -> Row:
     return _row(case, "as shipped", "", judged, None, None)
 
 
-def _simulated(case: Case, factor: float, by: By, workers: Workers, evaluations: int) -> Row:
+def _simulated(
+    case: Case, factor: float, by: Literal["truth", "innovations"], workers: Workers, evaluations: int
+) -> Row:
     wrong = _options(case, _wrong(case, factor))
     chosen = tunables(load_configuration(find_robot(case.robot), wrong))
     settings = TuningSettings(by, evaluations=evaluations, folds=0)

@@ -66,22 +66,28 @@ def launch_files(context: typer.Context, incomplete: str) -> list[str]:
 Command = Callable[..., None]
 
 
-def taking(*names: str) -> Callable[[Command], Command]:
+def taking(*names: str, settings: Any = None) -> Callable[[Command], Command]:
     """Give a command options of `evaluate`, by the names of their fields; without names, those of a configuration.
 
-    In their place the command has an argument `options`, and gets an `EvaluateOptions` for it.
+    In their place the command has an argument `options`, and gets an `EvaluateOptions` for it. `settings` are others
+    that are declared so, all of which the command takes in the place of an argument `settings`.
     """
     chosen = frozenset(names or ("config", "overrides"))
+    groups = {"options": [one for one in declared() if one[0] in chosen]}
+    if settings is not None:
+        groups["settings"] = list(declared(settings))
+    bases = {"options": None, "settings": settings}
 
     def decorated(command: Command) -> Command:
         @wraps(command)
         def run(**given: Any) -> None:
-            command(options=from_typed({name: given.pop(name) for name in chosen}), **given)
+            typed = {place: {name: given.pop(name) for name, _, _ in group} for place, group in groups.items()}
+            command(**{place: from_typed(values, bases[place]) for place, values in typed.items()}, **given)
 
         parameters: list[inspect.Parameter] = []
         for one in inspect.signature(command, eval_str=True).parameters.values():
-            if one.name == "options":
-                parameters += [_parameter(name, it, value) for name, it, value in declared() if name in chosen]
+            if one.name in groups:
+                parameters += [_parameter(*declared_one) for declared_one in groups[one.name]]
             else:
                 parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

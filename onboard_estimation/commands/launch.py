@@ -1,4 +1,4 @@
-"""`onboard-estimation launch`: a launch file, with `ros2 launch` where that is, else with this project's launcher; `run`."""
+"""`onboard-estimation launch`: with `ros2 launch` where that is, else with this project's launcher; and `run`."""
 
 from __future__ import annotations
 

@@ -358,6 +358,44 @@ class EvaluateOptions:
     )
 
 
+_searched = partial(option, panel="How it is searched")
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How `tune` searches.
+
+    Attributes
+    ----------
+    by
+        What is foretold best: the ground truth (errors, and whether the covariance fits them), or the measurements
+        themselves, for which no truth is needed. The truth where all bags have one.
+
+        See `tuning_score`.
+    method
+        Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's differential
+        evolution.
+
+        See `learning.optimisation`.
+    evaluations
+        Candidates in each search, about.
+    folds
+        Parts of the bags that are left out by turns, to say whether it helps; 0: none.
+    seed
+        Of the search.
+
+        And of which are left out together.
+    """
+
+    by: Literal["truth", "innovations"] | None = _searched(None)
+    method: Literal["gradient", "cma", "differential_evolution"] = _searched(
+        "gradient", must="one of gradient, cma, differential_evolution"
+    )
+    evaluations: int = _searched(150, metavar="N", minimum=20)
+    folds: int = _searched(3, metavar="N", minimum=0)
+    seed: int = _searched(0, metavar="N", minimum=0)
+
+
 def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
     """All options with their values, by the names of their fields; by default with their default values."""
     options = EvaluateOptions() if options is None else options
@@ -370,8 +408,8 @@ def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
             yield from declared(value)
 
 
-def from_typed(typed: Mapping[str, Any], base: EvaluateOptions | None = None) -> EvaluateOptions:
-    """Options from what the command line gave, by the names of their fields.
+def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
+    """`EvaluateOptions`, or others like `base`, from what the command line gave, by the names of their fields.
 
     Parameters
     ----------

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.evaluation.tunable import Tunable, problem_of
-from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.evaluation.tuning_score import Score, Scored, score
 from onboard_estimation.learning.optimisation.methods import GRADIENT
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import FEWEST_INDIVIDUALS, Progress, Settings
@@ -44,32 +44,6 @@ _TOGETHER = (1.0 / 30.0, 0.1, 1.0 / 3.0, 1.0, 3.0, 10.0, 30.0)
 """Common factors of all parameters, tried first: noise is often wrong as a whole."""
 _NO_SCORE = (UserError, ArithmeticError, ValueError)
 """What a filter may raise with a candidate's parameters; anything else is a fault of ours."""
-METHODS = (GRADIENT, "cma", "differential_evolution")
-
-
-@dataclass(frozen=True)
-class TuningSettings:
-    """How it is searched.
-
-    Attributes
-    ----------
-    by
-        What is made small, see `tuning_score`.
-    method
-        One of METHODS, see `learning.optimisation`.
-    evaluations
-        Candidates in each search, about.
-    folds
-        Parts of the recordings that are left out by turns; 0: none is.
-    seed
-        Of the search and of which are left out together.
-    """
-
-    by: By = "truth"
-    method: str = GRADIENT
-    evaluations: int = 150
-    folds: int = 3
-    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from scipy.stats import multivariate_normal
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
 from onboard_estimation.evaluation.tunable import tunables
-from onboard_estimation.evaluation.tuning import LeftOut, Tuning, TuningSettings, _Search, tune
+from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tune
 from onboard_estimation.evaluation.tuning_score import (
     OUTLIER_FACTOR,
     OUTLIER_SHARE,
