@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.errors import UserError
 
-_SHOW_PERIOD_S = 0.5
+_RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
+_CLOCK_HZ = 40.0
 
 
 @output.command(
@@ -50,8 +53,6 @@ def record(
     The bag is what `ros2 bag record` makes: `ros2 bag play` and `onboard-estimation play` take it. Its file grows at
     its place and is handed to the disk every second, so that a robot that loses power keeps its recording.
     """
-    from dataclasses import asdict
-
     from onboard_estimation.live.growing_bag import GrowingBag
     from onboard_estimation.live.recorder import Recorded, Recorder, Selection, summary
     from onboard_estimation.live.session import graph_node, place
@@ -73,7 +74,7 @@ def record(
                 for note in recorded.notes[said:]:
                     typer.echo(f"WARNING: {note}", err=True)
                 said = len(recorded.notes)
-                if now - shown >= _SHOW_PERIOD_S:
+                if now - shown >= _RECORDED_PERIOD_S:
                     shown = now
                     size = f"{recorded.size_bytes / 1e6:.1f} MB, {len(recorded.counts)} topics"
                     progress(f"{recorded.duration_s:.0f} s, {recorded.message_count} messages, {size}")
@@ -99,10 +100,6 @@ def _simulated(use_sim_time: bool) -> dict[str, object]:
     from rclpy.parameter import Parameter
 
     return {"parameter_overrides": [Parameter("use_sim_time", value=True)]}
-
-
-_SHOW_PERIOD_S = 0.2
-_CLOCK_HZ = 40.0
 
 
 @output.command(
@@ -146,8 +143,6 @@ def play(
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.
     """
-    from dataclasses import asdict
-
     from onboard_estimation.live import keyboard
     from onboard_estimation.live.bag_player import summary
     from onboard_estimation.live.player import Played, Player, PlayOptions
@@ -183,7 +178,7 @@ def play(
                 def show(played: Played) -> None:
                     nonlocal shown
                     now = time.monotonic()
-                    if now - shown >= _SHOW_PERIOD_S:
+                    if now - shown >= _PLAYED_PERIOD_S:
                         shown = now
                         show_state()
 
@@ -210,7 +205,6 @@ def play(
 
 
 def _ros_arguments(remap: list[str]) -> list[str]:
-    from onboard_estimation.errors import UserError
     from onboard_estimation.live.discovery import absolute
 
     words: list[str] = []

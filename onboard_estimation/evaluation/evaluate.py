@@ -267,30 +267,33 @@ def choose_robot(
     refuse_absent(options.topics, list(kinds))
     robots = list(all_robots())
     _refuse_unknown_names(options, robots)
-    candidates: dict[str, _Candidate] = {}
+    found: dict[str, tuple[Robot, Any, UserError | None]] = {}
+    matches: dict[str, TopicMatch] = {}
     reasons = []
     for robot in robots:
         try:
-            candidates[robot.name] = _candidate(robot, options, kinds, bag)
+            configuration, fault = _configured(robot, options, bag)
+            matches[robot.name] = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+            found[robot.name] = robot, configuration, fault
         except UserError as error:
             reasons.append(f"{robot.name}: {error}")
-    if not candidates:
+    if not found:
         raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
-    matches = {name: _without_dropped(one.match, options.what_if) for name, one in candidates.items()}
+    wanted = {name: _without_dropped(one, options.what_if) for name, one in matches.items()}
     try:
-        name = guess_robot(matches, kinds)
+        name = guess_robot(wanted, kinds)
     except UserError:
         # Of the robot that comes nearest, a configuration of another build says more than a list of missing topics.
-        nearest = candidates[max(matches, key=lambda name: len(matches[name].channels))]
-        if nearest.match.channels:
-            _refuse_other_build(nearest.robot, nearest.configuration, nearest.match.namespace, kinds, options.what_if)
+        nearest = max(matches, key=lambda name: len(matches[name].channels))
+        if matches[nearest].channels:
+            _refuse_other_build(*found[nearest][:2], matches[nearest].namespace, kinds, options.what_if)
         raise
-    chosen = candidates[name]
-    if chosen.fault is not None:
-        raise chosen.fault
-    others = [f"--robot {other}" for other in fitting_robots(matches) if other != name]
+    robot, configuration, fault = found[name]
+    if fault is not None:
+        raise fault
+    others = [f"--robot {other}" for other in fitting_robots(wanted) if other != name]
     notes = (f"The bag also holds another robot's topics: {', '.join(others)}.",) if others else ()
-    return chosen.robot, chosen.configuration, replace(chosen.match, notes=notes)
+    return robot, configuration, replace(matches[name], notes=notes)
 
 
 def _refuse_other_build(
@@ -324,26 +327,10 @@ def suggested_lines(topics: Mapping[str, str]) -> list[str]:
         Types of the bag's topics.
     """
     matches = {}
-    for robot in all_robots():
+    for robot, configuration in _as_shipped():
         with suppress(UserError):
-            matches[robot.name] = match_topics(robot, load_configuration(robot, EvaluateOptions()), topics)
+            matches[robot.name] = match_topics(robot, configuration, topics)
     return [] if fitting_robots(matches) else suggested_options(matches, topics)
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A robot that the bag may be of; `fault` where its configuration is not as it was asked for."""
-
-    robot: Robot
-    configuration: Any
-    match: TopicMatch
-    fault: UserError | None
-
-
-def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str], bag: Path | None) -> _Candidate:
-    configuration, fault = _configured(robot, options, bag)
-    match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
-    return _Candidate(robot, configuration, match, fault)
 
 
 def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> tuple[Any, UserError | None]:
@@ -357,13 +344,19 @@ def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None)
 
 def known_channels() -> dict[str, tuple[Channel, ...]]:
     """Channels of all installed robots in their default configuration, by robot."""
-    known: dict[str, tuple[Channel, ...]] = {}
-    for robot in all_robots():
-        try:
-            known[robot.name] = robot.channels(load_configuration(robot, EvaluateOptions()))
-        except UserError:
-            continue
+    known = {}
+    for robot, configuration in _as_shipped():
+        with suppress(UserError):
+            known[robot.name] = robot.channels(configuration)
     return known
+
+
+def _as_shipped() -> Iterator[tuple[Robot, Any]]:
+    """All installed robots in their default configuration, but for those that have no sound one."""
+    for robot in all_robots():
+        with suppress(UserError):
+            configuration = load_configuration(robot, EvaluateOptions())
+            yield robot, configuration
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
@@ -378,9 +371,7 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
     bag
         Folder of a bag, which may hold the configuration of the robot that it is of.
     """
-    source: Path | None = options.config
-    if source is None and bag is not None:
-        source = configuration_in(bag, robot.name)
+    source = options.config or (bag and configuration_in(bag, robot.name))
     if source is None and robot.configuration_file is not None:
         source = resource(robot.configuration_file)
     overrides = dict(options.overrides)
