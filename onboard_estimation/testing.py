@@ -16,8 +16,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onboard_estimation.contract_case import Case
-from onboard_estimation.contract_promises import PROMISES
+from onboard_estimation.contract import PROMISES, Case
 from onboard_estimation.errors import UserError
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Series

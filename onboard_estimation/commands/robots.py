@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import shlex
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.resources import packaged_text
 
 
 @output.command("robots", "robots salp --json")
@@ -22,11 +28,10 @@ def robots(
 
     A robot of your own is found as soon as its package is installed.
     """
-    from onboard_estimation.robots import robot_names
 
     described: list[dict[str, Any]] = []
     faults = []
-    for name in names or robot_names():
+    for name in names or arguments.robots(""):
         try:
             described.append(_described(name))
         except UserError as error:
@@ -211,8 +216,6 @@ def robot(
     A cart on a rail, until you change it: parameters, a filter, a simulator, node, launch files, and tests of the
     contract. It builds with pip and with colcon. See docs/your_robot.md.
     """
-    from onboard_estimation.new_robot import write_package
-
     place = folder or Path(name)
     written = write_package(name, place)
     output.say(f"{place}: {len(written)} files; the robot is in {name}_estimation/robot.py")
@@ -220,3 +223,59 @@ def robot(
     output.say(f"next: python -m pip install --editable {where}")
     output.say(f"then: {output.program()} simulate {name} --output bag; {output.program()} evaluate bag")
     output.say(f"      python -m pytest {where}/test")
+
+
+LONGEST_NAME = 24
+"""Of a robot."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_FILES = {  # in `templates/robot`, with `$name` and `$Name` in the place of the robot's name
+    "README.md": "README.md",
+    "package.xml": "package.xml",
+    "setup.py": "setup.py",
+    "setup.cfg": "setup.cfg",
+    "config.yaml": "config/{name}.yaml",
+    "robot.py": "{name}_estimation/robot.py",
+    "nodes.py": "{name}_estimation/nodes.py",
+    "main.py": "{name}_estimation/main.py",
+    "live.launch.py": "launch/{name}.launch.py",
+    "replay.launch.py": "launch/{name}_replay.launch.py",
+    "test_robot.py": "test/test_{name}.py",
+}
+
+
+def write_package(name: str, folder: Path) -> list[str]:
+    """Write a package for a robot, which works from the start, into a folder that is not there; the paths of its files.
+
+    Raises
+    ------
+    UserError
+        The name cannot be one, or the folder is there or cannot be written.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > LONGEST_NAME:
+        raise UserError(
+            f"a robot cannot be called {name!r}: small letters, digits and single underscores, a letter first, "
+            f"{LONGEST_NAME} characters at most, e.g. crawler"
+        )
+    if name in arguments.robots(""):
+        raise UserError(f"there is a robot {name} already; choose another name")
+    for package in (name, f"{name}_estimation"):
+        if find_spec(package) is not None:
+            raise UserError(f"a package {package} is installed already: choose another name")
+    if folder.exists():
+        raise UserError(f"{folder} exists already; name another --output")
+    files = {f"{name}_estimation/__init__.py": f'"""The robot {name}."""\n', f"resource/{name}_estimation": ""}
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    for part, path in _FILES.items():
+        template = Template(packaged_text("onboard_estimation", f"templates/robot/{part}.template"))
+        files[path.format(name=name)] = template.substitute(name=name, Name=camel)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as workshop:
+            place = Path(workshop) / "package"
+            for path, text in files.items():
+                (place / path).parent.mkdir(parents=True, exist_ok=True)
+                (place / path).write_text(text, encoding="utf-8")
+            place.replace(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}") from error
+    return list(files)

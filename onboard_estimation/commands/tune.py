@@ -60,7 +60,7 @@ def tune(
     is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
     """
     from onboard_estimation.evaluation.evaluate import load_configuration, read_bag
-    from onboard_estimation.evaluation.tunable import tunables
+    from onboard_estimation.evaluation.tuning import tunables
     from onboard_estimation.evaluation.tuning import tune as search
     from onboard_estimation.robots import estimator_name, find_robot
 

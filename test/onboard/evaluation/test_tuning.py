@@ -19,8 +19,7 @@ from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
-from onboard_estimation.evaluation.tunable import tunables
-from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tune
+from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tunables, tune
 from onboard_estimation.evaluation.tuning_score import (
     OUTLIER_FACTOR,
     OUTLIER_SHARE,

@@ -7,24 +7,110 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.capabilities.truth import StartedFromTruth
-from onboard_estimation.contract_case import LAG_S, Case, in_order
-from onboard_estimation.estimator import BulkFilter
+from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import BulkFilter, Estimator
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.replay import Replayed, replay
 from onboard_estimation.measurement import (
     NANOSECONDS_PER_SECOND,
     Channel,
     Estimate,
     Measurement,
     PhaseEvent,
+    filter_order,
     neutral_value,
     value_size,
 )
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.robots import Robot
+from onboard_estimation.series import Recording, Series
+
+LAG_S = 0.2
+SECONDS, MOST_MEASUREMENTS = 6.0, 4000
+"""Of a simulated recording, whichever comes first."""
+
+
+class Case:
+    """A robot with a recording of it; arguments as those of `check_robot`."""
+
+    def __init__(
+        self, robot: Robot, configuration: Any, estimator: str | None, sensors: Sequence[Series] | None
+    ) -> None:
+        self.robot, self.configuration, self.name = robot, configuration, estimator or robot.estimators[0]
+        self.channels = robot.channels(configuration)
+        self._sensors = sensors
+
+    def estimator(self) -> Estimator[Any]:
+        """A new one."""
+        return self.robot.estimator(self.configuration, self.name)
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """One of each sensor that the recording has."""
+        if self._sensors is not None:
+            return tuple(self._sensors)
+        robot = self.robot
+        if not isinstance(robot, Simulated):
+            raise UserError(f"robot {robot.name!r} has no simulator: give check_robot a recording (`sensors=`)")
+        rng = np.random.default_rng(1)
+        found = robot.simulate(self.configuration, *chosen_scenario(robot, None, None), SECONDS, rng).sensors
+        stamps = np.sort(np.concatenate([one.stamps_ns for one in found]))
+        stop_ns = stamps[min(len(stamps), MOST_MEASUREMENTS) - 1]
+        return tuple(one.rows(slice(int(np.searchsorted(one.stamps_ns, stop_ns, side="right")))) for one in found)
+
+    @cached_property
+    def recording(self) -> LoadedRecording:
+        """These without a truth."""
+        return from_simulator(Recording(self.series, ()), ())
+
+    @cached_property
+    def measurements(self) -> list[Measurement]:
+        """All of the recording that a pipeline passes on, in the order in which it filters them."""
+        check = ReadingCheck(self.channels)
+        whole = (one for one in self.recording.measurements() if check.passes(one.sensor, one.value, lambda _: None))
+        return in_order(self.channels, whole)
+
+    @cached_property
+    def middle_ns(self) -> int:
+        """Half of the recording."""
+        return (self.measurements[0].stamp_ns + self.measurements[-1].stamp_ns) // 2
+
+    def pipeline(self, initial: Estimate | None = None, lag_s: float = LAG_S) -> Pipeline:
+        """A new one."""
+        return Pipeline(self.estimator(), self.channels, initial, lag_s)
+
+    @cached_property
+    def record(self) -> list[Estimate]:
+        """Estimates of the whole recording."""
+        return self.pipeline().run(self.measurements)
+
+    def replayed(self, bulk: bool, initial: Estimate | None = None) -> Replayed:
+        """The recording as `evaluate` filters it."""
+        return replay(self.robot, self.configuration, self.name, self.recording, initial, LAG_S, bulk=bulk)
+
+    @cached_property
+    def breakdowns(self) -> int:
+        """How often the filter breaks down on the recording as it is."""
+        pipeline = self.pipeline()
+        pipeline.run(self.measurements)
+        return pipeline.breakdowns
+
+
+def in_order(channels: Sequence[Channel], measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Measurements as a pipeline puts them in order."""
+    places = filter_order(channels)
+    return sorted(measurements, key=lambda one: (one.stamp_ns, places.get(one.sensor, len(places)), one.sensor))
+
 
 _EIGENVALUE_SLACK = 1e-9
 _TRIES = 200
