@@ -89,7 +89,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def _cases(count: int) -> list[Case]:
-    return cases_of(Table("salp", simulated=simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
+    return cases_of(Table("salp", simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
 
 
 def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hops import LONGEST_CYCLE_S
 from hopper_estimation.phases import DROP, LONGEST_FLIGHT_S, LONGEST_STANCE_S, PHASES, REBOUND, STARTUP
-from onboard_estimation.evaluation.key_figures import error_figures, honesty_figures
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
+from onboard_estimation.evaluation.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Phases,
+    error_figures,
+    honesty_figures,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 Array = NDArray[np.float64]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import Source, evaluated
-from onboard_estimation.evaluation.key_figures import key_figures
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import EvaluationResult, PartResult, key_figures
 from onboard_estimation.evaluation.run_folder import check_free
 from onboard_estimation.measurement import (
     COMPONENTS,

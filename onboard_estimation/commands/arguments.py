@@ -97,15 +97,14 @@ def taking(*names: str, settings: Any = None) -> Callable[[Command], Command]:
     return decorated
 
 
-def taking_all(command: Command) -> Command:
+def taking_all(settings: Any = None) -> Callable[[Command], Command]:
     """Give a command all of them."""
-    return taking(*(name for name, _, _ in declared()))(command)
+    return taking(*(name for name, _, _ in declared()), settings=settings)
 
 
 def _parameter(name: str, option: Option, value: Any) -> inspect.Parameter:
-    shown = typer.Option(
-        option.flag, metavar=option.metavar, help=option.help, rich_help_panel=option.panel, min=option.minimum
-    )
+    flags, about = (option.flag, *option.other_flags), {"help": option.help, "rich_help_panel": option.panel}
+    shown = typer.Option(*flags, metavar=option.metavar, min=option.minimum, **about)
     default = [] if option.typed == list[str] else False if option.typed is bool else value
     annotation = getitem(Annotated, (option.typed, shown))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import EXIT_BAD_INPUT
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.evaluation.options import CampaignSettings
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.campaign import Campaign
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onboard_estimation.evaluation.campaign_table import Table
 
 EXIT_SOME_FAILED = 1
-_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
 
 
 @output.command(
@@ -30,7 +29,7 @@ _simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBO
     "campaign salp --scenario hardware --gait forward --seeds 20 --duration 60",
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
-@arguments.taking_all
+@arguments.taking_all(CampaignSettings())
 def campaign(
     what: Annotated[
         list[str],
@@ -53,32 +52,7 @@ def campaign(
     estimator: Annotated[
         list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
     ] = [],  # noqa: B006 (typer copies it)
-    scenario: Annotated[
-        str | None,
-        _simulated(
-            metavar="NAME",
-            help="Scenario, see `onboard-estimation robots`; the robot's first otherwise.",
-        ),
-    ] = None,
-    variant: Annotated[
-        list[str],
-        _simulated(
-            "--gait",
-            "--variant",
-            metavar="NAME",
-            help="What it does; may be repeated; all variants otherwise.",
-        ),
-    ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, _simulated(metavar="N", min=1, help="Number of seeds.")] = 20,
-    first_seed: Annotated[int, _simulated(metavar="N", min=0, help="First seed.")] = 0,
-    duration: Annotated[float, _simulated(metavar="S", help="Length of each run, s.")] = 60.0,
-    keep: Annotated[
-        str,
-        typer.Option(
-            metavar="figures|reports|everything",
-            help="What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.",
-        ),
-    ] = "reports",
+    settings: Any = None,
     workers: arguments.WorkersOption = None,
     scheduler: arguments.SchedulerOption = None,
     options: Any = None,
@@ -95,9 +69,7 @@ def campaign(
     from onboard_estimation.evaluation.campaign_report import write_campaign_report
     from onboard_estimation.evaluation.campaign_table import cases_of
 
-    asked, name = _table(
-        what, robot, estimator, scenario, variant, range(first_seed, first_seed + seeds), duration, keep
-    )
+    asked, name = _table(what, robot, estimator, settings)
     cases = cases_of(asked, options)
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
@@ -124,26 +96,11 @@ def campaign(
 
 
 def _table(
-    what: Sequence[str],
-    robot: str | None,
-    estimators: Sequence[str],
-    scenario: str | None,
-    variants: Sequence[str],
-    seeds: range,
-    duration_s: float,
-    keep: str,
+    what: Sequence[str], robot: str | None, estimators: Sequence[str], settings: CampaignSettings
 ) -> tuple[Table, str]:
     """What the words of the command line ask for, and what it is called."""
-    from typing import cast, get_args
-
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.campaign_table import Table, expanded, read_table, simulated_runs
-    from onboard_estimation.evaluation.run_folder import Keep
-    from onboard_estimation.robots import robot_names
 
-    if keep not in get_args(Keep):
-        raise UserError(f"--keep {keep}: must be one of {', '.join(get_args(Keep))}")
-    kept = cast(Keep, keep)
     one = what[0]
     if Path(one).suffix in (".yaml", ".yml"):
         if len(what) > 1:
@@ -151,15 +108,16 @@ def _table(
         table = read_table(Path(one))
         table = replace(table, robot=robot or table.robot, estimators=tuple(estimators) or table.estimators)
         return table, Path(one).stem
-    if len(what) == 1 and one in robot_names():  # a bag of that name is ./NAME
-        simulated = simulated_runs(one, scenario, variants, seeds, duration_s)
-        return Table(one, (), simulated, tuple(estimators), keep=kept), f"{one}-{simulated[0].scenario}"
+    if len(what) == 1 and one in arguments.robots(""):  # a bag of that name is ./NAME
+        seeds = range(settings.first_seed, settings.first_seed + settings.seeds)
+        simulated = simulated_runs(one, settings.scenario, settings.variant, seeds, settings.duration_s)
+        return Table(one, simulated, tuple(estimators), keep=settings.keep), f"{one}-{simulated[0].scenario}"
     if len(what) == 1 and not any(sign in one for sign in "*?[/") and not Path(one).exists():
-        raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(robot_names())}")
+        raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(arguments.robots(''))}")
     bags, without = expanded(what, Path.cwd())
     if without:
         raise UserError(f"no bag is called {', '.join(without)}")
-    return Table(robot, tuple(bags), (), tuple(estimators), keep=kept), robot or "bags"
+    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep), robot or "bags"
 
 
 def _default_folder(name: str) -> Path:

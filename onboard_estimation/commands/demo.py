@@ -13,9 +13,6 @@ import typer
 from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import Evaluation
@@ -185,15 +182,14 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
 
 def _errors(part: PartResult, result: EvaluationResult) -> str:
     """RMS error over the part that is judged: of a position its length, of all else by unit."""
-    import numpy as np
-
     from onboard_estimation.evaluation.presentation import display_unit, format_number
+    from onboard_estimation.evaluation.verdict import judged_instants
 
-    error = part.error[_judged(part, result)]
+    error = part.error[judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])]
     words = []
     for unit in dict.fromkeys(part.units):
         squares = error[:, [one == unit for one in part.units]] ** 2
-        rms = float(np.sqrt(squares.sum(axis=1).mean() if unit == "m" else squares.mean()))
+        rms = float((squares.sum(axis=1).mean() if unit == "m" else squares.mean()) ** 0.5)
         shown, factor = display_unit(unit, rms)
         words.append(f"{format_number(factor * rms, 2)} {shown}".rstrip())
     return ", ".join(words)
@@ -203,16 +199,12 @@ def _lost_since_s(result: EvaluationResult) -> float | None:
     """Since when the first part that is lost is so, s; None where the filter holds its own."""
     import numpy as np
 
+    from onboard_estimation.evaluation.verdict import judged_instants
+
     since = []
     for part in result.parts.values():
-        judged = _judged(part, result)
+        judged = judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])
         nees = part.nees[judged] / len(part.names)
         if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
             since.append(float(result.time_s[judged][np.argmax(nees > _LOST_NEES)]))
     return min(since, default=None)
-
-
-def _judged(part: PartResult, result: EvaluationResult) -> NDArray[np.bool_]:
-    """(K,) where there is a truth, without the start that is left out, as for the figures of the report."""
-    settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
-    return settled if settled.any() else part.matched

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json as json_library
+import queue
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.errors import UserError
 
 topic = typer.Typer(
     no_args_is_help=True,
@@ -81,14 +85,12 @@ def echo(
     json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
-    from json import dumps
-
     from onboard_estimation.live import message_text
 
     def show(message: Any) -> None:
         value = message if field is None else message_text.pick(message, field)
         if json:
-            typer.echo(dumps(message_text.to_plain(value)))
+            typer.echo(json_library.dumps(message_text.to_plain(value)))
         else:
             typer.echo(message_text.to_yaml(value, None if full_length else message_text.LONGEST) + "---")
 
@@ -119,7 +121,6 @@ def pub(
 
     A name that is not there is answered with those that are.
     """
-    from onboard_estimation.errors import UserError
     from onboard_estimation.live import by_hand, discovery
     from onboard_estimation.live.session import graph_node
     from onboard_estimation.live.types import interface_class
@@ -154,9 +155,6 @@ def hz(
     json: Annotated[bool, typer.Option("--json", help="Each second a line of JSON.")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
-    from dataclasses import asdict
-    from json import dumps
-
     from onboard_estimation.live import watching
     from onboard_estimation.live.session import graph_node
     from onboard_estimation.live.watching import RateMeter
@@ -175,7 +173,7 @@ def hz(
                 if not json:
                     typer.echo(f"no new messages on {watched.name}")
             elif json:
-                typer.echo(dumps(asdict(rate)))
+                typer.echo(json_library.dumps(asdict(rate)))
             else:
                 typer.echo(
                     f"average rate: {rate.rate_hz:.3f}\n\tmin: {rate.min_s:.3f}s max: {rate.max_s:.3f}s "
@@ -186,9 +184,6 @@ def hz(
 
 def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
     """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
-    import queue
-
-    from onboard_estimation.errors import UserError
     from onboard_estimation.live import watching
     from onboard_estimation.live.session import graph_node, place
 
@@ -299,8 +294,6 @@ def _call(service: str, wanted: str | None, fields: dict[str, Any], timeout_s: f
 def parameter_value(text: str) -> dict[str, Any]:
     """Fields of `rcl_interfaces/msg/ParameterValue`: the type is that of the value in YAML."""
     import yaml
-
-    from onboard_estimation.errors import UserError
 
     try:
         value = yaml.safe_load(text)

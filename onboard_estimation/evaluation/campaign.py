@@ -20,19 +20,23 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError, disk_fault, printable
-from onboard_estimation.evaluation.error_table import arrow, write_errors
 from onboard_estimation.evaluation.evaluate import Evaluation, evaluated, read_bag
 from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.options import EvaluateOptions, recorded
+from onboard_estimation.evaluation.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.evaluation.presentation import flatten
-from onboard_estimation.evaluation.run_folder import Keep, check_free, claimed, content_hashes
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.run_folder import check_free, claimed, content_hashes
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
-from onboard_estimation.workers import HERE, Workers, software
+from onboard_estimation.measurement import Vector
+from onboard_estimation.workers import HERE, HINT, Workers, software
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
 """What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""
@@ -58,8 +62,8 @@ class Case:
 
     Attributes
     ----------
-    bag
-        To be evaluated; None: what `simulated` says.
+    recording
+        A bag, or another filter's trajectory, to be evaluated; or what is simulated.
     options
         Of the evaluation, estimator included.
     labels
@@ -68,25 +72,25 @@ class Case:
         SHA-256 of the files that the options name, by path: other contents are another run.
     """
 
+    recording: Path | SimulatedRun
     options: EvaluateOptions
     labels: Mapping[str, str]
-    bag: Path | None = None
-    simulated: SimulatedRun | None = None
     contents: Mapping[str, str] = field(default_factory=dict)
     keep: Keep = "reports"
 
     def files(self) -> list[Path]:
         """What the run reads."""
-        named = (self.bag, *(getattr(self.options, name) for name in FILES))
-        return [path for path in named if path is not None]
+        named = (self.recording, *(getattr(self.options, name) for name in FILES))
+        return [path for path in named if isinstance(path, Path)]
 
     @cached_property
     def identity(self) -> str:
         """Hash of all that the run is made of, but for the software and the bag's content."""
         options = recorded(self.options) | {"robot": self.options.robot, "estimator": self.options.estimator}
         files = {name: str(path) for name in FILES if (path := getattr(self.options, name)) is not None}
-        simulated = None if self.simulated is None else asdict(self.simulated)
-        what = {"bag": str(self.bag), "simulated": simulated, "options": options, "files": files, "keep": self.keep}
+        simulated = asdict(self.recording) if isinstance(self.recording, SimulatedRun) else None
+        bag = "None" if simulated else str(self.recording)
+        what = {"bag": bag, "simulated": simulated, "options": options, "files": files, "keep": self.keep}
         text = json.dumps(what | {"contents": dict(self.contents)}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -124,14 +128,13 @@ def failed(case: Case, reason: str, trace: str = "") -> Files:
 
 
 def _evaluation(case: Case, folder: Path) -> Evaluation:
-    if case.simulated is not None:
-        source = simulated_source(case.simulated, case.options, [case.options.estimator])
+    if isinstance(case.recording, SimulatedRun):
+        source = simulated_source(case.recording, case.options, [case.options.estimator])
         return evaluated(source, source.estimators[0], folder, keep=case.keep)
-    assert case.bag is not None
-    if is_foreign(case.bag, case.options):
-        return evaluate_trajectory(case.bag, case.options, folder, keep=case.keep)
-    with content_hashes({"bag": case.bag, "config": case.options.config}) as hashes:
-        source = read_bag(case.bag, case.options, [case.options.estimator])
+    if is_foreign(case.recording, case.options):
+        return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
+    with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
+        source = read_bag(case.recording, case.options, [case.options.estimator])
         return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
 
 
@@ -344,3 +347,111 @@ def _read_row(place: Path) -> Row | None:
         if isinstance(row, dict) and row.get("status") in ("done", "failed"):
             return row
     return None
+
+
+MOST_ROWS = 2000
+MOST_TOGETHER = 1_000_000
+"""Rows of all runs of a group."""
+_STEPS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""So that runs of about the same length have rows at the same instants."""
+
+
+class PartErrors(NamedTuple):
+    """Errors of a part of the state, NaN where there is no truth.
+
+    Attributes
+    ----------
+    names, units
+        Of the d dimensions.
+    error, stddev
+        (K, d), in their units.
+    nees
+        (K,).
+    settle_s
+        What figures leave out at the start, s.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    error: NDArray[np.float64]
+    stddev: NDArray[np.float64]
+    nees: Vector
+    settle_s: float = 0.0
+
+    def rows(self, used: NDArray[np.bool_]) -> PartErrors:
+        """At some instants alone."""
+        return self._replace(error=self.error[used], stddev=self.stddev[used], nees=self.nees[used])
+
+
+def thinning(runs: int) -> int:
+    """Of how many instants one is looked at where so many runs are looked at together: memory is bounded."""
+    return max(1, -(-runs * MOST_ROWS // MOST_TOGETHER))
+
+
+def arrow() -> Any:
+    """The package `pyarrow`, and its module `parquet` loaded; UserError where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise UserError(f"campaigns need pyarrow: {HINT}") from error
+    return pyarrow
+
+
+def write_errors(result: EvaluationResult, path: Path) -> None:
+    """Write the errors of all parts: the estimates nearest to evenly spaced instants, `MOST_ROWS` of them at most.
+
+    Columns: `time_s` since the first estimate, for each dimension `<part>.<name>.error` and `.stddev`, for each part
+    `<part>.nees`; units and the start that figures leave out stand in the table's metadata.
+    """
+    pa = arrow()
+    rows, time_s = _instants(result.time_s)
+    columns: dict[str, Vector] = {"time_s": time_s}
+    units: dict[str, str] = {}
+    for part in result.parts.values():
+        for column, (name, unit) in enumerate(zip(part.names, part.units, strict=True)):
+            key = f"{part.name}.{name}"
+            columns[f"{key}.error"], columns[f"{key}.stddev"] = part.error[rows, column], part.stddev[rows, column]
+            units[key] = unit
+        columns[f"{part.name}.nees"] = part.nees[rows]
+    settle_s = result.metrics["run"]["left_out_at_start_s"]
+    metadata = {"settle_s": f"{settle_s:g}", **{f"unit.{key}": unit for key, unit in units.items()}}
+    pa.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
+def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartErrors]]:
+    """Instants (K,), every n-th of them, and the parts by name."""
+    table = arrow().parquet.read_table(path)
+    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    columns = {name: table.column(name).to_numpy()[::every].copy() for name in table.column_names}
+    parts: dict[str, list[str]] = {}
+    for name in columns:
+        if name.endswith(".error"):
+            part, dimension = name.removesuffix(".error").split(".", 1)
+            parts.setdefault(part, []).append(dimension)
+    out = {
+        part: PartErrors(
+            tuple(names),
+            tuple(metadata.get(f"unit.{part}.{name}", "") for name in names),
+            np.column_stack([columns[f"{part}.{name}.error"] for name in names]),
+            np.column_stack([columns[f"{part}.{name}.stddev"] for name in names]),
+            columns[f"{part}.nees"],
+            float(metadata.get("settle_s", 0.0)),
+        )
+        for part, names in parts.items()
+    }
+    return columns["time_s"], out
+
+
+def _instants(time_s: Vector) -> tuple[NDArray[np.intp], Vector]:
+    """Rows of the estimates nearest to evenly spaced instants, and these instants."""
+    end_s = float(time_s[-1])
+    step_s = next((one for one in _STEPS_S if end_s / one < MOST_ROWS), end_s / (MOST_ROWS - 1))
+    spacing_s = float(np.median(np.diff(time_s))) if len(time_s) > 1 else step_s
+    step_s = step_s * max(1, round(spacing_s / step_s))
+    instants: Vector = step_s * np.arange(int(end_s / step_s + 1e-6) + 1, dtype=np.float64)
+    after = np.clip(np.searchsorted(time_s, instants), 1, max(len(time_s) - 1, 1))
+    if len(time_s) == 1:
+        return np.zeros(len(instants), dtype=np.intp), instants
+    rows: NDArray[np.intp] = np.where(instants - time_s[after - 1] <= time_s[after] - instants, after - 1, after)
+    return rows, instants

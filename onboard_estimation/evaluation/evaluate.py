@@ -23,11 +23,11 @@ from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
+from onboard_estimation.evaluation.options import EvaluateOptions, Keep, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import Keep, claimed_run, content_hash, content_hashes, write_run
+from onboard_estimation.evaluation.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.evaluation.topics import (
     TopicMatch,
     fitting_robots,

@@ -19,11 +19,11 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.judge import drawing_of, judged_record, truth_at
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, declared, recorded, words
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult
-from onboard_estimation.evaluation.run_folder import Keep, claimed_run, content_hashes, write_run
+from onboard_estimation.evaluation.run_folder import claimed_run, content_hashes, write_run
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.trajectory import (
     SPACES,

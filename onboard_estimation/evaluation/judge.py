@@ -370,16 +370,16 @@ def drawing_of(
     def outline(states: Rows) -> Rows | None:
         return point_outline(space, states) if robot is None else outline_of(robot, configuration, space, states)
 
-    estimate = outline(means)
-    if estimate is None:
+    drawn = outline(means)
+    if drawn is None:
         return None
-    true = np.full_like(estimate, np.nan)
+    true = np.full_like(drawn, np.nan)
     if known.any():
         true[known] = outline(true_means[known])
     where = planar_position(space)
     if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
-        return Drawing(estimate, true, np.zeros((len(estimate), 2, 2)), estimate[:, 0])
-    return Drawing(estimate, true, _planar_covariance(space, means, covariances, where), means[:, where])
+        return Drawing(drawn, true, np.zeros((len(drawn), 2, 2)), drawn[:, 0])
+    return Drawing(drawn, true, _planar_covariance(space, means, covariances, where), means[:, where])
 
 
 def _planar_covariance(space: StateSpace, means: Rows, covariances: Rows, where: slice) -> Rows:

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from onboard_estimation.errors import UserError
 
+Keep = Literal["figures", "reports", "everything"]
 Format = Literal["tum", "kitti", "euroc", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
@@ -42,6 +43,8 @@ class Option:
     ----------
     flag, help, metavar, panel
         As the command's help shows it.
+    other_flags
+        What may be typed in the place of `flag`.
     typed
         What the command line gives: `list[str]` may be repeated, `bool` is a flag that turns the default round.
     minimum
@@ -66,6 +69,7 @@ class Option:
     must: str = ""
     texts: Callable[[Any], list[str]] = _texts
     is_recorded: bool = True
+    other_flags: tuple[str, ...] = ()
 
     def value(self, typed: Any, before: Any) -> Any:
         """The value from what was typed; several are added to those before. UserError where it is none."""
@@ -396,10 +400,41 @@ class TuningSettings:
     seed: int = _searched(0, metavar="N", minimum=0)
 
 
+_simulated = partial(option, panel="What is simulated, of a ROBOT")
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """What a campaign is told beside a table.
+
+    Attributes
+    ----------
+    scenario
+        Scenario, see `onboard-estimation robots`; the robot's first otherwise.
+    variant
+        What it does; may be repeated; all variants otherwise.
+    seeds
+        Number of seeds.
+    first_seed
+        First seed.
+    duration_s
+        Length of each run, s.
+    keep
+        What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.
+    """
+
+    scenario: str | None = _simulated(None, metavar="NAME")
+    variant: tuple[str, ...] = _simulated((), flag="--gait", other_flags=("--variant",), metavar="NAME")
+    seeds: int = _simulated(20, metavar="N", minimum=1)
+    first_seed: int = _simulated(0, metavar="N", minimum=0)
+    duration_s: float = _simulated(60.0, metavar="S")
+    keep: Keep = option("reports", must="one of figures, reports, everything")
+
+
 def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
     """All options with their values, by the names of their fields; by default with their default values."""
     options = EvaluateOptions() if options is None else options
-    found = _options(type(options))
+    found = _options(options.__class__)
     for one in fields(options):
         value = getattr(options, one.name)
         if one.name in found:

@@ -33,7 +33,6 @@ from onboard_estimation.evaluation.charts import (
     truth_centre,
     worst_window,
 )
-from onboard_estimation.evaluation.key_figures import key_figures
 from onboard_estimation.evaluation.presentation import (
     CORRELATION_CAPTION,
     SIGMA_CAPTION,
@@ -43,7 +42,7 @@ from onboard_estimation.evaluation.presentation import (
     words,
 )
 from onboard_estimation.evaluation.report_tables import filled_page, metrics_tables, sensor_table, style_hash, text
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases, key_figures
 from onboard_estimation.picture import ELLIPSE_SCALE, NORMAL_SCALE
 from onboard_estimation.resources import packaged_text
 

@@ -21,12 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onboard_estimation import installed
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.options import Keep
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import LIBRARIES, write_report
 from onboard_estimation.evaluation.result import EvaluationResult
@@ -34,8 +35,6 @@ from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
 
 _PIECE_BYTES = 1 << 20
-
-Keep = Literal["figures", "reports", "everything"]
 
 
 def check_free(folder: Path) -> None:

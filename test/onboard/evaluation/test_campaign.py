@@ -26,7 +26,7 @@ from scipy.stats import ttest_rel
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.campaign import Campaign, run_campaign
+from onboard_estimation.evaluation.campaign import Campaign, read_errors, run_campaign, thinning
 from onboard_estimation.evaluation.campaign_report import write_campaign_report
 from onboard_estimation.evaluation.campaign_summary import (
     Difference,
@@ -36,7 +36,6 @@ from onboard_estimation.evaluation.campaign_summary import (
     interval_of_mean,
 )
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
-from onboard_estimation.evaluation.error_table import read_errors, thinning
 from onboard_estimation.evaluation.evaluate import evaluated
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
@@ -75,7 +74,7 @@ def contents(campaign: Path) -> dict[str, bytes]:
 
 def ideal(gait: str, seeds: int, duration_s: float, folder: Path, what_if: WhatIf | None = None) -> Campaign:
     options = EvaluateOptions(config=resource("config/salp_ideal.yaml"), what_if=what_if or WhatIf())
-    asked = Table("salp", simulated=simulated_runs("salp", "ideal", [gait], range(seeds), duration_s), keep="figures")
+    asked = Table("salp", simulated_runs("salp", "ideal", [gait], range(seeds), duration_s), keep="figures")
     with open_workers(0) as workers:
         return run_campaign(cases_of(asked, options), folder, workers)
 
