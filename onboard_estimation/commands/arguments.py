@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.evaluation.options import Option, declared, from_typed
+from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
 from onboard_estimation.installed import offered
 
 if TYPE_CHECKING:
@@ -66,28 +66,35 @@ def launch_files(context: typer.Context, incomplete: str) -> list[str]:
 Command = Callable[..., None]
 
 
-def taking(*names: str, settings: Any = None) -> Callable[[Command], Command]:
+def taking(*names: str) -> Callable[[Command], Command]:
     """Give a command options of `evaluate`, by the names of their fields; without names, those of a configuration.
 
-    In their place the command has an argument `options`, and gets an `EvaluateOptions` for it. `settings` are others
-    that are declared so, all of which the command takes in the place of an argument `settings`.
+    In their place the command has an argument `options`, and gets an `EvaluateOptions` for it.
     """
-    chosen = frozenset(names or ("config", "overrides"))
-    groups = {"options": [one for one in declared() if one[0] in chosen]}
-    if settings is not None:
-        groups["settings"] = list(declared(settings))
-    bases = {"options": None, "settings": settings}
+    return _taking("options", EvaluateOptions(), names or ("config", "overrides"))
 
+
+def taking_all(command: Command) -> Command:
+    """Give a command all of them."""
+    return _taking("options", EvaluateOptions(), [name for name, _, _ in declared()])(command)
+
+
+def taking_settings(settings: Any) -> Callable[[Command], Command]:
+    """Give a command all options that the class of these settings declares, in the place of an argument `settings`."""
+    return _taking("settings", settings, [name for name, _, _ in declared(settings)])
+
+
+def _taking(place: str, base: Any, names: Collection[str]) -> Callable[[Command], Command]:
     def decorated(command: Command) -> Command:
         @wraps(command)
         def run(**given: Any) -> None:
-            typed = {place: {name: given.pop(name) for name, _, _ in group} for place, group in groups.items()}
-            command(**{place: from_typed(values, bases[place]) for place, values in typed.items()}, **given)
+            typed = {name: given.pop(name) for name in names}
+            command(**{place: from_typed(typed, base)}, **given)
 
         parameters: list[inspect.Parameter] = []
         for one in inspect.signature(command, eval_str=True).parameters.values():
-            if one.name in groups:
-                parameters += [_parameter(*declared_one) for declared_one in groups[one.name]]
+            if one.name == place:
+                parameters += [_parameter(name, it, value) for name, it, value in declared(base) if name in names]
             else:
                 parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -97,14 +104,9 @@ def taking(*names: str, settings: Any = None) -> Callable[[Command], Command]:
     return decorated
 
 
-def taking_all(settings: Any = None) -> Callable[[Command], Command]:
-    """Give a command all of them."""
-    return taking(*(name for name, _, _ in declared()), settings=settings)
-
-
 def _parameter(name: str, option: Option, value: Any) -> inspect.Parameter:
-    flags, about = (option.flag, *option.other_flags), {"help": option.help, "rich_help_panel": option.panel}
-    shown = typer.Option(*flags, metavar=option.metavar, min=option.minimum, **about)
+    flags, panel = (option.flag, *option.other_flags), option.panel
+    shown = typer.Option(*flags, metavar=option.metavar, help=option.help, rich_help_panel=panel, min=option.minimum)
     default = [] if option.typed == list[str] else False if option.typed is bool else value
     annotation = getitem(Annotated, (option.typed, shown))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -29,7 +29,8 @@ EXIT_SOME_FAILED = 1
     "campaign salp --scenario hardware --gait forward --seeds 20 --duration 60",
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
-@arguments.taking_all(CampaignSettings())
+@arguments.taking_all
+@arguments.taking_settings(CampaignSettings())
 def campaign(
     what: Annotated[
         list[str],

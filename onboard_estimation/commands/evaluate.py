@@ -23,7 +23,7 @@ from onboard_estimation.errors import UserError
     "evaluate my_salp.tum --truth BAG --body link_2 --alignment se3",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
-@arguments.taking_all()
+@arguments.taking_all
 def evaluate(
     bag: Annotated[
         Path,

@@ -12,6 +12,9 @@ import typer
 
 from onboard_estimation.commands import output
 from onboard_estimation.errors import UserError
+from onboard_estimation.live import discovery
+from onboard_estimation.live.session import graph_node, place
+from onboard_estimation.live.types import interface_class
 
 topic = typer.Typer(
     no_args_is_help=True,
@@ -35,8 +38,6 @@ def list_(
     json: output.JsonOption = False,
 ) -> None:
     """List the topics of all running nodes."""
-    from onboard_estimation.live import discovery
-    from onboard_estimation.live.session import graph_node, place
 
     def names(endpoints: list[Any]) -> list[str]:
         return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
@@ -121,9 +122,7 @@ def pub(
 
     A name that is not there is answered with those that are.
     """
-    from onboard_estimation.live import by_hand, discovery
-    from onboard_estimation.live.session import graph_node
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live import by_hand
 
     wanted, fields = by_hand.split_words("msg", words or [])
     name = discovery.absolute(topic)
@@ -156,10 +155,8 @@ def hz(
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
     from onboard_estimation.live import watching
-    from onboard_estimation.live.session import graph_node
-    from onboard_estimation.live.watching import RateMeter
 
-    meter = RateMeter(window)
+    meter = watching.RateMeter(window)
     with graph_node("topic_hz") as node:
         watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
         watching.subscribe_raw(node, watched, lambda data: meter.note(time.monotonic_ns()))
@@ -185,7 +182,6 @@ def hz(
 def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
     """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
     from onboard_estimation.live import watching
-    from onboard_estimation.live.session import graph_node, place
 
     with graph_node(name) as node:
         watched = watching.wait_for_topic(node, topic, timeout_s, _say_waiting)
@@ -285,7 +281,6 @@ def set_(
 
 def _call(service: str, wanted: str | None, fields: dict[str, Any], timeout_s: float) -> Any:
     from onboard_estimation.live.by_hand import call
-    from onboard_estimation.live.session import graph_node
 
     with graph_node("service_call") as node:
         return call(node, service, wanted, fields, timeout_s)

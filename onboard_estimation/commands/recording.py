@@ -5,17 +5,22 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation import ros2
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError
+from onboard_estimation.live import keyboard
+from onboard_estimation.live.discovery import absolute
+from onboard_estimation.live.schedule import PlayOptions
+from onboard_estimation.live.session import graph_node, place, ros_context, spin_beside
+from onboard_estimation.live.signals import stop_on_signal
 
 _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
-_CLOCK_HZ = 40.0
 
 
 @output.command(
@@ -55,8 +60,6 @@ def record(
     """
     from onboard_estimation.live.growing_bag import GrowingBag
     from onboard_estimation.live.recorder import Recorded, Recorder, Selection, summary
-    from onboard_estimation.live.session import graph_node, place
-    from onboard_estimation.live.signals import stop_on_signal
 
     selection = Selection(everything, tuple(topics or ()), regex, exclude_regex, include_hidden)
     path = bag or Path(time.strftime("recorded_%Y_%m_%d-%H_%M_%S"))
@@ -94,7 +97,6 @@ def record(
 def _simulated(use_sim_time: bool) -> dict[str, object]:
     if not use_sim_time:
         return {}
-    from onboard_estimation import ros2
 
     ros2.require()
     from rclpy.parameter import Parameter
@@ -108,28 +110,15 @@ def _simulated(use_sim_time: bool) -> dict[str, object]:
     "play walk --topics /salp/imu/link_1/data_raw --remap /salp/imu/link_1/data_raw:=/imu",
     "play walk --rate 0",
 )
+@arguments.taking_settings(PlayOptions())
 def play(
     bag: Annotated[Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, .mcap, .db3 or ROS 1 .bag file.")],
-    rate: Annotated[
-        float,
-        typer.Option("--rate", "-r", metavar="R", help="Seconds of the bag per second; 0: in step, see above."),
-    ] = 1.0,
-    loop: Annotated[bool, typer.Option("--loop", "-l", help="Start anew at the end; stamps jump back then.")] = False,
-    start_offset: Annotated[float, typer.Option(metavar="S", help="Leave out the first S seconds of the bag.")] = 0.0,
-    topics: Annotated[
-        list[str] | None, typer.Option("--topics", metavar="TOPIC", help="Play only this topic; may be repeated.")
-    ] = None,
+    settings: Any = None,
     remap: Annotated[
         list[str] | None, typer.Option("--remap", "-m", metavar="FROM:=TO", help="Another name for a topic.")
     ] = None,
     clock: Annotated[bool, typer.Option("--clock", help="Publish the bag's time on /clock.")] = False,
-    clock_rate: Annotated[float, typer.Option(metavar="HZ", help="How often, with --clock.")] = _CLOCK_HZ,
-    start_paused: Annotated[bool, typer.Option("--start-paused", "-p", help="Start in a pause.")] = False,
-    wait_for_subscribers: Annotated[
-        float, typer.Option(metavar="S", help="Wait up to S seconds for a first subscriber.")
-    ] = 0.0,
-    delay: Annotated[float, typer.Option(metavar="S", help="Wait S seconds before the first message.")] = 0.0,
-    read_ahead: Annotated[int, typer.Option(metavar="N", help="Messages read before they are due.")] = 1000,
+    clock_rate: Annotated[float, typer.Option(metavar="HZ", help="How often, with --clock.")] = 40.0,
     json: output.JsonOption = False,
 ) -> None:
     """Play a bag into the live graph: every message at its log time, as its publishers offered it.
@@ -143,23 +132,10 @@ def play(
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.
     """
-    from onboard_estimation.live import keyboard
     from onboard_estimation.live.bag_player import summary
-    from onboard_estimation.live.player import Played, Player, PlayOptions
-    from onboard_estimation.live.session import ros_context, spin_beside
-    from onboard_estimation.live.signals import stop_on_signal
+    from onboard_estimation.live.player import Played, Player
 
-    options = PlayOptions(
-        rate,
-        loop,
-        start_offset,
-        tuple(topics or ()),
-        clock_rate if clock else 0.0,
-        start_paused,
-        wait_for_subscribers,
-        delay,
-        read_ahead,
-    )
+    options = replace(settings, clock_hz=clock_rate if clock else 0.0)
     with stop_on_signal() as stop, ros_context(_ros_arguments(remap or [])):
         from rclpy.node import Node
 
@@ -172,7 +148,7 @@ def play(
 
                 def show_state() -> None:
                     state = " (pause)" if schedule.paused else ""
-                    speed = f"rate {schedule.rate:.2g}" if rate else "in step"
+                    speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
                     progress(f"{player.played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
 
                 def show(played: Played) -> None:
@@ -205,7 +181,6 @@ def play(
 
 
 def _ros_arguments(remap: list[str]) -> list[str]:
-    from onboard_estimation.live.discovery import absolute
 
     words: list[str] = []
     for text in remap:

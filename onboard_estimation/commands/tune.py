@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 )
 @arguments.taking(
     "config", "overrides", "model", "topics", "namespace", "mirror_truth", "align_clock", "settle_s", "beacon_s",
-    "initial", settings=TuningSettings(),
+    "initial",
 )  # fmt: skip
+@arguments.taking_settings(TuningSettings())
 def tune(
     robot: arguments.RobotArgument,
     bags: Annotated[
@@ -157,8 +158,8 @@ def show(tuning: Tuning) -> None:
     from onboard_estimation.evaluation.presentation import metric_label, short_unit, words
 
     numbers = ("before", "now")
-    rows = [(one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name])) for one in tuning.chosen]
-    tables = [ReportTable("Parameters", ("name", "unit", *numbers), tuple(rows), numbers)]
+    found = tuple((one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name])) for one in tuning.chosen)
+    tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
     rows = []
     for run in tuning.left_out:
         figures = [("Score, less is better", "nats", run.before.value, run.after.value)]

@@ -136,7 +136,8 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
     names = bag_names([one for one in table.recordings if isinstance(one, Path)])
     hashed = cache(_hashed)
     cases: dict[str, Case] = {}
-    for recording, estimator, (chosen, options) in itertools.product(table.recordings, estimators, settings.items()):
+    every = ((one, estimator, *of) for one in table.recordings for estimator in estimators for of in settings.items())
+    for recording, estimator, chosen, options in every:
         labels = dict.fromkeys(AXES, "") | {"robot": table.robot or "", "estimator": estimator or ""}
         labels |= {"configuration": chosen[0], "what_if": chosen[1]}
         if isinstance(recording, SimulatedRun):

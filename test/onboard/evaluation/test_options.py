@@ -52,7 +52,7 @@ def typed(command: Any, *texts: str) -> dict[str, Any]:
     return dict(context.params)
 
 
-@taking_all()
+@taking_all
 def evaluate(options: Any = None) -> None:
     """All of them."""
 
