@@ -49,6 +49,11 @@ EstimatorOption = Annotated[
 ]
 
 
+def into(metavar: str, help: str) -> Any:
+    """The option that says where a command writes."""
+    return typer.Option("--output", "-o", metavar=metavar, help=help)
+
+
 def formats(incomplete: str) -> list[str]:
     """Formats that installed packages convert."""
     return [name for name in offered("onboard_estimation.converters") if name.startswith(incomplete)]

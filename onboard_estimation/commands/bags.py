@@ -21,7 +21,7 @@ StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format
 @arguments.taking()
 def simulate(
     robot: arguments.RobotArgument,
-    bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
     scenario: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Scenario, see `onboard-estimation robots`; the robot's first otherwise."),
@@ -125,7 +125,7 @@ def convert(
         typer.Argument(metavar="FORMAT", help="Format of the file, see `--formats`.", autocompletion=arguments.formats),
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert, or folder of a run.")],
-    bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
     storage: StorageOption = "mcap",
     as_recorded: Annotated[
         bool,

@@ -41,13 +41,7 @@ def campaign(
         ),
     ],
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
-        ),
+        Path | None, arguments.into("FOLDER", "Folder of the campaign; `campaigns/...` otherwise. It goes on there.")
     ] = None,
     robot: arguments.RobotOption = None,
     estimator: Annotated[

@@ -35,10 +35,7 @@ _LOST_NEES = 100.0
 def demo(
     robots: arguments.RobotsArgument = None,
     folder: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Where bags and reports go; an earlier demo there is replaced."
-        ),
+        Path, arguments.into("FOLDER", "Where bags and reports go; an earlier demo there is replaced.")
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the simulation.")] = 1,
     full: Annotated[

@@ -43,11 +43,9 @@ def evaluate(
     ] = [],  # noqa: B006 (typer copies it)
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
+        arguments.into(
+            "FOLDER",
+            "Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
         ),
     ] = None,
     options: Any = None,
@@ -65,25 +63,15 @@ def evaluate(
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
     options = replace(options, robot=robot, estimator=estimator[0] if estimator else None)
     foreign = is_foreign(bag, options)
-    if foreign or len(estimator) < 2:
+    if len(estimator) > 1 and not foreign:
         with output.steps(f"evaluating {bag}", quiet=json) as progress:
-            evaluate_one = evaluate_trajectory if foreign else evaluate_bag
-            evaluation = evaluate_one(bag, options, run, progress=progress)
-        if json:
-            output.print_json(summary(evaluation))
-        else:
-            show(evaluation)
+            # The record of each is let go before the next is filtered.
+            judged = [summary(one) for one in evaluate_estimators(bag, options, estimator, run, progress)]
+        output.print_json(judged) if json else show_several(judged)
         return
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
-        # The record of each is let go before the next is filtered.
-        judged = [
-            (evaluation.folder, summary(evaluation))
-            for evaluation in evaluate_estimators(bag, options, estimator, run, progress)
-        ]
-    if json:
-        output.print_json([one for _, one in judged])
-    else:
-        show_several([one for _, one in judged], [folder for folder, _ in judged if folder is not None])
+        evaluation = (evaluate_trajectory if foreign else evaluate_bag)(bag, options, run, progress=progress)
+    output.print_json(summary(evaluation)) if json else show(evaluation)
 
 
 def summary(evaluation: Any) -> dict[str, Any]:
@@ -115,14 +103,9 @@ def show(evaluation: Any) -> None:
     output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")
 
 
-def show_several(summaries: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+def show_several(summaries: Sequence[Mapping[str, Any]]) -> None:
     """Print runs of several estimators on one bag for people, side by side."""
-    from onboard_estimation.evaluation.comparison import compare_runs
-
-    compared = compare_runs(folders)
-    output.console().print(compared.table())
-    for note in compared.notes:
-        output.say(f"- {note}")
+    compare([Path(one["folder"]) for one in summaries])
     for one in summaries:
         output.say(f"\n{one['estimator']}: {one['verdict']}.", style="bold")
         output.say(f"report: {one['folder']}/report.html")
@@ -151,7 +134,7 @@ def compare(
 )
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `evaluate` wrote.")],
-    file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")],
+    file: Annotated[Path, arguments.into("FILE", "File to write.")],
     format: Annotated[
         str | None, typer.Option(metavar="tum|csv", help="By the file's name otherwise: `.tum` or `.csv`.")
     ] = None,

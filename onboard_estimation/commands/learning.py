@@ -42,8 +42,7 @@ def identify(
     ] = None,
     options: Any = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write; `runs/identify-<robot>` otherwise."),
+        Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.")
     ] = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -121,9 +120,7 @@ def train(
     bags: Annotated[
         list[Path], typer.Argument(metavar="BAG...", help="Bags with commands, and motion capture of all bodies.")
     ],
-    model: Annotated[
-        Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; a model there is replaced.")
-    ],
+    model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.")],
     form: Annotated[
         str | None,
         typer.Option(

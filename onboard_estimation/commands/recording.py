@@ -30,10 +30,7 @@ _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
 )
 def record(
     topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics to record.")] = None,
-    bag: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder; `recorded_<time>` otherwise."),
-    ] = None,
+    bag: Annotated[Path | None, arguments.into("BAG", "Bag to write, a folder; `recorded_<time>` otherwise.")] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Record all topics.")] = False,
     regex: Annotated[
         str, typer.Option("--regex", "-e", metavar="PATTERN", help="Topics whose name the expression is found in.")

@@ -85,8 +85,7 @@ def config(
     ],
     options: Any = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there; after `init`, `ROBOT.yaml` otherwise."),
+        Path | None, arguments.into("FILE", "Write it there; after `init`, `ROBOT.yaml` otherwise.")
     ] = None,
 ) -> None:
     """Write or print a robot's parameters as a ROS 2 parameter file, each with its meaning and unit.
@@ -123,9 +122,7 @@ def _heading(name: str, file: Path | None) -> str:
 def urdf(
     robot: arguments.RobotArgument,
     options: Any = None,
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of to the screen.")
-    ] = None,
+    file: Annotated[Path | None, arguments.into("FILE", "Write it there instead of to the screen.")] = None,
 ) -> None:
     """Print a robot's URDF, made from its configuration: for `robot_state_publisher` and RViz's RobotModel."""
     from onboard_estimation.capabilities.drawn import Drawn
@@ -155,12 +152,7 @@ def gait(
     options: Any = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise.",
-        ),
+        arguments.into("FILE", "Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise."),
     ] = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -207,9 +199,7 @@ def robot(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="What the robot is called: small letters and underscores.")
     ],
-    folder: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write; `./NAME` otherwise.")
-    ] = None,
+    folder: Annotated[Path | None, arguments.into("FOLDER", "Folder to write; `./NAME` otherwise.")] = None,
 ) -> None:
     """Write a package for a robot of your own that works from the start, to be changed file by file.
 

@@ -37,9 +37,7 @@ def tune(
     bags: Annotated[
         list[Path], typer.Argument(metavar="BAG...", help="Recordings to tune with; five or more are good.")
     ],
-    file: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Parameter file to write; nothing is overwritten.")
-    ],
+    file: Annotated[Path, arguments.into("FILE", "Parameter file to write; nothing is overwritten.")],
     estimator: arguments.EstimatorOption = None,
     parameter: Annotated[
         list[str],
