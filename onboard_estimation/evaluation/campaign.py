@@ -213,7 +213,7 @@ def run_campaign(
     with claimed(folder):
         _begin(folder, about or {})
         _refuse_absent_files(cases, workers)
-        rows = {case.identity: row for case in cases if (row := _row_of(folder, case)) is not None}
+        rows = {case.identity: row for case in cases if (row := _read_row(folder, case)) is not None}
         earlier = sum(row["status"] == "done" for row in rows.values())
         waiting = [case for case in cases if rows.get(case.identity, {}).get("status") != "done"]
         count = earlier
@@ -330,21 +330,16 @@ def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
             f"cannot write {place}: {disk_fault(error, folder)}; {before} runs are kept: make room and run the same "
             "command, it goes on"
         ) from error
-    row = _read_row(place)
+    row = _read_row(folder, case)
     assert row is not None
     return row
 
 
-def _row_of(folder: Path, case: Case) -> Row | None:
-    row = _read_row(folder / RUNS / case.name)
-    return row if row is not None and row.get("identity") == case.identity else None
-
-
-def _read_row(place: Path) -> Row | None:
-    """None where there is none that can be read: such a run is done again."""
+def _read_row(folder: Path, case: Case) -> Row | None:
+    """None where there is none of this run that can be read: such a run is done again."""
     with suppress(OSError, ValueError, RecursionError):
-        row = json.loads((place / ROW).read_text(encoding="utf-8"))
-        if isinstance(row, dict) and row.get("status") in ("done", "failed"):
+        row = json.loads((folder / RUNS / case.name / ROW).read_text(encoding="utf-8"))
+        if isinstance(row, dict) and row.get("status") in ("done", "failed") and row.get("identity") == case.identity:
             return row
     return None
 

@@ -279,7 +279,11 @@ def choose_robot(
             reasons.append(f"{robot.name}: {error}")
     if not found:
         raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
-    wanted = {name: _without_dropped(one, options.what_if) for name, one in matches.items()}
+    drops = options.what_if.drops
+    wanted = {
+        name: replace(one, missing=tuple(channel for channel in one.missing if not drops(channel.sensor)))
+        for name, one in matches.items()
+    }
     try:
         name = guess_robot(wanted, kinds)
     except UserError:
@@ -357,10 +361,6 @@ def _as_shipped() -> Iterator[tuple[Robot, Any]]:
         with suppress(UserError):
             configuration = load_configuration(robot, EvaluateOptions())
             yield robot, configuration
-
-
-def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
-    return replace(match, missing=tuple(channel for channel in match.missing if not what_if.drops(channel.sensor)))
 
 
 def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> Any:

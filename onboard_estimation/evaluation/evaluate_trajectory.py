@@ -195,18 +195,14 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
     if robot is not None and recording is not None:
         return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
     assert tracked is not None
-    return trajectory, _of_body(tracked, trajectory, options, source)
+    tracks = {tracked.track.body: tracked.track}
+    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
+    return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
 
 
 def _format(file: Path, judged: Path, options: EvaluateOptions) -> str:
     """`--format` is that of the judged file; that of the truth is guessed."""
     return options.format if options.format is not None and file == judged else format_of(file)
-
-
-def _of_body(tracked: TrackedTruth, trajectory: Trajectory, options: EvaluateOptions, source: str) -> _Reference:
-    tracks = {tracked.track.body: tracked.track}
-    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
-    return _Reference(tracked.kind(trajectory), recording, source, options.settings)
 
 
 def _of_robot(
@@ -243,7 +239,7 @@ def _judged(
         return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
-    recording = reference.recording
+    recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
     result, settle_s = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
         unaligned=partial(_unaligned, options.settings.alignment),
@@ -258,18 +254,13 @@ def _judged(
         source=reference.source,
         bag=(options.truth or path).resolve().name,
         sensors={},
-        command=_command(path, options),
+        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
     )  # fmt: skip
     return replace(
         result,
         drawing=drawing_of(None, None, space, result, parts),
         verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio),
     ), space
-
-
-def _command(path: Path, options: EvaluateOptions) -> str:
-    robot = ["--robot", options.robot] if options.robot else []
-    return shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)])
 
 
 def _what(trajectory: Trajectory, kind: Kind) -> str:

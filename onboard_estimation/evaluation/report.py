@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ def render(result: EvaluationResult) -> str:
     script = "\n".join(['"use strict";', "(() => {", *map(_part, _SCRIPTS), "})();"])
     instants = thin(result, instants_within_budget(result))
     heading = f"{result.robot}, {result.estimator}"
+    cycle = result.phases.cycle if result.phases is not None and len(result.phases.cycles) else ""
     versions = {"Python": platform.python_version(), **installed.versions(LIBRARIES)}
     fields = {
         "title": text(f"{heading}: {Path(result.bag).name}"),
@@ -86,12 +87,12 @@ def render(result: EvaluationResult) -> str:
         "band": '<li class="band">3 sigma</li>' if states_errors(result) else "",
         "metrics": metrics_tables(result.metrics),
         "worst": _worst_sentence(result, window),
-        "worst_button": _worst_button(window),
-        "cycle_button": _cycle_button(result),
+        "worst_button": _button("worst-go", f"Go to the {window_name(window)}") if window else "",
+        "cycle_button": _button("zoom-cycle", f"One {cycle}") if cycle else "",
         "chart_note": text(_chart_note(result, instants)),
         "sections": _sections(result.sections),
         "sensors": sensor_table(result.sensors),
-        "notes": _list(_notes(result)),
+        "notes": _notes(result),
         "command": text(result.command),
         "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
         "data": embedded(page_data(result, instants, window)),
@@ -158,14 +159,10 @@ def _pictures(section: ReportSection) -> str:
     )
 
 
-def _notes(result: EvaluationResult) -> list[str]:
+def _notes(result: EvaluationResult) -> str:
     """Those that no section of the page says already."""
     said = {sentence for section in result.sections for sentence in section.sentences}
-    return [note for note in result.notes if note not in said]
-
-
-def _list(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(note)}</li>\n" for note in notes)
+    items = "".join(f"<li>{text(note)}</li>\n" for note in result.notes if note not in said)
     return f"<ul>\n{items}</ul>" if items else "<p>None.</p>"
 
 
@@ -180,14 +177,8 @@ def _worst_sentence(result: EvaluationResult, window: Window | None) -> str:
     )
 
 
-def _worst_button(window: Window | None) -> str:
-    return f'<button id="worst-go" type="button">Go to the {window_name(window)}</button>' if window else ""
-
-
-def _cycle_button(result: EvaluationResult) -> str:
-    if result.phases is None or not len(result.phases.cycles):
-        return ""
-    return f'<button id="zoom-cycle" type="button">One {text(result.phases.cycle)}</button>'
+def _button(identity: str, words: str) -> str:
+    return f'<button id="{identity}" type="button">{text(words)}</button>'
 
 
 def _chart_note(result: EvaluationResult, instants: NDArray[np.intp]) -> str:

@@ -214,15 +214,6 @@ def write_run(
         ) from error
 
 
-def versions() -> dict[str, str]:
-    """Python, platform and the packages that figures depend on."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **installed.versions(LIBRARIES),
-    }
-
-
 def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "robot": result.robot,
@@ -237,6 +228,10 @@ def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[
         "sections": {section.title: list(section.sentences) for section in result.sections},
         "settings": dict(settings),
         "inputs_sha256": dict(hashes),
-        "versions": versions(),
+        "versions": {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            **installed.versions(LIBRARIES),
+        },
         "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

@@ -140,7 +140,7 @@ def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:
     return list(out.values())
 
 
-def problem_of(chosen: Sequence[Tunable], fingerprint: str = "") -> Problem:
+def problem_of(chosen: Sequence[Tunable]) -> Problem:
     """What an optimiser needs to know of them."""
     return Problem(
         tuple(one.name for one in chosen),
@@ -148,7 +148,6 @@ def problem_of(chosen: Sequence[Tunable], fingerprint: str = "") -> Problem:
         tuple(one.low for one in chosen),
         tuple(one.high for one in chosen),
         tuple(one.scale for one in chosen),
-        fingerprint,
     )
 
 
