@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.clusters import cluster
-from onboard_estimation.evaluation.campaign import RESULTS, run_campaign
-from onboard_estimation.evaluation.campaign_case import Case
+from onboard_estimation.evaluation.campaign import RESULTS, Case, run_campaign
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers
+from onboard_estimation.workers import Workers, open_workers
 
 Row = dict[str, Any]
 
@@ -90,7 +89,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def _cases(count: int) -> list[Case]:
-    return cases_of(Table("salp", simulated=simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
+    return cases_of(Table("salp", simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
 
 
 def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:
@@ -116,7 +115,7 @@ def _in_turns(cases: list[Case], folder: Path) -> Turns:
         teams = []
         for count in (0, 1, 2):
             begun = time.perf_counter()
-            teams.append(stack.enter_context(open_workers(WorkersAsked(count))))
+            teams.append(stack.enter_context(open_workers(count)))
             _timed(cases[: max(count, 1)], folder / f"first_{count}", teams[-1])
             starts.append(time.perf_counter() - begun)
         pair = stack.enter_context(ProcessPoolExecutor(2, multiprocessing.get_context("spawn")))
@@ -138,7 +137,7 @@ def _apart(pair: ProcessPoolExecutor, cases: list[Case], folder: Path) -> float:
 
 
 def _half(cases: list[Case], folder: Path) -> None:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         run_campaign(cases, folder, workers)
 
 
@@ -185,7 +184,7 @@ def _own_rows(turns: Turns, runs: int) -> list[Row]:
 
 
 def _cluster_rows(folder: Path, cases: list[Case]) -> list[Row]:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         expected = _timed(cases, folder / "expected", workers).table
     rows = []
     for count in CLUSTERS:
@@ -219,7 +218,7 @@ def _cluster(folder: Path, count: int) -> Iterator[Workers]:
     with cluster(folder, count, {"PYTHONPATH": str(Path(__file__).parent.parent)}) as one:
         with Client(one.address, set_as_default=False) as client:
             client.wait_for_workers(count, timeout=120.0)
-        with open_workers(WorkersAsked(scheduler=one.address)) as workers:
+        with open_workers(scheduler=one.address) as workers:
             yield workers
 
 

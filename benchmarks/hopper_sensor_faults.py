@@ -22,9 +22,10 @@ from hopper_estimation.samples import taken_of
 from hopper_estimation.topics import HIGH_G
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import find_robot
 
@@ -132,5 +133,5 @@ def _recording(run_of: tuple[str, int]) -> LoadedRecording:
     name, number = run_of
     if name == "robot":
         bag = recordings("unknown_hopper", f"robot_{number}")
-        return read_training_bag(_ROBOT, _CONFIGURATION, bag, TrainingOptions())
+        return read_training_bag(_ROBOT, _CONFIGURATION, bag, EvaluateOptions())
     return simulated_recording(_ROBOT, _CONFIGURATION, name, "mixed", _DURATION_S, number)

@@ -18,7 +18,8 @@ from benchmarks.timing import interleaved, rounded, spread
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_training import FilterObjective
 from hopper_estimation.training_trials import Trial, trials_of
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings
 from onboard_estimation.robots import find_robot
@@ -43,7 +44,7 @@ def run(quick: bool) -> list[Row]:
 def recorded() -> list[Trial]:
     """Those with real stamps."""
     folder, robot, configuration = recordings("unknown_hopper"), find_robot("hopper"), HopperConfiguration()
-    read = {name: read_training_bag(robot, configuration, folder / name, TrainingOptions()) for name in RECORDED}
+    read = {name: read_training_bag(robot, configuration, folder / name, EvaluateOptions()) for name in RECORDED}
     return trials_of(configuration, read)
 
 

@@ -21,8 +21,9 @@ from hopper_estimation.filter_calibration import judged as judged_hops
 from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.filter_training import train_filter
 from hopper_estimation.training_trials import Trial, trial_of
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]
@@ -99,7 +100,7 @@ def _unknown(name: str) -> Trial:
     return trial_of(
         _CONFIGURATION,
         name,
-        read_training_bag(_ROBOT, _CONFIGURATION, recordings("unknown_hopper") / name, TrainingOptions()),
+        read_training_bag(_ROBOT, _CONFIGURATION, recordings("unknown_hopper") / name, EvaluateOptions()),
     )
 
 

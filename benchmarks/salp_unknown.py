@@ -21,8 +21,9 @@ from benchmarks.recordings import recordings
 from benchmarks.salp_judged import DOUBTS, OFF_DEG, Judged, judged_off, judged_row, judged_run
 from benchmarks.salp_paper import PaperFilter
 from onboard_estimation.configuration import load
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_training import train
@@ -120,5 +121,5 @@ def _runs(days: Sequence[int], gaits: Sequence[str]) -> tuple[Run, ...]:
 def _recording(one: Run) -> LoadedRecording:
     day, gait = one
     return read_training_bag(
-        _ROBOT, SalpConfiguration(), recordings("unknown_salp", f"day_{day}_{gait}"), TrainingOptions()
+        _ROBOT, SalpConfiguration(), recordings("unknown_salp", f"day_{day}_{gait}"), EvaluateOptions()
     )

@@ -8,19 +8,18 @@ freedom, a mean over the runs that judge. About 10 minutes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun
-from onboard_estimation.evaluation.tunable import Tunable, tunables
-from onboard_estimation.evaluation.tuning import Tuning, TuningSettings, tune
-from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.evaluation.tuning import Tunable, Tuning, tunables, tune
+from onboard_estimation.evaluation.tuning_score import Score, Scored, score
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers
+from onboard_estimation.workers import Workers, all_of, open_workers
 
 Row = dict[str, Any]
 
@@ -50,7 +49,7 @@ CASES = (Case("salp", "ideal", "config/salp_ideal.yaml", "joint_angles", 60.0, 4
 def run(quick: bool) -> list[Row]:
     """A row for each robot, factor and objective."""
     rows = []
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         for case in CASES:
             rows.append(_untouched(case, workers))
             for factor in FACTORS[:1] if quick else FACTORS:
@@ -93,7 +92,9 @@ def _untouched(case: Case, workers: Workers) -> Row:
     return _row(case, "as shipped", "", judged, None, None)
 
 
-def _simulated(case: Case, factor: float, by: By, workers: Workers, evaluations: int) -> Row:
+def _simulated(
+    case: Case, factor: float, by: Literal["truth", "innovations"], workers: Workers, evaluations: int
+) -> Row:
     wrong = _options(case, _wrong(case, factor))
     chosen = tunables(load_configuration(find_robot(case.robot), wrong))
     settings = TuningSettings(by, evaluations=evaluations, folds=0)

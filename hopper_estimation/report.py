@@ -23,8 +23,14 @@ from hopper_estimation.sensor_faults import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.key_figures import error_figures, honesty_figures
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
+from onboard_estimation.evaluation.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Phases,
+    error_figures,
+    honesty_figures,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Series
 

@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import Source, evaluated, load_configuration, read_bag
-from onboard_estimation.evaluation.key_figures import key_figures
 from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, WhatIf
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import EvaluationResult, PartResult, key_figures
 from onboard_estimation.evaluation.run_folder import check_free
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
 from onboard_estimation.filtering.state_space import StateSpace
@@ -201,7 +200,7 @@ def campaign(
     Parameters
     ----------
     workers, scheduler
-        See `WorkersAsked`.
+        See `open_workers`.
 
     Returns
     -------
@@ -210,10 +209,10 @@ def campaign(
     from onboard_estimation.evaluation.campaign import run_campaign
     from onboard_estimation.evaluation.campaign_report import write_campaign_report
     from onboard_estimation.evaluation.campaign_table import cases_of, read_table
-    from onboard_estimation.workers import WorkersAsked, open_workers
+    from onboard_estimation.workers import open_workers
 
     cases = cases_of(read_table(Path(table)))
-    with open_workers(WorkersAsked(workers, scheduler)) as team:
+    with open_workers(workers, scheduler) as team:
         done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})
     write_campaign_report(done, Path(table).stem)
     return done

@@ -1,4 +1,12 @@
-"""The command `onboard-estimation` (also `python -m onboard_estimation`)."""
+"""The command `onboard-estimation` (also `python -m onboard_estimation`).
+
+Packages of robots bring commands along, by entry points of the group `onboard_estimation.commands`.
+
+    entry_points={"onboard_estimation.commands": ["spin = our_package.spin_command:app"]}
+
+names a `typer.Typer` with one command or more. It is imported when it is asked for, or when all are listed: a module
+that imports NumPy only where it needs it keeps `--help` quick.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +15,33 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
-from onboard_estimation.commands import new, output, service, topic
-from onboard_estimation.commands.installed_commands import Commands
+from onboard_estimation.commands import (
+    bags,
+    campaign,
+    computer,
+    demo,
+    evaluate,
+    launch,
+    learning,
+    live_graph,
+    output,
+    recording,
+    robots,
+    tune,
+    view,
+)
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
+from onboard_estimation.installed import load, offered
 
+COMMANDS = "onboard_estimation.commands"
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that the signal SIGPIPE ended."""
@@ -24,6 +49,38 @@ COMPLETE_VARIABLE = "_ONBOARD_ESTIMATION_COMPLETE"
 """Set by the shell's completion, whatever the program is called by."""
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Commands(typer.core.TyperGroup):
+    """The project's own commands, then those of installed packages; a name that is taken stays with the project."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, for the help and the completion."""
+        return list(dict.fromkeys([*super().list_commands(ctx), *offered(COMMANDS)]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None where there is none."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in offered(COMMANDS):
+            found = self.commands[cmd_name] = _command(cmd_name)
+        return found
+
+
+def _command(name: str) -> Any:
+    """A package's command; where it cannot be loaded, one that says so: it must not hide the others."""
+    try:
+        found = load(COMMANDS, "command", name, typer.Typer)
+    except UserError as error:
+        fault, found = error, typer.Typer()
+
+        @found.command(help=str(error), context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+        def broken() -> None:
+            raise fault
+
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
     name="onboard-estimation",
@@ -56,28 +113,23 @@ def options(
     """What the program itself is asked, without a command."""
 
 
-LIVE = "The live graph"
-_COMMANDS = {
-    None: "demo robots simulate inspect evaluate compare export campaign identify train tune gait convert config new "
-    "urdf",
-    LIVE: "launch run topic service param view record play doctor budget warmup",
-}
-"""By panel of the help; each is a function, with EXAMPLES beside it, in a module of `commands`: both have its name."""
-_MODULES = {"config": "configuration"}
-"""Where that is another name."""
-_SEVERAL = {"new": new.app, "topic": topic.app, "service": service.app, "param": service.parameters}
-"""Of which each has commands of its own."""
+def _add(*commands: Any, panel: str | None = None, settings: dict[str, Any] | None = None) -> None:
+    for one in commands:
+        app.command(one.__name__, epilog=one.epilog, rich_help_panel=panel, context_settings=settings)(one)
 
-for _panel, _names in _COMMANDS.items():
-    for _name in _names.split():
-        if _name in _SEVERAL:
-            app.add_typer(_SEVERAL[_name], name=_name, rich_help_panel=_panel)
-            continue
-        _function = _MODULES.get(_name, _name)
-        _module = import_module(f"onboard_estimation.commands.{_function}")
-        _settings = getattr(_module, "SETTINGS", None)
-        _register = app.command(_name, epilog=_module.EXAMPLES, rich_help_panel=_panel, context_settings=_settings)
-        _register(getattr(_module, _function))
+
+_add(demo.demo, robots.robots, bags.simulate, bags.inspect, evaluate.evaluate, evaluate.compare, evaluate.export)
+_add(campaign.campaign, learning.identify, learning.train, tune.tune, robots.gait, bags.convert, robots.config)
+app.add_typer(robots.new, name="new")
+_add(robots.urdf)
+
+LIVE = "The live graph"
+_add(launch.launch, panel=LIVE)
+_add(launch.run, panel=LIVE, settings=launch.SETTINGS)
+app.add_typer(live_graph.topic, name="topic", rich_help_panel=LIVE)
+app.add_typer(live_graph.service, name="service", rich_help_panel=LIVE)
+app.add_typer(live_graph.param, name="param", rich_help_panel=LIVE)
+_add(view.view, recording.record, recording.play, computer.doctor, computer.budget, computer.warmup, panel=LIVE)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,7 +24,7 @@ from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
-from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.replay import Replayed, replay
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
@@ -41,7 +41,7 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.reading_parts import IMU_PARTS
 from onboard_estimation.robots import Robot
-from onboard_estimation.series import Series
+from onboard_estimation.series import Recording, Series
 
 LAG_S = 0.2
 SECONDS, MOST_MEASUREMENTS = 6.0, 4000
@@ -131,22 +131,22 @@ class Case:
         robot = self.robot
         if not isinstance(robot, Simulated):
             raise UserError(f"robot {robot.name!r} has no simulator: give check_robot a recording (`sensors=`)")
-        chosen = chosen_scenario(robot, None, None)
-        found = robot.simulate(self.configuration, *chosen, SECONDS, np.random.default_rng(1)).sensors
+        rng = np.random.default_rng(1)
+        found = robot.simulate(self.configuration, *chosen_scenario(robot, None, None), SECONDS, rng).sensors
         stamps = np.sort(np.concatenate([one.stamps_ns for one in found]))
         stop_ns = stamps[min(len(stamps), MOST_MEASUREMENTS) - 1]
         return tuple(one.rows(slice(int(np.searchsorted(one.stamps_ns, stop_ns, side="right")))) for one in found)
 
     @cached_property
+    def recording(self) -> LoadedRecording:
+        """These without a truth."""
+        return from_simulator(Recording(self.series, ()), ())
+
+    @cached_property
     def measurements(self) -> list[Measurement]:
         """All of the recording that a pipeline passes on, in the order in which it filters them."""
         check = ReadingCheck(self.channels)
-        readings = (
-            Measurement(stamp_ns, one.channel.sensor, value)
-            for one in self.series
-            for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
-        )
-        whole = [one for one in readings if check.passes(one.sensor, one.value, lambda _: None)]
+        whole = (one for one in self.recording.measurements() if check.passes(one.sensor, one.value, lambda _: None))
         return in_order(self.channels, whole)
 
     @cached_property

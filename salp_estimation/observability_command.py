@@ -11,10 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.completion import EstimatorOption
-from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.errors import UserError
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
@@ -30,7 +27,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.command(epilog=EXAMPLES)
-@taking()
+@arguments.taking()
 def observability(
     places: Annotated[
         list[Path],
@@ -44,10 +41,10 @@ def observability(
         typer.Option(
             metavar="ROBOT",
             help="`salp` or `thruster_chain`; otherwise guessed from the topics.",
-            autocompletion=completion.robots,
+            autocompletion=arguments.robots,
         ),
     ] = None,
-    estimator: EstimatorOption = None,
+    estimator: arguments.EstimatorOption = None,
     joint: Annotated[
         int | None, typer.Option(metavar="J", min=1, help="Of a salp only the joint angle alpha_J, counted from 1.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def imu(
             "--format",
             metavar="FORMAT",
             help="Format of logs that are neither bags nor tables, e.g. `serial_log`; see `convert --formats`.",
-            autocompletion=completion.formats,
+            autocompletion=arguments.formats,
         ),
     ] = None,
     rate: Annotated[

@@ -15,7 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, PhaseEvent, Vector
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot
 from onboard_estimation.use_counters import UseCounters, sensor_table
@@ -30,6 +30,11 @@ class EstimateSeries:
     stamps_ns: NDArray[np.int64]
     means: Rows
     covariances: Rows
+
+    @property
+    def time_s(self) -> Vector:
+        """(K,) seconds since the first."""
+        return (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
 
     @classmethod
     def of(cls, estimates: list[Estimate]) -> EstimateSeries:

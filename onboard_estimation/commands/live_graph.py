@@ -1,15 +1,22 @@
-"""`onboard-estimation topic`: list, echo, hz and pub, shaped as those of `ros2`."""
+"""`onboard-estimation topic`, `service` and `param`, shaped as those of `ros2`."""
 
 from __future__ import annotations
 
+import json as json_library
+import queue
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.errors import UserError
+from onboard_estimation.live import discovery
+from onboard_estimation.live.session import graph_node, place
+from onboard_estimation.live.types import interface_class
 
-app = typer.Typer(
+topic = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
@@ -21,7 +28,7 @@ HiddenOption = Annotated[
 ]
 
 
-@app.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
+@topic.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
 def list_(
     show_types: Annotated[bool, typer.Option("-t", "--show-types", help="Show the types too.")] = False,
     verbose: Annotated[
@@ -31,8 +38,6 @@ def list_(
     json: output.JsonOption = False,
 ) -> None:
     """List the topics of all running nodes."""
-    from onboard_estimation.live import discovery
-    from onboard_estimation.live.session import graph_node, place
 
     def names(endpoints: list[Any]) -> list[str]:
         return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
@@ -58,7 +63,7 @@ def list_(
         typer.echo((line + nodes).rstrip())
 
 
-@app.command(
+@topic.command(
     "echo",
     epilog=output.examples(
         "topic echo /salp/odometry --once",
@@ -81,21 +86,19 @@ def echo(
     json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
-    from json import dumps
-
     from onboard_estimation.live import message_text
 
     def show(message: Any) -> None:
         value = message if field is None else message_text.pick(message, field)
         if json:
-            typer.echo(dumps(message_text.to_plain(value)))
+            typer.echo(json_library.dumps(message_text.to_plain(value)))
         else:
             typer.echo(message_text.to_yaml(value, None if full_length else message_text.LONGEST) + "---")
 
     _follow(topic, "topic_echo", timeout, show, once)
 
 
-@app.command(
+@topic.command(
     "pub",
     epilog=output.examples(
         "topic pub --once /salp/set_pose '{pose: {pose: {position: {x: 0.5, y: 0.1}, orientation: {w: 1.0}}}}'",
@@ -119,10 +122,7 @@ def pub(
 
     A name that is not there is answered with those that are.
     """
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.live import by_hand, discovery
-    from onboard_estimation.live.session import graph_node
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live import by_hand
 
     wanted, fields = by_hand.split_words("msg", words or [])
     name = discovery.absolute(topic)
@@ -142,7 +142,7 @@ def pub(
             time.sleep(1.0 / rate)
 
 
-@app.command("hz", epilog=output.examples("topic hz /salp/odometry", "topic hz /imu/link_1/data_raw --window 200"))
+@topic.command("hz", epilog=output.examples("topic hz /salp/odometry", "topic hz /imu/link_1/data_raw --window 200"))
 def hz(
     topic: TopicArgument,
     window: Annotated[
@@ -154,14 +154,9 @@ def hz(
     json: Annotated[bool, typer.Option("--json", help="Each second a line of JSON.")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
-    from dataclasses import asdict
-    from json import dumps
-
     from onboard_estimation.live import watching
-    from onboard_estimation.live.session import graph_node
-    from onboard_estimation.live.watching import RateMeter
 
-    meter = RateMeter(window)
+    meter = watching.RateMeter(window)
     with graph_node("topic_hz") as node:
         watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
         watching.subscribe(node, watched, lambda data: meter.note(time.monotonic_ns()), raw=True)
@@ -175,7 +170,7 @@ def hz(
                 if not json:
                     typer.echo(f"no new messages on {watched.name}")
             elif json:
-                typer.echo(dumps(asdict(rate)))
+                typer.echo(json_library.dumps(asdict(rate)))
             else:
                 typer.echo(
                     f"average rate: {rate.rate_hz:.3f}\n\tmin: {rate.min_s:.3f}s max: {rate.max_s:.3f}s "
@@ -186,11 +181,7 @@ def hz(
 
 def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
     """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
-    import queue
-
-    from onboard_estimation.errors import UserError
     from onboard_estimation.live import watching
-    from onboard_estimation.live.session import graph_node, place
 
     with graph_node(name) as node:
         watched = watching.wait_for_topic(node, topic, timeout_s, _say_waiting)
@@ -212,3 +203,99 @@ def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> N
 
 def _say_waiting(name: str, where: str) -> None:
     typer.echo(f"WARNING: topic [{name}] does not appear to be published yet in {where}; waiting", err=True)
+
+
+service = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Call services of running nodes.")
+param = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Set parameters of running nodes.")
+
+EXIT_REFUSED = 1
+
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without an answer.")
+]
+_KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
+
+
+@service.command(
+    "call",
+    epilog=output.examples(
+        "service call /salp/reset",
+        "service call /salp/imu/link_2/enable '{data: false}'",
+        "service call /salp/reset std_srvs/srv/Trigger",
+        "service call /salp/salp_estimator/list_parameters",
+        "service call /salp/salp_estimator/get_parameters '{names: [gate_probability]}'",
+    ),
+)
+def call(
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="Full name, e.g. `/salp/reset`.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields of the request."
+        ),
+    ] = None,
+    timeout: TimeoutOption = 5.0,
+    json: output.JsonOption = False,
+) -> int:
+    """Call a service and show its response. Exits with 1 where the response says `success: false`.
+
+    A name that is not there is answered with those that are.
+    """
+    from onboard_estimation.live import by_hand, message_text
+
+    wanted, fields = by_hand.split_words("srv", words or [])
+    response = _call(service, wanted, fields, timeout)
+    if json:
+        output.print_json(message_text.to_plain(response))
+    else:
+        typer.echo(message_text.to_yaml(response), nl=False)
+    return 0 if getattr(response, "success", True) else EXIT_REFUSED
+
+
+@param.command(
+    "set",
+    epilog=output.examples(
+        "param set /salp/salp_estimator gate_probability 0.99", "param set /ethercat_wrench_emulator fault.slave 2"
+    ),
+)
+def set_(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Full name, e.g. `/salp/salp_estimator`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the parameter, e.g. `gate_probability`.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="In YAML, as in a parameter file.")],
+    timeout: TimeoutOption = 5.0,
+) -> int:
+    """Set a parameter of a running node. Exits with 1 and the reason where the node refuses.
+
+    `topic list -v` shows the nodes; for reading, see the examples of `service call --help`.
+    """
+    fields = {"parameters": [{"name": name, "value": parameter_value(value)}]}
+    response = _call(f"{node}/set_parameters", "rcl_interfaces/srv/SetParameters", fields, timeout)
+    result = response.results[0]
+    reason = f": {result.reason}" if result.reason else ""
+    typer.echo(
+        f"Set{'' if result.successful else 'ting'} parameter {'successful' if result.successful else 'failed'}{reason}",
+        err=not result.successful,
+    )
+    return 0 if result.successful else EXIT_REFUSED
+
+
+def _call(service: str, wanted: str | None, fields: dict[str, Any], timeout_s: float) -> Any:
+    from onboard_estimation.live.by_hand import call
+
+    with graph_node("service_call") as node:
+        return call(node, service, wanted, fields, timeout_s)
+
+
+def parameter_value(text: str) -> dict[str, Any]:
+    """Fields of `rcl_interfaces/msg/ParameterValue`: the type is that of the value in YAML."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    several = isinstance(value, list)
+    for number, (kind, word) in enumerate(_KINDS, 1):
+        if all(type(one) is kind for one in (value if several else [value])):
+            return {"type": number + 5 * several, f"{word}{'_array' * several}_value": value}
+    raise UserError(f"{text[:80]}: a parameter holds a boolean, number or text, or a list of one of these")

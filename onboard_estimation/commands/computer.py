@@ -1,22 +1,64 @@
-"""`onboard-estimation budget`."""
+"""`onboard-estimation doctor`, `budget`, `warmup`: what this computer has, and whether it is fast enough."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.completion import EstimatorOption
-from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
     from onboard_estimation.live.budget import Job
     from onboard_estimation.live.budget_verdict import Figures, Remedy
 
-EXAMPLES = output.examples(
+
+EXIT_FAULT = 1
+"""Something is at fault, or too slow."""
+_STYLES = {
+    "ok": "green", "note": "yellow", "fault": "bold red", "fits": "green", "tight": "yellow", "too slow": "bold red"
+}  # fmt: skip
+_LEAST_S, _MOST_S = 2.0, 600.0
+_SLOWEST, _FASTEST = 0.1, 10.0
+_BUSY_LOAD = 0.5
+"""Load average for each core; half a minute after a program has ended, half of it still stands there."""
+
+
+@output.command("doctor", "doctor --json")
+def doctor(json: output.JsonOption = False) -> int:
+    """Check what the live graph needs: ROS 2, DDS, network, clocks, ports, cache, capabilities.
+
+    Two processes exchange a message, so that what is said of the network is tried. Each finding is `ok`, a `note`, or
+    a `fault`, with its repair. Exits with 1 where there is a fault.
+    """
+    from rich.text import Text
+
+    from onboard_estimation.live import doctor as looks
+
+    findings = []
+    with output.steps("checking", quiet=json) as progress:
+        for finding in looks.findings():
+            findings.append(finding)
+            progress(finding.subject)
+    faults = sum(finding.state == "fault" for finding in findings)
+    if json:
+        output.print_json({"faults": faults, "findings": [asdict(finding) for finding in findings]})
+        return EXIT_FAULT if faults else 0
+    table = output.table("", "what", "", "found", "repair")
+    for finding in findings:
+        style = _STYLES[finding.state]
+        table.add_row(finding.subject, Text(finding.state, style), finding.text, finding.repair)
+    output.console().print(table)
+    notes = sum(finding.state == "note" for finding in findings)
+    output.say(f"{faults or 'no'} fault{'' if faults == 1 else 's'}, {notes} note{'' if notes == 1 else 's'}")
+    return EXIT_FAULT if faults else 0
+
+
+@output.command(
     "budget",
     "budget hopper --seconds 30",
     "budget softrobot --estimator marginalized_pf --set learning.particles=200",
@@ -24,21 +66,13 @@ EXAMPLES = output.examples(
     "budget salp --rate 2",
     "budget --json > budget.json",
 )
-EXIT_TOO_SLOW = 1
-_STYLES = {"fits": "green", "tight": "yellow", "too slow": "bold red"}
-_LEAST_S, _MOST_S = 2.0, 600.0
-_SLOWEST, _FASTEST = 0.1, 10.0
-_BUSY_LOAD = 0.5
-"""Load average for each core; half a minute after a program has ended, half of it still stands there."""
-
-
-@taking()
+@arguments.taking()
 def budget(
-    names: completion.RobotsArgument = None,
+    names: arguments.RobotsArgument = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", help="Length of each measurement, s; warming up is not counted.")
     ] = 10.0,
-    estimator: EstimatorOption = None,
+    estimator: arguments.EstimatorOption = None,
     rate: Annotated[
         float,
         typer.Option(metavar="FACTOR", help="Sensors so many times faster: for the load, the motion makes no sense."),
@@ -87,16 +121,13 @@ def budget(
         _show(facts, found)
         output.say(f"{RULE[:1].upper()}{RULE[1:]}.", style="dim")
     if any(state(figures) == "too slow" for figures, _ in found):
-        raise typer.Exit(EXIT_TOO_SLOW)
+        raise typer.Exit(EXIT_FAULT)
 
 
 def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: float, rate: float) -> list[Job]:
     """One for each robot, all that was asked for checked before the first of them runs."""
-    from dataclasses import replace
-
     from onboard_estimation import ros2
     from onboard_estimation.configuration import describe
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.live.budget import Job, measurable
     from onboard_estimation.robots import estimator_name
@@ -122,8 +153,6 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
 
 def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
     """For `--json`."""
-    from dataclasses import asdict
-
     from onboard_estimation.live import budget_verdict as verdict
 
     late = figures.latency_ms
@@ -171,3 +200,30 @@ def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Reme
         for note in verdict.notes(figures):
             output.say(f"- {note}")
     output.say("")
+
+
+@output.command("warmup", "warmup salp")
+def warmup(
+    names: arguments.RobotsArgument = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Compile all kernels of the robots, so that nodes start in a second. To be run once after each installation.
+
+    The machine code is kept in a folder of yours that is named by the sources: a changed source compiles anew. Set
+    `ONBOARD_ESTIMATION_CACHE_DIR` to choose another folder.
+    """
+    from onboard_estimation.live.warmup import warm_up
+
+    with output.steps("warming up", quiet=json) as progress:
+        warmth = warm_up(names or [], progress)
+    if json:
+        output.print_json({**asdict(warmth), "folder": str(warmth.folder)})
+        return
+    robots = ", ".join(warmth.robots) or "no robot"
+    if warmth.compiled:
+        output.say(f"{robots}: {len(warmth.compiled)} kernels compiled in {warmth.duration_s:.1f} s")
+    else:
+        output.say(f"{robots}: nothing to do, all kernels are compiled already ({warmth.duration_s:.1f} s to look)")
+    output.say(f"kept in {warmth.folder}" if warmth.kept else f"not kept: {warmth.folder} goes with this process")
+    for note in warmth.notes:
+        output.say(f"- {note}")
