@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
