@@ -13,7 +13,7 @@ from benchmarks import paper_tables
 from hopper_estimation import agility
 from hopper_estimation.hop_metrics import METRICS, HopErrors, mean_of
 from hopper_estimation.hops import HopCycles
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

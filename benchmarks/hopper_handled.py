@@ -21,7 +21,7 @@ from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.phases import APEX, SIGNAL, TOUCHDOWN, Records
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]

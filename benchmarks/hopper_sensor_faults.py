@@ -24,7 +24,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import find_robot

@@ -12,8 +12,8 @@ from hopper_estimation.configuration import HopperConfiguration, HopperTrainingC
 from hopper_estimation.filter_model import DEFAULT_FILE, FilterModel, load_filters
 from hopper_estimation.filter_training import train_filter
 from hopper_estimation.training_trials import trial_of
-from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.resources import resource
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.installed import resource
 from onboard_estimation.robots import find_robot
 
 FORM = "bounce"

@@ -25,7 +25,7 @@ from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.phases import DROP
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.live_processes import row
 from hopper_estimation.configuration import HopperConfiguration
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.robots import find_robot
 
 SEEDS = range(7300, 7310)

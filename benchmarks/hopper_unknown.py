@@ -22,7 +22,7 @@ from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.filter_training import train_filter
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.robots import find_robot
 

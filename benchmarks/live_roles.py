@@ -185,8 +185,7 @@ def _drive(node: Any, options: Any) -> dict[str, Any]:
     """Gyros a third of a period apart, so that each has an estimate of its own; commands before the first of them."""
     from rclpy.qos import QoSProfile
 
-    from onboard_estimation.live.messages import new
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live.messages import interface_class, new
     from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
     from onboard_estimation.ros.sensor_messages import to_message
     from salp_estimation.configuration import SalpConfiguration

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.draws import Draws
+from onboard_estimation.filtering.particle_weights import Draws
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]

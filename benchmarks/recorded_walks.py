@@ -34,8 +34,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import convert
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from recorded_robots.pyshoe import read_pyshoe
 from recorded_robots.quadruped import contact_threshold, read_quadruped

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.salp_filter_peer import ScikitLearnFilter
 from benchmarks.salp_hardware_models import SCENARIO, Model, Subject, TrainingSet, trained, training_runs
 from benchmarks.timing import Samples, case, interleaved, rounded
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.scenarios import scenario_hash
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.resources import resource
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.installed import resource
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS

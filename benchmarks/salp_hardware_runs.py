@@ -22,7 +22,7 @@ from benchmarks.salp_hardware_models import ALL_GAITS, SCRATCH, Model, Subject, 
 from onboard_estimation.capabilities.truth import initial_state
 from onboard_estimation.evaluation.recording import LoadedRecording, with_beacon
 from onboard_estimation.evaluation.replay import EstimateSeries
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND

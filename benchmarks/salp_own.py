@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.salp_hardware_models import ALL_GAITS, SCENARIO, Model, TrainingSet, trained
 from benchmarks.salp_judged import DOUBTS, OFF_DEG, Judged, judged_off, judged_row, judged_run
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel

@@ -25,8 +25,7 @@ from benchmarks.salp_judged import Judged
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import find_robot
 from salp_estimation.chain_estimator import COMMAND, GYRO_AXES, STANDING_M_S
 from salp_estimation.configuration import SalpConfiguration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 
 def scenario_hash(file: str) -> str:

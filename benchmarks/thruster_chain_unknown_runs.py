@@ -23,7 +23,7 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.thruster_chain.configuration import (
     ChainConfiguration,

@@ -14,10 +14,10 @@ import numpy as np
 
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
-from onboard_estimation.evaluation.simulated import SimulatedRun
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun
 from onboard_estimation.evaluation.tuning import Tunable, Tuning, tunables, tune
 from onboard_estimation.evaluation.tuning_score import Score, Scored, score
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from onboard_estimation.robots import find_robot
 from onboard_estimation.workers import Workers, all_of, open_workers
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from drivers.hebi.feeds import HebiConfiguration
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, Matrix, Vector
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 LOW_G, HIGH_G = "imu/low_g", "imu/high_g"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hopper_estimation.phases import EVENTS, PARAMETER_COUNT, PHASES
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 FORMAT = "hopper_filters"
 FORMAT_VERSION = 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hopper_estimation import dynamics
 from hopper_estimation.phases import REBOUND, STANCE_DOWN, STANCE_UP
 from onboard_estimation.configuration import load, parameter
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 Array = NDArray[np.float64]
 

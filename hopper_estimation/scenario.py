@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from onboard_estimation.configuration import load, parameter, to_mapping
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 FILE = "config/hopper_hardware.yaml"
 

@@ -23,9 +23,9 @@ from hopper_estimation.filter_training import TrainedFilter, train_filter
 from hopper_estimation.hop_metrics import HopErrors, mean_of
 from hopper_estimation.phases import EVENTS
 from hopper_estimation.training_trials import Trial, trials_of
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
+from onboard_estimation.evaluation.plots import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.learning.optimisation.problem import Progress
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity, sensitivity
 

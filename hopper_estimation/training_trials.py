@@ -15,8 +15,7 @@ from hopper_estimation.phases import TOUCHDOWN, Array, Records
 from hopper_estimation.samples import ordered, taken_of
 from hopper_estimation.sensor_faults import rest_fault
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_parts import POSE
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.simulation import SET_POSE
 
 FEWEST_HOPS = 3

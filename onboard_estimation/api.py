@@ -25,7 +25,7 @@ from onboard_estimation.evaluation.evaluate import Source, evaluated, load_confi
 from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, WhatIf
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult, key_figures
 from onboard_estimation.evaluation.run_folder import check_free
-from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
     COMPONENTS,

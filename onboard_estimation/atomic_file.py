@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from onboard_estimation.errors import UserError, disk_fault
 
@@ -44,3 +48,24 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
             needed = f"{len(data) / 1e6:.1f} MB needed, "
             raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path.parent)}") from error
         raise
+
+
+# JSON as this project writes it: indented, keys sorted, no numbers that JSON does not have.
+
+
+def to_json(value: Any) -> str:
+    """Indented JSON with sorted keys; NaN and infinities become null."""
+    return json.dumps(plain(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: mappings, lists, text and numbers; null for what is not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(element) for key, element in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(element) for element in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -4,8 +4,8 @@
     state, estimate, innovation, events, used = estimator.step(state, measurement)
 
 The state holds all that measurements change: moments, the last stamp, counts of gates, the phase, random numbers to
-come (`onboard_estimation.filtering.draws`). An estimator itself holds its configuration and nothing else. So late data,
-a restart, a replay and a breakdown are all the same thing: going on from a state that was kept.
+come (`filtering.particle_weights`). An estimator itself holds its configuration and nothing else. So late data, a
+restart, a replay and a breakdown are all the same thing: going on from a state that was kept.
 `onboard_estimation.testing.check_robot` holds an estimator to it.
 """
 

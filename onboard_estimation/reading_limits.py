@@ -15,8 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Channel, Limit, Matrix, Measurement, Vector
-from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.measurement import IMU_PARTS, Channel, Limit, Matrix, Measurement, Vector
 
 RANGE_MARGIN = 0.05
 """Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""

@@ -8,8 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Limit
-from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Limit
 from onboard_estimation.series import Recording
 
 STANDARD_GRAVITY_M_S2 = 9.80665

@@ -28,6 +28,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.evaluation.replay import Replayed, replay
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
+    IMU_PARTS,
     NANOSECONDS_PER_SECOND,
     Channel,
     Estimate,
@@ -39,7 +40,6 @@ from onboard_estimation.measurement import (
 )
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import ReadingCheck
-from onboard_estimation.reading_parts import IMU_PARTS
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Recording, Series
 
@@ -227,7 +227,7 @@ def a_step_changes_nothing_but_gives_a_new_state(case: Case) -> None:
         again = estimator.step(state, measurement)
         assert _bits(first) == _bits(again), (
             f"from one state, the measurement at {_at(measurement)} gave two results: random numbers belong into the "
-            "state (`onboard_estimation.filtering.draws`)"
+            "state (`onboard_estimation.filtering.particle_weights`)"
         )
         state = first.state
 

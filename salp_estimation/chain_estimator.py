@@ -11,8 +11,16 @@ import numpy as np
 from onboard_estimation.estimator import Estimator, Event, FilterBreakdown, Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from onboard_estimation.reading_parts import IMU, POSE
+from onboard_estimation.measurement import (
+    IMU,
+    NANOSECONDS_PER_SECOND,
+    POSE,
+    Estimate,
+    Matrix,
+    Measurement,
+    Notice,
+    Vector,
+)
 from onboard_estimation.simulation import SET_POSE
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import Doubt

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.configuration import load, parameter
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 Array = NDArray[np.float64]

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from onboard_estimation.capabilities.tables import ReportTable
-from onboard_estimation.evaluation.plot_frame import BAND, ESTIMATE, SERIES, TRUTH, write_figure
+from onboard_estimation.capabilities.trained import ReportTable
+from onboard_estimation.evaluation.plots import BAND, ESTIMATE, SERIES, TRUTH, write_figure
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gait_design import DesignedGait, describe, design, named_motion
 from salp_estimation.gaits import FORWARD, gait_for

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.atomic_file import to_json
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels

@@ -1,7 +1,7 @@
 """Fixed-interval smoother of a chain with a trained residual model: the filter forward, then its history back.
 
 The filter's states keep what was done, step by step; the backward pass over it is that of
-`onboard_estimation.filtering.looking_back`. Errors are tangent vectors as in `residual_filter_kernels`; that a
+`onboard_estimation.filtering.moments`. Errors are tangent vectors as in `residual_filter_kernels`; that a
 correction of the pose turns the axes of its own error is left out, as in the filter.
 
 The history holds the whole run in memory: for three links with gyros at 200 Hz about 4 MB for each second of it. That
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.gating import Gate, Innovation
-from onboard_estimation.filtering.looking_back import Later
+from onboard_estimation.filtering.moments import Later
 from onboard_estimation.measurement import Estimate, Matrix, Measurement, Vector
 from salp_estimation.chain_estimator import ChainState, Reading
 from salp_estimation.residual_estimator import LaggedCommand, ResidualEstimator

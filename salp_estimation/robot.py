@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.gaits import GaitReport, WithGaits
-from onboard_estimation.capabilities.identified import IdentificationReport, Identified
 from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.smoothed import Smoothed
-from onboard_estimation.capabilities.trained import Trained, TrainingReport
+from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError

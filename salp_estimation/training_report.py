@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from salp_estimation import residual_training

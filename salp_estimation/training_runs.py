@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.series import Series
 from salp_estimation.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration

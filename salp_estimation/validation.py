@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.tables import ReportTable
-from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
+from onboard_estimation.capabilities.trained import ReportTable
+from onboard_estimation.evaluation.plots import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation.chain import Chain
 from salp_estimation.drag_regressor import DragTerms, predicted_rates, wheel_jacobians

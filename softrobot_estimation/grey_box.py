@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.behaviour_configuration import BehaviourConfiguration
-from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.configuration import BehaviourConfiguration, SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
 from softrobot_estimation.curvature_kernels import MOTION, acceleration
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.atomic_file import to_json
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, add_title, plain, write_figure
+from onboard_estimation.evaluation.plots import ESTIMATE, TRUTH, add_title, plain, write_figure
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation.configuration import SoftRobotConfiguration

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, Picture, ReportSection
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, add_title, write_figure
+from onboard_estimation.evaluation.plots import ESTIMATE, add_title, write_figure
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix, Vector

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning.learned_function import LearnedFunction

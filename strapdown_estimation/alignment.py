@@ -11,8 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.rotation_kernels import skew
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Vector
 from strapdown_estimation import model
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.model import attitude

@@ -19,8 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from strapdown_estimation import model
 from strapdown_estimation.alignment import Aligned
 from strapdown_estimation.configuration import Strapdown

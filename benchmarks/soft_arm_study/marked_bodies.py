@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_parts import POSE
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.series import Series
 from recorded_robots.soft_arm import read_soft_arm
 

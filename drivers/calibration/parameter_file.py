@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.configuration import load, parameter
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU
 
 Triple = tuple[float, float, float]
 Nine = tuple[float, float, float, float, float, float, float, float, float]

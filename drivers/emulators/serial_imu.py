@@ -35,8 +35,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.topics import listed, match_topics
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.ros.frames import AUTOMATIC
+from onboard_estimation.ros.transforms import AUTOMATIC
 
 _TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LARGEST_DECIMATION = 100

@@ -48,7 +48,7 @@ import yaml
 
 from onboard_estimation.configuration import ConfigurationError
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")

@@ -21,14 +21,13 @@ from drivers.ethercat.device import Device
 from drivers.ethercat.stream import Batch, PressureStream, Stream, Tare, WrenchStream
 from drivers.node import MeasuringNode
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.messages import new
+from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
-from onboard_estimation.ros.frames import resolved_prefix
 from onboard_estimation.ros.message_templates import SerializedSensor
+from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
 _HEARD_S = 0.1

@@ -21,7 +21,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.frames import AUTOMATIC
+from onboard_estimation.ros.transforms import AUTOMATIC
 from onboard_estimation.simulation import TRUTH_TOPICS
 from onboard_estimation.timing.device_clock import DeviceClock
 

@@ -16,7 +16,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
-from onboard_estimation.ros.frames import AUTOMATIC
+from onboard_estimation.ros.transforms import AUTOMATIC
 from onboard_estimation.timing.device_clock import DeviceClock
 
 # From the axes of a stream to the suite's world, z up.

@@ -16,15 +16,13 @@ from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_
 from drivers.node import DriverNode, NoRobot
 from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
 from drivers.vicon.receiver import Receiver, ViconConfiguration
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.messages import new
+from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
-from onboard_estimation.ros.frames import resolved_prefix
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.ros.transforms import truth_to_body
+from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 from onboard_estimation.simulation import truth_channel
 
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.

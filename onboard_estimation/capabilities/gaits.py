@@ -6,7 +6,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Protocol
 
-from onboard_estimation.capabilities.tables import ShownReport
+from onboard_estimation.capabilities.trained import ShownReport
 from onboard_estimation.robots import Capability, Configuration
 
 

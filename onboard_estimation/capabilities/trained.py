@@ -7,11 +7,39 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from onboard_estimation.capabilities.tables import ShownReport
 from onboard_estimation.robots import Capability, Configuration
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.recording import LoadedRecording
+from dataclasses import dataclass
+from typing import Any
+
+from onboard_estimation.measurement import Channel
+
+# What commands show of a robot's work, a training or a gait: figures, sentences and tables.
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table of a report; the headings in `right` stand over numbers."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[str, ...] = ()
+
+
+class ShownReport(Protocol):
+    """The outcome of a robot's work."""
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, units in the names, for JSON."""
+
+    def sentences(self) -> list[str]:
+        """What it is, what it comes from, and what the reader must know."""
+
+    def tables(self) -> list[ReportTable]:
+        """What was found."""
 
 
 class TrainingReport(ShownReport, Protocol):
@@ -76,3 +104,52 @@ class Trained(Capability[Configuration]):
         UserError
             These recordings do not do.
         """
+
+
+# Robots whose physical coefficients can be identified from recordings.
+
+
+class IdentificationReport(ShownReport, Protocol):
+    """Identified coefficients, as the command `identify` shows them."""
+
+    def parameters(self) -> Mapping[str, float | list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write a parameter file, a picture and the figures; their paths, the parameter file first."""
+
+
+class Identified(Capability[Configuration]):
+    """A robot with coefficients that `identify` finds."""
+
+    ability = "coefficients to identify"
+
+    @abstractmethod
+    def identify(
+        self,
+        configuration: Configuration,
+        recordings: Mapping[str, LoadedRecording],
+        full: bool = False,
+        cutoff_hz: float | None = None,
+        progress: Callable[[str], None] = lambda step: None,
+    ) -> IdentificationReport:
+        """Physical coefficients from recordings with ground truth, by name.
+
+        Parameters
+        ----------
+        recordings
+            By name.
+        full, cutoff_hz
+            As the command's `--full` and `--cutoff`.
+        progress
+            Takes what is done next.
+
+        Raises
+        ------
+        UserError
+            What cannot be identified, with the numbers and what would help.
+        """
+
+    def identification_channels(self, configuration: Configuration) -> tuple[Channel, ...]:
+        """Topics that `identify` makes use of beside those of the estimators; each may be absent from a bag."""
+        return ()

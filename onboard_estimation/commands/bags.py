@@ -42,8 +42,7 @@ def simulate(
 ) -> None:
     """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
     from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
-    from onboard_estimation.evaluation.simulated import check_duration
-    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+    from onboard_estimation.evaluation.simulated_bags import check_duration, simulate_to_bag
 
     _check_storage(storage)
     check_duration(duration)

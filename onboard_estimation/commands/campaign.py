@@ -152,7 +152,7 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
-    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.capabilities.trained import ReportTable
     from onboard_estimation.evaluation.campaign_summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
 
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"

@@ -171,7 +171,7 @@ def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
 
 def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Remedy]]]) -> None:
     """The computer and whether it was quiet, the table, then a sentence for each robot."""
-    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.capabilities.trained import ReportTable
     from onboard_estimation.live import budget_verdict as verdict
 
     before = facts["state"]

@@ -51,8 +51,7 @@ def demo(
     report.
     """
     from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.capabilities.tables import ReportTable
-    from onboard_estimation.capabilities.trained import Trained
+    from onboard_estimation.capabilities.trained import ReportTable, Trained
     from onboard_estimation.errors import UserError
     from onboard_estimation.robots import all_robots, find_robot
 

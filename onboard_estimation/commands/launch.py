@@ -15,7 +15,7 @@ import typer
 
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import PACKAGE, resource
+from onboard_estimation.installed import PACKAGE, resource
 
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="

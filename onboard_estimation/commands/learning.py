@@ -12,7 +12,7 @@ import typer
 from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
-    from onboard_estimation.capabilities.identified import IdentificationReport, Identified
+    from onboard_estimation.capabilities.trained import IdentificationReport, Identified
     from onboard_estimation.evaluation.recording import LoadedRecording
 
 
@@ -51,7 +51,7 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
-    from onboard_estimation.capabilities.identified import Identified
+    from onboard_estimation.capabilities.trained import Identified
     from onboard_estimation.evaluation.run_folder import claimed_run
     from onboard_estimation.evaluation.training import recordings_of
 

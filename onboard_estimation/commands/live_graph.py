@@ -13,8 +13,8 @@ import typer
 from onboard_estimation.commands import output
 from onboard_estimation.errors import UserError
 from onboard_estimation.live import discovery
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import graph_node, place
-from onboard_estimation.live.types import interface_class
 
 topic = typer.Typer(
     no_args_is_help=True,
@@ -86,14 +86,14 @@ def echo(
     json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
-    from onboard_estimation.live import message_text
+    from onboard_estimation.live import by_hand
 
     def show(message: Any) -> None:
-        value = message if field is None else message_text.pick(message, field)
+        value = message if field is None else by_hand.pick(message, field)
         if json:
-            typer.echo(json_library.dumps(message_text.to_plain(value)))
+            typer.echo(json_library.dumps(by_hand.to_plain(value)))
         else:
-            typer.echo(message_text.to_yaml(value, None if full_length else message_text.LONGEST) + "---")
+            typer.echo(by_hand.to_yaml(value, None if full_length else by_hand.LONGEST) + "---")
 
     _follow(topic, "topic_echo", timeout, show, once)
 
@@ -241,14 +241,14 @@ def call(
 
     A name that is not there is answered with those that are.
     """
-    from onboard_estimation.live import by_hand, message_text
+    from onboard_estimation.live import by_hand
 
     wanted, fields = by_hand.split_words("srv", words or [])
     response = _call(service, wanted, fields, timeout)
     if json:
-        output.print_json(message_text.to_plain(response))
+        output.print_json(by_hand.to_plain(response))
     else:
-        typer.echo(message_text.to_yaml(response), nl=False)
+        typer.echo(by_hand.to_yaml(response), nl=False)
     return 0 if getattr(response, "success", True) else EXIT_REFUSED
 
 

@@ -15,7 +15,7 @@ import typer
 from onboard_estimation.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.capabilities.trained import ReportTable
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
@@ -55,7 +55,7 @@ def program() -> str:
 
 def print_json(value: Any) -> None:
     """Print a mapping as JSON; numbers that JSON does not have become null."""
-    from onboard_estimation.evaluation.json_text import to_json
+    from onboard_estimation.atomic_file import to_json
 
     sys.stdout.write(to_json(value))
 

@@ -16,7 +16,7 @@ import typer
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.resources import packaged_text
+from onboard_estimation.installed import packaged_text
 
 
 @output.command("robots", "robots salp --json")

@@ -152,7 +152,7 @@ def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
 
 def show(tuning: Tuning) -> None:
     """Print what was found for people."""
-    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.capabilities.trained import ReportTable
     from onboard_estimation.evaluation.presentation import metric_label, short_unit, words
 
     numbers = ("before", "now")

@@ -26,7 +26,7 @@ from onboard_estimation.evaluation.clock_alignment import (
     overlap,
 )
 from onboard_estimation.evaluation.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
-from onboard_estimation.reading_parts import IMU, POSE
+from onboard_estimation.measurement import IMU, POSE
 
 Rows = NDArray[np.float64]
 Three = tuple[float, float, float]

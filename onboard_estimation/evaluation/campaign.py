@@ -25,16 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.atomic_file import write_atomically
+from onboard_estimation.atomic_file import to_json, write_atomically
 from onboard_estimation.errors import UserError, disk_fault, printable
 from onboard_estimation.evaluation.evaluate import Evaluation, evaluated, read_bag
 from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
-from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.evaluation.presentation import flatten
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import check_free, claimed, content_hashes
-from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.measurement import Vector
 from onboard_estimation.workers import HERE, HINT, Workers, software
 

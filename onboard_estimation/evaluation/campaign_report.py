@@ -31,11 +31,11 @@ from onboard_estimation.evaluation.campaign_summary import (
     headlines,
     worst_runs,
 )
-from onboard_estimation.evaluation.plot_frame import SERIES, add_legend, panels_of, plain, write_figure
+from onboard_estimation.evaluation.plots import SERIES, add_legend, panels_of, plain, write_figure
 from onboard_estimation.evaluation.presentation import display_unit, format_number, metric_label, short_unit, words
 from onboard_estimation.evaluation.report_tables import filled_page, style_hash, table, text
+from onboard_estimation.installed import packaged_text
 from onboard_estimation.measurement import Vector
-from onboard_estimation.resources import packaged_text
 from onboard_estimation.workers import software
 
 _TEMPLATE, _STYLES = "campaign_template.html", ("report_template.css", "campaign_template.css")

@@ -37,7 +37,7 @@ from onboard_estimation.evaluation.campaign import AXES, FILES, Case
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions, Keep, Option, declared, from_typed
 from onboard_estimation.evaluation.run_folder import content_hash
-from onboard_estimation.evaluation.simulated import SimulatedRun
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun
 from onboard_estimation.robots import estimator_name, find_robot
 
 MOST_RUNS = 200_000

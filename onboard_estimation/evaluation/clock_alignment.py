@@ -30,8 +30,7 @@ from onboard_estimation.evaluation.delay_fit import (
 )
 from onboard_estimation.evaluation.topics import TRUTH
 from onboard_estimation.evaluation.truth import BodyTrack, clock_parts
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, value_size
-from onboard_estimation.reading_parts import IMU, POSE
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, POSE, Channel, value_size
 
 Rows = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from onboard_estimation.atomic_file import plain
 from onboard_estimation.errors import UserError, printable
-from onboard_estimation.evaluation.json_text import plain
 from onboard_estimation.evaluation.presentation import flatten, format_number, format_value, metric_label, words
 from onboard_estimation.evaluation.result import FOREIGN
 

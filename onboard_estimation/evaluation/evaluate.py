@@ -38,8 +38,8 @@ from onboard_estimation.evaluation.topics import (
     relative_names,
     suggested_options,
 )
+from onboard_estimation.installed import resource
 from onboard_estimation.measurement import Channel
-from onboard_estimation.resources import resource
 from onboard_estimation.robots import Robot, all_robots, estimator_name, find_robot
 
 

@@ -43,8 +43,8 @@ from onboard_estimation.evaluation.presentation import (
 )
 from onboard_estimation.evaluation.report_tables import filled_page, metrics_tables, sensor_table, style_hash, text
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases, key_figures
+from onboard_estimation.installed import packaged_text
 from onboard_estimation.picture import ELLIPSE_SCALE, NORMAL_SCALE
-from onboard_estimation.resources import packaged_text
 
 _TEMPLATE, _STYLE = "report_template.html", "report_template.css"
 _SCRIPTS = ("report_numbers.js", "report_charts.js", "report_scene.js", "report_page.js")

@@ -14,7 +14,7 @@ import numpy as np
 
 from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.presentation import format_number, format_value, metric_label, words
-from onboard_estimation.resources import packaged_text
+from onboard_estimation.installed import packaged_text
 
 _SENSOR_COLUMNS = {
     "received": "received",

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation import installed
+from onboard_estimation.atomic_file import to_json
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
-from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.options import Keep
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import LIBRARIES, write_report

@@ -17,7 +17,7 @@ from onboard_estimation.evaluation.evaluate import refuse_rivals
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.run_folder import content_hash
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics, names_in
 from onboard_estimation.robots import Robot
 

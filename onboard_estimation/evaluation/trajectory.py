@@ -26,8 +26,7 @@ from onboard_estimation.evaluation.topics import TRUTH, listed, nearest_name
 from onboard_estimation.evaluation.truth import BodyTrack, clock_parts
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
-from onboard_estimation.measurement import Channel
-from onboard_estimation.reading_parts import POSE
+from onboard_estimation.measurement import POSE, Channel
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
 from onboard_estimation.ros.measurements import UNIT_TOLERANCE
 

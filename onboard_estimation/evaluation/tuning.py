@@ -22,7 +22,7 @@ from onboard_estimation.configuration import Parameter, describe, to_mapping
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.presentation import flatten
-from onboard_estimation.evaluation.simulated import SimulatedRun
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun
 from onboard_estimation.evaluation.tuning_score import Score, Scored, score
 from onboard_estimation.learning.optimisation.methods import GRADIENT
 from onboard_estimation.learning.optimisation.minimise import minimise

@@ -29,7 +29,7 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.metrics import headline_keys
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.robots import Robot

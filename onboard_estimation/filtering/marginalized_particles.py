@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.conjugate_kernels import row_products
-from onboard_estimation.filtering.draws import Draws
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.filtering.normal_inverse_gamma import FixedPrior, Statistics
 from onboard_estimation.filtering.particle_weights import (
+    Draws,
     effective_sample_size,
     factorised,
     log_constant,

@@ -138,3 +138,35 @@ def update(
     elif not accepted:
         return moments, replace(seen, accepted=False), rejected
     return correct(space, moments, seen, observation, noise), seen, rejected
+
+
+# What later measurements say of a filter's state: the Rauch-Tung-Striebel smoother without an inverse of a
+# covariance.
+
+Rows = NDArray[np.float64]
+
+
+class Later(NamedTuple):
+    """The `adjoint` (n,) and the `information` (n, n) of all that was measured after an instant."""
+
+    adjoint: Vector
+    information: Matrix
+
+    @classmethod
+    def nothing(cls, size: int) -> Later:
+        """After the last measurement."""
+        return cls(np.zeros(size), np.zeros((size, size)))
+
+    def before_correction(self, slopes: Rows, gain: Rows, precision: Matrix, innovation: Vector) -> Later:
+        """Before a correction by k numbers: `slopes` (k, n), `gain` (n, k), `precision` S^-1, `innovation` (k,)."""
+        along = self.information @ gain
+        half = slopes.T @ (0.5 * (gain.T @ along + precision)) - along
+        change = half @ slopes
+        earlier = self.adjoint - slopes.T @ (gain.T @ self.adjoint + precision @ innovation)
+        return Later(earlier, self.information + change + change.T)
+
+    def smoothed(self, filtered: Moments) -> Moments:
+        """Moments of plain numbers, given what came later too."""
+        mean, covariance = filtered
+        told = covariance @ self.information @ covariance
+        return Moments(mean - covariance @ self.adjoint, covariance - 0.5 * (told + told.T))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -119,3 +120,30 @@ def scatter(weights: Array, densities: Array, rows: Array, mean: Array, covarian
             for j in range(m):
                 for k in range(m):
                     covariance[j, k] += weight * (rows[i, j] - mean[j]) * (rows[i, k] - mean[k])
+
+
+# Random numbers of a filter that can be rolled back: they are part of its state, not of a generator's.
+
+
+class Draws(NamedTuple):
+    """The random numbers to come.
+
+    Attributes
+    ----------
+    key
+        Seed, not negative, less than 2**128: other keys give independent numbers.
+    taken
+        How many generators were taken, less than 2**64.
+    """
+
+    key: int
+    taken: int = 0
+
+    def generator(self) -> tuple[np.random.Generator, Draws]:
+        """A generator for one step, and the numbers after it.
+
+        It may give 2**192 blocks before it comes to those of the next.
+        """
+        return np.random.Generator(np.random.Philox(key=self.key, counter=self.taken << 192)), Draws(
+            self.key, self.taken + 1
+        )

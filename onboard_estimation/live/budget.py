@@ -31,16 +31,14 @@ from onboard_estimation.configuration import describe, load, to_mapping, to_para
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.executables import command, executables
-from onboard_estimation.installed import package_of
+from onboard_estimation.installed import package_of, resource
 from onboard_estimation.live.budget_verdict import Figures, Remedy, state
 from onboard_estimation.live.discovery import wait_until
 from onboard_estimation.live.machine_facts import busy_s, cpu_s, resident_mb
-from onboard_estimation.live.messages import new
+from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.live.session import graph_node, port_is_free
-from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 from onboard_estimation.robots import GROUP, Robot, all_robots, find_robot
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import stamp_ns

@@ -23,8 +23,8 @@ from onboard_estimation import installed, kernel_files, ros2
 from onboard_estimation.errors import UserError
 from onboard_estimation.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
 from onboard_estimation.live.machine_facts import field_of, governor, middleware, number_in, text_of
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import discovery_range, domain_id, graph_node, port_is_free
-from onboard_estimation.live.types import interface_class
 from onboard_estimation.live.warmup import is_temporary
 
 EXCHANGE_S = 10.0

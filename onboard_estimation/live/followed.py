@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.estimates import EstimateReader

@@ -6,11 +6,12 @@ import re
 from array import array
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.errors import UserError
 
 _SEQUENCE = re.compile(r"sequence<(\w+)(?:, \d+)?>")
 TYPE_CODES = {
@@ -59,3 +60,76 @@ def _maker(message_type: str) -> tuple[Any, dict[str, Callable[[Any], Any]]]:
 def _to_array(code: str) -> Callable[[Any], Any]:
     data_type = np.dtype(code)
     return lambda values: array(code, np.ascontiguousarray(values, dtype=data_type).tobytes())
+
+
+# Message and service classes by their names in the graph.
+
+_NAME = re.compile(r"([a-z][a-z0-9_]*)/(msg|srv)/([A-Za-z]\w*)", re.ASCII)
+
+
+def interface_class(name: str) -> Any:
+    """The class of `sensor_msgs/msg/Imu`.
+
+    Raises
+    ------
+    UserError
+        The name is none, or its package is not installed.
+    """
+    parts = _NAME.fullmatch(name)
+    if parts is None:
+        raise UserError(f"{name[:80]!r} is no type of a message or service such as sensor_msgs/msg/Imu")
+    package, kind, interface = parts.groups()
+    try:
+        return getattr(import_module(f"{package}.{kind}"), interface)
+    except (ImportError, AttributeError, LookupError) as error:
+        raise UserError(
+            f"type {name} is not installed here; source the workspace that has {package} with ROS 2, "
+            "or use a standard type without it"
+        ) from error
+
+
+# Messages of rclpy as bytes: plain CDR as every RMW sends it, just as long as the message, its padding zero.
+
+_LITTLE_ENDIAN = b"\0\1\0\0"
+_DATA_TYPES = {name: np.dtype(f"<{code}") for name, code in {**TYPE_CODES, "boolean": "?", "octet": "S1"}.items()}
+_SEVERAL = re.compile(r"(sequence)<(.+?)(?:, \d+)?>|(.+)\[\d+\]")
+
+
+def serialized(message: Any) -> bytes:
+    """The message in CDR, little-endian. Fields of the type `wstring`, and types without fields, are not known."""
+    data = bytearray()
+    _write(data, message)
+    return _LITTLE_ENDIAN + bytes(data)
+
+
+def _write(data: bytearray, message: Any) -> None:
+    for name, kind in message.get_fields_and_field_types().items():
+        _write_field(data, kind, getattr(message, name))
+
+
+def _write_field(data: bytearray, kind: str, value: Any) -> None:
+    if several := _SEVERAL.fullmatch(kind):
+        sequence, of_sequence, of_array = several.groups()
+        if sequence:
+            _write_numbers(data, "uint32", len(value))
+        element = of_sequence or of_array
+        if element in _DATA_TYPES:
+            _write_numbers(data, element, value)
+        else:
+            for one in value:
+                _write_field(data, element, one)
+    elif kind in _DATA_TYPES:
+        _write_numbers(data, kind, value)
+    elif isinstance(value, str):
+        text = value.encode() + b"\0"
+        _write_numbers(data, "uint32", len(text))
+        data += text
+    else:
+        _write(data, value)
+
+
+def _write_numbers(data: bytearray, kind: str, values: Any) -> None:
+    """One number or many; no numbers are not aligned."""
+    numbers = np.asarray(values, dtype=_DATA_TYPES[kind])
+    if numbers.size:
+        data += bytes(-len(data) % numbers.itemsize) + numbers.tobytes()

@@ -20,10 +20,10 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
 from onboard_estimation.live.discovery import full_name, settle, subscriptions, wait_until
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import offer_for_topic, parse_offers, publisher_profile
 from onboard_estimation.live.schedule import PlayOptions, Schedule, offer_services
 from onboard_estimation.live.signals import StopRequest
-from onboard_estimation.live.types import interface_class
 
 CLOCK = "/clock"
 ANSWER_S = 5.0

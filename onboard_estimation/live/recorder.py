@@ -23,10 +23,10 @@ from rosbags.typesys import get_types_from_msg
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter, standard_definition
 from onboard_estimation.live.discovery import absolute, is_hidden
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
-from onboard_estimation.live.types import interface_class
 
 _SEARCH_PERIOD_S = 0.1
 _WRITE_PERIOD_S = 0.02

@@ -15,8 +15,8 @@ from typing import Any
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import option
 from onboard_estimation.live.discovery import absolute
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.signals import StopRequest
-from onboard_estimation.live.types import interface_class
 
 _SPIN_S = 60e-6
 """The end of a wait is spent in a loop: a sleeping thread wakes up to this much late."""

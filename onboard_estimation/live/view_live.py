@@ -10,8 +10,8 @@ import numpy as np
 
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.live.followed import ROWS_BACK, FollowedRobot, Subject
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place
-from onboard_estimation.live.types import interface_class
 from onboard_estimation.live.view_recorded import namespaces_with_estimates, subject_of
 from onboard_estimation.ros.measurements import MessageFault
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.discovery import absolute, others_endpoints, publishers, settle
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import matching
 from onboard_estimation.live.session import place
-from onboard_estimation.live.types import interface_class
 
 _POLL_S = 0.05
 _ANNOUNCED_S = 4.0

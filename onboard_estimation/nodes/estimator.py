@@ -21,9 +21,7 @@ from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
 from onboard_estimation.configuration import parameter
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.messages import new
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
@@ -34,12 +32,12 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
-from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import to_measurement
 from onboard_estimation.ros.message_templates import SerializedEstimates
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 from onboard_estimation.ros.sensor_messages import New
 from onboard_estimation.ros.thinning import Thinning, Trail
+from onboard_estimation.ros.transforms import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.simulation import SET_POSE
 
 _STREAM = QoSProfile(depth=500)

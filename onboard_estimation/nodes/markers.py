@@ -20,10 +20,9 @@ from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.robots import find_robot
-from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault
-from onboard_estimation.ros.transforms import MAP, between_bodies, truth_to_body
+from onboard_estimation.ros.transforms import AUTOMATIC, MAP, between_bodies, resolved_prefix, truth_to_body
 
 _WAY_LENGTH = 1000
 

@@ -22,18 +22,16 @@ from std_msgs.msg import String
 from onboard_estimation.capabilities.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.messages import new
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
 

@@ -12,8 +12,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.messages import new
+from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.message_templates import MessageTemplate

@@ -12,7 +12,7 @@ from rclpy.qos import qos_profile_sensor_data
 
 from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.measurements import MessageFault, to_measurement

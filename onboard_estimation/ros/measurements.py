@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import COMPONENTS, NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
-from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.measurement import COMPONENTS, IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 
 NOT_MEASURED = -1.0
 """Element 0 of a covariance of `sensor_msgs/Imu` whose quantity is not measured."""

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel
 
 New = Callable[..., Any]
 

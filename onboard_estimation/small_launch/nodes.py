@@ -13,7 +13,7 @@ import yaml
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.executables import command, executables
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from onboard_estimation.small_launch.entities import (
     Action,
     Entity,

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Innovation, gate_threshold
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV, initial_covariance, published_space

@@ -21,8 +21,7 @@ import numpy as np
 from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.channels import COMMAND

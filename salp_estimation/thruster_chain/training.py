@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.planar import planar_pose

@@ -15,7 +15,7 @@ from emulated_slaves import EmulatedSlaves, emulated_slaves
 from ethernet_cables import Cable, cable
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 pytestmark = [
     pytest.mark.skipif(

@@ -16,8 +16,7 @@ from ethernet_cables import Cable, cable
 from live_graph import await_being_heard, listening_node, running, set_parameter, spin_until, wait_until
 
 from drivers.ethercat.description import shipped
-from onboard_estimation.live.messages import new
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, new
 
 WRENCH = (1.5, -2.25, 30.125, 0.25, -0.5, 0.125)
 VOLTS = (1.0, -2.0, 3.0, 9.99, 0.0, 0.0, 0.0, 0.0)

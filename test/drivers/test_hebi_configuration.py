@@ -16,7 +16,7 @@ from drivers.hebi.feeds import Feedback, HebiConfiguration, Module, checked_imu,
 from drivers.hebi.log import converted
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 THREE = {"names": ["a", "b", "c"], "families": ["F"]}
 JOINTS = ("left", "middle", "right")

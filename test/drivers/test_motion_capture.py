@@ -28,7 +28,7 @@ from drivers.optitrack.client import OptitrackConfiguration
 from drivers.vicon.receiver import ViconConfiguration
 from onboard_estimation.configuration import ConfigurationError, describe, load
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
 

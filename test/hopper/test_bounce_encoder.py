@@ -15,7 +15,7 @@ from hopper_estimation.filter_model import filters_of
 from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, TOUCHDOWN
 from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 
 ENTRY = filters_of("").entry("bounce")
 START = np.diag([1e-4, 1e-2])

@@ -46,10 +46,9 @@ from onboard_estimation.estimator import FilterBreakdown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import at_once, replay
-from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent, filter_order
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.measurement import IMU, Channel, Estimate, Measurement, PhaseEvent, filter_order
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.reading_parts import IMU
 from onboard_estimation.robots import estimator_name
 from onboard_estimation.ros.phases import NewEvents
 from onboard_estimation.series import Recording, Series

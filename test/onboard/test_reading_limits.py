@@ -17,10 +17,9 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.filtering.gating import Innovation
-from onboard_estimation.measurement import Channel, Limit, Measurement, neutral_value
+from onboard_estimation.measurement import IMU, IMU_PARTS, Channel, Limit, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import LARGEST_VALUE, ReadingCheck
-from onboard_estimation.reading_parts import IMU, IMU_PARTS
 from onboard_estimation.robots import Robot, find_robot
 
 ROBOTS = ("hopper", "salp", "strapdown", "thruster_chain")

@@ -13,8 +13,8 @@ from turntable import ROBOT, SPACE, TABLE, Turntable, TurntableEstimator, Turnta
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
-from onboard_estimation.filtering.draws import Draws
 from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.particle_weights import Draws
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
 from onboard_estimation.robots import Robot
 from onboard_estimation.testing import check_robot, checks

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from onboard_estimation.series import Recording
-from salp_estimation import chain_kernels, hardware_kernels
+from salp_estimation import chain_kernels, hardware_simulator
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import GAITS
 from salp_estimation.hardware_scenario import (
@@ -121,9 +121,9 @@ def test_the_forces_balance(n: int) -> None:
     torque = rng.normal(scale=0.05, size=n - 1)
     links[:-1, chain_kernels.JOINT_DRAG] = joint_drag
     none = np.zeros(n), joint_friction, np.zeros(n - 1), np.zeros(n - 1)
-    robot = hardware_kernels.Mechanics(links, matrices, friction, slip, 0.02, *none)
+    robot = hardware_simulator.Mechanics(links, matrices, friction, slip, 0.02, *none)
     starts = np.zeros(n + 2), rng.normal(size=n + 2)
-    found = [hardware_kernels.balance(robot, jacobians, start, push, torque) for start in starts]
+    found = [hardware_simulator.balance(robot, jacobians, start, push, torque) for start in starts]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-8)
     twists = np.einsum("iac,c->ia", jacobians, found[0])
     forces = np.einsum("iab,ib->ia", matrices, twists) + friction * np.tanh(twists / slip) - push
@@ -229,8 +229,8 @@ def test_the_harness_pulls_the_joints_to_its_rest_angles() -> None:
     stiffness, rest, start = np.array([0.3, 0.2]), np.array([0.05, -0.1]), np.array([0.3, 0.2])
     none = np.zeros((2001, 3)), np.zeros((2001, 3, 3))
     undriven = np.zeros(3), np.zeros(2), stiffness, rest
-    robot = hardware_kernels.Mechanics(links, drag, np.zeros((3, 3)), np.full(3, 0.01), 0.01, *undriven)
-    states, rates = hardware_kernels.drive(robot, np.concatenate([np.zeros(3), start]), np.zeros(5), *none, 0.01)
+    robot = hardware_simulator.Mechanics(links, drag, np.zeros((3, 3)), np.full(3, 0.01), 0.01, *undriven)
+    states, rates = hardware_simulator.drive(robot, np.concatenate([np.zeros(3), start]), np.zeros(5), *none, 0.01)
     jacobians = chain_kernels.wheel_jacobians(links, start, np.zeros(3))[0]
     whole = sum(jacobians[i].T @ drag[i] @ jacobians[i] for i in range(3))
     whole[[3, 4], [3, 4]] += links[:2, chain_kernels.JOINT_DRAG]

@@ -15,7 +15,7 @@ from salp_recordings import simulate
 from scipy.linalg import expm, logm
 from scipy.signal import lfilter
 
-from onboard_estimation.capabilities.identified import Identified
+from onboard_estimation.capabilities.trained import Identified
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import from_simulator

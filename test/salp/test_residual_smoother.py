@@ -27,7 +27,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.looking_back import Later
+from onboard_estimation.filtering.moments import Later
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.live.view_recorded import load_records
 from onboard_estimation.measurement import Estimate, Measurement

@@ -17,8 +17,8 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import choose_robot
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
+from onboard_estimation.installed import resource
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),

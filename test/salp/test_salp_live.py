@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation import kernel_cache
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 

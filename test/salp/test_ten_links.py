@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.installed import resource
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from salp_estimation import friction_kernels
 from salp_estimation.configuration import SalpConfiguration

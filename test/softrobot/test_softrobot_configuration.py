@@ -9,7 +9,7 @@ import pytest
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
 

@@ -14,9 +14,9 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.installed import resource
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 from onboard_estimation.series import Recording
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator

@@ -110,7 +110,7 @@ def listening_node(
 
 def collect(node: Any, message_type: str, topic: str, qos: Any = 100_000) -> list[Any]:
     """A list that fills with the messages of a topic while the node is spun; a node that falls behind loses none."""
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live.messages import interface_class
 
     messages: list[Any] = []
     node.create_subscription(interface_class(message_type), topic, messages.append, qos)
@@ -140,7 +140,7 @@ def spin_while_it_comes(node: Any, messages: list[Any]) -> None:
 
 def call(node: Any, service_type: str, service: str, **request: Any) -> Any:
     """Call a service; its response."""
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live.messages import interface_class
 
     kind = interface_class(service_type)
     client = node.create_client(kind, service)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onboard_estimation.configuration import load
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from salp_estimation.configuration import SalpConfiguration
 
 IDEAL_NOISE: SalpConfiguration = load(SalpConfiguration, resource("config/salp_ideal.yaml"))

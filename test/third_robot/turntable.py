@@ -16,8 +16,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
-from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, Channel, Estimate, Matrix, Measurement
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel

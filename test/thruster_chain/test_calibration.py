@@ -10,7 +10,7 @@ import pytest
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.filtering.wide_moments import part
 from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration

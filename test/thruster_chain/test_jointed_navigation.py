@@ -13,8 +13,7 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.measurement import Estimate, Measurement, Notice
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import IMU, Estimate, Measurement, Notice
 from onboard_estimation.series import Recording
 from salp_estimation.thruster_chain import inertial_kernels, inertial_layout
 from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState

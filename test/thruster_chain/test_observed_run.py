@@ -15,7 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.observability import observed_now
 from salp_estimation.thruster_chain.observed_chain import AssumedChain, assumed_chain, blocks

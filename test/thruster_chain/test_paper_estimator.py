@@ -12,7 +12,7 @@ from benchmarks.thruster_chain_runs import AT_089, Case, run
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.measurement import Estimate, Measurement, Notice
 from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain.channels import COMMAND

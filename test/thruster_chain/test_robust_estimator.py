@@ -17,7 +17,7 @@ from benchmarks.thruster_chain_unknown_runs import laboratory
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.series import Recording
 from onboard_estimation.testing import Check, checks

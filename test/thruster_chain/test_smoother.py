@@ -17,7 +17,7 @@ from benchmarks.thruster_chain_unknown_runs import laboratory
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import EstimateSeries
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.thruster_chain import robust_smoother

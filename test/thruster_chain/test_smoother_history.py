@@ -20,9 +20,8 @@ from test_parameter_filter import CONFIGURATION as PARAMETERS
 from test_parameter_filter import driven as pushed
 
 from onboard_estimation.estimator import Step
-from onboard_estimation.filtering.looking_back import Later
-from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.filtering.moments import Later, Moments
+from onboard_estimation.measurement import IMU
 from salp_estimation.thruster_chain import inertial_kernels, inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Passage
 from salp_estimation.thruster_chain.parameter_filter import Corrected, ParameterFilter, ParameterPassage, ParameterState

@@ -15,7 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.simulated_bags import convert, simulate_to_bag
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.robot import ROBOT
 

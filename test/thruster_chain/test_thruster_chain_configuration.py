@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.space import (
     centre_of_mass,

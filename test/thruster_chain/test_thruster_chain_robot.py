@@ -12,8 +12,8 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.resources import resource
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.installed import resource
 from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.robot import ROBOT

@@ -15,7 +15,7 @@ from benchmarks.salp_hardware_models import Subject, TrainingSet
 from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.robots import find_robot
 
 TINY = TrainingSet(gaits=("left", "turning"), seeds=2, duration_s=13.0)

@@ -215,7 +215,7 @@ def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, 
     purelib = sysconfig.get_path("purelib", "posix_prefix", {"base": str(tmp_path)})
     if way == "--target":
         purelib = str(tmp_path)
-    code = "import onboard_estimation.resources as r; print(r.__file__); print(r.resource('config/deep/robot.yaml'))"
+    code = "import onboard_estimation.installed as r; print(r.__file__); print(r.resource('config/deep/robot.yaml'))"
     environment = {**os.environ, "PYTHONPATH": purelib, "ONBOARD_ESTIMATION_CACHE_DIR": str(tmp_path / "cache")}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -227,7 +227,7 @@ def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, 
 
 def test_resource_of_the_source_tree_and_of_nowhere(repository: Path) -> None:
     from onboard_estimation.errors import UserError
-    from onboard_estimation.resources import resource
+    from onboard_estimation.installed import resource
 
     assert resource("package.xml") == repository / "package.xml"
     with pytest.raises(UserError, match=r"resource config/no_such\.yaml not found; looked at .*config/no_such\.yaml$"):

@@ -39,10 +39,10 @@ from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_t
 from onboard_estimation.evaluation.evaluate import evaluated
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.evaluation.simulated import simulated_source
+from onboard_estimation.evaluation.simulated_bags import simulated_source
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.filtering.consistency import chi_square_band
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 from onboard_estimation.robots import find_robot
 from onboard_estimation.workers import Workers, open_workers
 

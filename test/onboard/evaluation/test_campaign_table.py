@@ -13,7 +13,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.campaign import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table
 from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.resources import resource
+from onboard_estimation.installed import resource
 
 
 def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:

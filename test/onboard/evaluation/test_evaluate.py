@@ -14,11 +14,11 @@ import pytest
 import yaml
 from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
 
+from onboard_estimation.atomic_file import to_json
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation import run_folder
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, words
 from salp_estimation.configuration import SalpConfiguration
 

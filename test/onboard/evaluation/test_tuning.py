@@ -18,7 +18,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
-from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
+from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tunables, tune
 from onboard_estimation.evaluation.tuning_score import (
     OUTLIER_FACTOR,
@@ -32,9 +32,9 @@ from onboard_estimation.evaluation.tuning_score import (
 from onboard_estimation.filtering.gating import OPEN, Innovation
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
+from onboard_estimation.installed import resource
 from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from onboard_estimation.workers import Finished, Workers, open_workers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onboard_estimation.filtering.draws import Draws
+from onboard_estimation.filtering.particle_weights import Draws
 
 
 def numbers(draws: Draws, size: int = 1000) -> np.ndarray:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import decoded
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, serialized
 
 rclpy: Any = pytest.importorskip("rclpy", reason="needs ROS 2")
 if not hasattr(rclpy, "get_rmw_implementation_identifier"):

@@ -20,8 +20,8 @@ from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
 from onboard_estimation.commands.live_graph import parameter_value
 from onboard_estimation.errors import UserError
-from onboard_estimation.live import by_hand, discovery, message_text, session, watching
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live import by_hand, discovery, session, watching
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
@@ -243,30 +243,30 @@ def joint_state(**fields: Any) -> Any:
 @pytest.mark.live
 def test_arrays_and_texts_are_cut_as_ros2_cuts_them() -> None:
     message = joint_state(name=["a" * 200], position=np.arange(130.0).tolist())
-    shown = yaml.safe_load(message_text.to_yaml(message))
+    shown = yaml.safe_load(by_hand.to_yaml(message))
     assert shown["name"] == ["a" * 128 + "..."]
     assert shown["position"] == [*np.arange(128.0), "..."]
     assert shown["velocity"] == []
-    whole = yaml.safe_load(message_text.to_yaml(message, None))
+    whole = yaml.safe_load(by_hand.to_yaml(message, None))
     assert whole["position"] == list(np.arange(130.0))
     assert whole["name"] == ["a" * 200]
 
 
 @pytest.mark.live
 def test_equal_parts_are_written_out() -> None:
-    assert "&" not in message_text.to_yaml(joint_state(position=[1.0], velocity=[1.0]))
+    assert "&" not in by_hand.to_yaml(joint_state(position=[1.0], velocity=[1.0]))
 
 
 @pytest.mark.live
 def test_parts_of_messages_are_picked_by_name_and_index() -> None:
     message = joint_state(name=["a", "b"], position=[1.5, -2.0])
     message.header.stamp.sec = 7
-    assert message_text.pick(message, "header.stamp.sec") == 7
-    assert message_text.pick(message, "position[1]") == -2.0
-    assert message_text.to_yaml(message_text.pick(message, "name")) == "- a\n- b\n"
+    assert by_hand.pick(message, "header.stamp.sec") == 7
+    assert by_hand.pick(message, "position[1]") == -2.0
+    assert by_hand.to_yaml(by_hand.pick(message, "name")) == "- a\n- b\n"
     for path in ("nothing", "header.nothing", "position[2]", "header[0]", "__class__", "position.size", "name[0", ""):
         with pytest.raises(UserError, match="--field"):
-            message_text.pick(message, path)
+            by_hand.pick(message, path)
 
 
 # Messages from text.
@@ -373,7 +373,7 @@ def test_commands_start_without_numerical_libraries() -> None:
     """A start costs what is imported: `topic` needs none of these."""
     code = (
         "import sys\nfrom onboard_estimation import cli\n"
-        "from onboard_estimation.live import by_hand, discovery, message_text, session, watching\n"
+        "from onboard_estimation.live import by_hand, discovery, session, watching\n"
         "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)

@@ -29,12 +29,12 @@ from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import NEVER, BagWriter, offer
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
 from onboard_estimation.live import qos
+from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.player import PlayOptions
 from onboard_estimation.live.recorder import Recorder, Selection
 from onboard_estimation.live.schedule import Schedule
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
-from onboard_estimation.live.types import interface_class
 
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
 """The wheels of ROS 2 have no tf2_msgs."""

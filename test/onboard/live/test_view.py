@@ -402,7 +402,7 @@ class _Publishers:
         self._node, self._made = node, dict[str, Any]()
 
     def announce(self, topics: Any, kind: str) -> None:
-        from onboard_estimation.live.types import interface_class
+        from onboard_estimation.live.messages import interface_class
 
         for topic in topics:
             self._made[topic] = self._node.create_publisher(interface_class(kind), f"/salp/{topic}", 100)

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from hopper_estimation.topics import ATTITUDE, HIGH_G, LOW_G
-from onboard_estimation.live.messages import new
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.measurement import Measurement, neutral_value
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
 from onboard_estimation.ros.sensor_messages import to_message

@@ -19,8 +19,7 @@ from environment import with_support
 from live_graph import LONGEST_WAIT_S, await_being_heard, call, collect, listening_node, spin_until, wait_until
 from malformed import malformed
 
-from onboard_estimation.live.exact_bytes import serialized
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, serialized
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels"),

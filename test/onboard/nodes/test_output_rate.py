@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, collect_transforms, listening_node, running, spin_until
 
-from onboard_estimation.live.messages import new
-from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.measurement import Channel
 from onboard_estimation.ros.sensor_messages import to_message
 from salp_estimation.configuration import SalpConfiguration

@@ -17,8 +17,8 @@ from live_graph import LONGEST_WAIT_S
 
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Measurement, PhaseEvent
-from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robot_launch import published_topics
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 
@@ -158,7 +158,7 @@ def listener() -> Any:
 def heard(node: Any, message_type: str, topic: str, transient: bool = False) -> list[Any]:
     from rclpy.qos import DurabilityPolicy, QoSProfile
 
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live.messages import interface_class
 
     messages: list[Any] = []
     durability = DurabilityPolicy.TRANSIENT_LOCAL if transient else DurabilityPolicy.VOLATILE

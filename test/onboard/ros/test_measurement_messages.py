@@ -10,13 +10,13 @@ from bag_samples import JAZZY, RANGE, START_NS, distance
 
 from onboard_estimation.measurement import (
     COMPONENTS,
+    TWIST,
     Channel,
     component_names,
     component_units,
     neutral_value,
     value_size,
 )
-from onboard_estimation.reading_parts import TWIST
 from onboard_estimation.ros.measurements import MessageFault, to_measurement, value_types
 from onboard_estimation.ros.sensor_messages import to_message
 

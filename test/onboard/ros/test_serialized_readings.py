@@ -50,7 +50,7 @@ def decoded_by_ros2(channel: Channel) -> Callable[[bytes], Any]:
     """As a live node decodes it."""
     from rclpy.serialization import deserialize_message
 
-    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.live.messages import interface_class
 
     return partial(deserialize_message, message_type=interface_class(channel.message_type))
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.capabilities.simulated import Scenario, Simulated
-from onboard_estimation.measurement import Channel
+from onboard_estimation.measurement import POSE, Channel
 from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.reading_parts import POSE
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import imu_channel
