@@ -22,8 +22,7 @@ from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import imu_channel, stamps_ns
+from onboard_estimation.simulation import Series, imu_channel, stamps_ns
 
 CHANNEL = imu_channel("foot")
 _COUNT, _QUICK_COUNT = 500_000, 20_000

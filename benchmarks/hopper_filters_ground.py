@@ -23,8 +23,8 @@ from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filter_training import neutral_parameters
 from hopper_estimation.filters import Filtered
-from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT, ground_heights
 from hopper_estimation.phases import APEX, TOUCHDOWN
+from hopper_estimation.report import DIRECT, PAPER_DROP_WEIGHT, ground_heights
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND

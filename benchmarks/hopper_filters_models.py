@@ -19,7 +19,7 @@ from hopper_estimation.filter_model import FilterEntry, FilterModel, load_filter
 from hopper_estimation.filter_training import FilterObjective, train_filter
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.learning.optimisation.sensitivity import sensitivity
+from onboard_estimation.learning.optimisation.problem import sensitivity
 from onboard_estimation.robots import find_robot
 
 FIRST_TRAINING_SEED = 900_000

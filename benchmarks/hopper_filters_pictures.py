@@ -16,7 +16,7 @@ from benchmarks import hopper_filters_rates as rates
 from benchmarks.hopper_filters_jobs import Job, compute
 from benchmarks.hopper_filters_models import Search
 from hopper_estimation.training import write_sensitivity
-from onboard_estimation.learning.optimisation.sensitivity import Sensitivity
+from onboard_estimation.learning.optimisation.problem import Sensitivity
 
 FOLDER = Path(__file__).parent.parent / "docs"
 SENSITIVITY, GROUND, RATES = "hopper_sensitivity.png", "hopper_ground.png", "hopper_sensing_frequency.png"

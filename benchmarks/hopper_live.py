@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.live.machine_facts import cpu_s, resident_mb
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 _SAMPLES_APART = 2
 _STARTS_S = 8.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.recordings import recordings
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
 from recorded_robots.pendulum.figures import Figure, estimated, figures

@@ -21,7 +21,7 @@ from benchmarks.salp_judged import Judged, judged_row, judged_stretches
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import gait_for
 from salp_estimation.hardware_simulator import HardwareSimulation

@@ -21,7 +21,7 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.readings import Readings
 from recorded_robots.two_link.recordings import read_two_link_imu

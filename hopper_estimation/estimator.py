@@ -30,8 +30,7 @@ from onboard_estimation.measurement import (
     PhaseEvent,
     Scanned,
 )
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import SET_POSE
+from onboard_estimation.simulation import SET_POSE, Series
 from onboard_estimation.use_counters import UseCounters
 
 Array = NDArray[np.float64]
@@ -47,7 +46,7 @@ START_DEVIATION = (0.05, 0.05)
 
 
 class Ground(NamedTuple):
-    """The ground below the robot, summed up from touchdown to touchdown: eq. (12), see `ground_height`.
+    """The ground below the robot, summed up from touchdown to touchdown: eq. (12), see `report`.
 
     Attributes
     ----------

@@ -11,10 +11,10 @@ from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from hopper_estimation import agility, ground_height, phases
+from hopper_estimation import agility, phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_metrics import commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
@@ -32,7 +32,7 @@ from onboard_estimation.evaluation.result import (
     honesty_figures,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 Array = NDArray[np.float64]
 
@@ -138,7 +138,7 @@ def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHo
     apex = [first_event(events, phases.APEX, start, stop)[1] for start, stop in pairwise([np.inf, *touchdowns_s])]
     touchdown = events.height_m[events.kind == phases.TOUCHDOWN]
     standing = configuration.robot.standing_height_m
-    return ground_height.summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
+    return summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
@@ -317,3 +317,82 @@ def _standing(configuration: HopperConfiguration, time_s: Array, height_m: Array
     if not configuration.ground_changes:
         foot_m = np.maximum(foot_m, 0.0)
     return np.stack([np.column_stack([time_s, foot_m]), np.column_stack([time_s, height_m])], axis=1)
+
+
+# Height of the ground over many hops, summed up from each hop's change; equations 11 to 13 of the paper.
+
+
+PAPER_DROP_WEIGHT = 0.5
+"""Weight of eq. (11) in eq. (13)."""
+DIRECT = 0.0
+"""Weight of eq. (11) for ground and apexes of which nothing is known: eq. (12) alone."""
+
+
+def ground_changes(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float
+) -> tuple[Array, Array]:
+    """Change of the ground's height at each of N touchdowns by eq. (11) and by eq. (12), each (N,), m.
+
+    Parameters
+    ----------
+    apex_height_m, touchdown_height_m
+        (N,) estimated heights above the ground last left, the second just before its update, m. An apex that was not
+        seen (NaN) counts as a drop like the one before; the first hop, which has no drop before it, counts with eq.
+        (12).
+    """
+    apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
+    direct = touchdown - standing_height_m
+    drop = apex - touchdown
+    seen = np.maximum.accumulate(np.where(np.isfinite(drop), np.arange(len(drop)), -1))
+    drop = np.where(seen >= 0, drop[np.maximum(seen, 0)], np.nan)
+    from_drops = direct.copy()
+    later = np.isfinite(drop[:-1])
+    from_drops[1:][later] = (drop[:-1] - drop[1:])[later]
+    return from_drops, direct
+
+
+def ground_heights(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float, drop_weight: float
+) -> Array:
+    """(N,) height of the ground after each of N touchdowns, m: the sum of the changes, eq. (13)."""
+    from_drops, direct = ground_changes(apex_height_m, touchdown_height_m, standing_height_m)
+    return np.cumsum(drop_weight * from_drops + (1.0 - drop_weight) * direct)
+
+
+def drift_m(estimated_m: ArrayLike, true_m: ArrayLike, hops: int) -> Array:
+    """Error of the ground height that `hops` hops add, over every stretch of so many, m.
+
+    Parameters
+    ----------
+    estimated_m, true_m
+        (N,) ground heights after each touchdown; the start, before the first, is zero in both.
+    hops
+        Length of a stretch.
+
+    Returns
+    -------
+    (N - hops + 1,) float64 with signs: stretches overlap, so that they are not independent. Empty for shorter runs.
+    """
+    error = np.concatenate(([0.0], np.asarray(estimated_m, float) - np.asarray(true_m, float)))
+    return error[hops:] - error[:-hops]
+
+
+def summary(
+    apex_height_m: ArrayLike,
+    touchdown_height_m: ArrayLike,
+    true_ground_m: ArrayLike,
+    standing_height_m: float,
+    hops: int = 30,
+) -> dict[str, Any]:
+    """Mean size of the drift over `hops` hops by eq. (12) and by eq. (13); units in the names.
+
+    `true_ground_m` (N,) is the ground of each touchdown against that of the start.
+    """
+    out: dict[str, Any] = {"touchdowns": int(np.size(true_ground_m)), "drift_hops": hops}
+    for name, weight in (("direct", DIRECT), ("paper", PAPER_DROP_WEIGHT)):
+        estimated = ground_heights(apex_height_m, touchdown_height_m, standing_height_m, weight)
+        drift = drift_m(estimated, true_ground_m, hops)
+        if len(drift):
+            out[f"ground_height_{name}_drift_mean_abs_m"] = float(np.mean(np.abs(drift)))
+        out[f"ground_height_{name}_final_error_m"] = float(estimated[-1] - np.asarray(true_ground_m)[-1])
+    return out

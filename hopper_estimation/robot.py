@@ -18,8 +18,7 @@ from hopper_estimation.phases import PHASE_WORDS
 from hopper_estimation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulator import VARIANTS, HopperSimulation
 from hopper_estimation.topics import LEG, MOTORS, limited_channels
-from onboard_estimation.capabilities.drawn import Drawn
-from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
+from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithTrueRates
@@ -27,7 +26,7 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Matrix
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording

@@ -22,7 +22,7 @@ from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new
 from hopper_estimation.readings_kernels import read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.reading_limits import finite_readings
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 Integers = NDArray[np.int64]
 

@@ -21,8 +21,7 @@ from hopper_estimation.samples import ordered, taken_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Series
 
 AT_ODDS = (
     "imu/high_g contradicts imu/low_g, at rest or in shocks: its axes, its sign or its scale are wrong; it is left "

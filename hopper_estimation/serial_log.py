@@ -15,8 +15,7 @@ import numpy as np
 from drivers.serial_frames import CLOCK_WRAP, SerialReadings, Settings
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel
 
 _LONGEST_GAP_US = 60_000_000
 # After a restart the device's clock says nothing of the time between.

@@ -20,8 +20,7 @@ from hopper_estimation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.phases import STARTUP
 from hopper_estimation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import set_pose_channel, stamps_between, truth_channel
+from onboard_estimation.simulation import Recording, Series, set_pose_channel, stamps_between, truth_channel
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]

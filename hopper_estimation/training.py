@@ -26,8 +26,7 @@ from hopper_estimation.training_trials import Trial, trials_of
 from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.plots import INK, SERIES, add_title, plain, write_figure
-from onboard_estimation.learning.optimisation.problem import Progress
-from onboard_estimation.learning.optimisation.sensitivity import Sensitivity, sensitivity
+from onboard_estimation.learning.optimisation.problem import Progress, Sensitivity, sensitivity
 
 ALL = "all"
 DEFAULT_FORM = "bounce"

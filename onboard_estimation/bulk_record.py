@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent, filter_order
 from onboard_estimation.reading_limits import ReadingCheck
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 from onboard_estimation.use_counters import UseCounters
 

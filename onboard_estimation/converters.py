@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 
 GROUP = "onboard_estimation.converters"
 

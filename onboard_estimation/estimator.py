@@ -23,7 +23,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent, Scanned
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 State = TypeVar("State")
 """An estimator's own frozen dataclass or NamedTuple; arrays in it are values: replaced, never written."""

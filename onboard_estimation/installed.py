@@ -1,4 +1,4 @@
-"""What is installed: files beside the code (configurations, launch files, RViz set-ups), versions, offers of packages."""
+"""What is installed: files beside the code (configurations, launch files, RViz set-ups), versions, offers of others."""
 
 from __future__ import annotations
 

@@ -23,11 +23,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from onboard_estimation import installed, kernel_files
 
@@ -210,3 +211,19 @@ def _temporary_folder(name: str, reason: str) -> Path:
     folder = Path(base) / name
     folder.mkdir()
     return folder
+
+
+@contextmanager
+def compilations(report: Callable[[str], None]) -> Iterator[None]:
+    """Tell the name of each kernel that is compiled in the block, when that begins."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            report(event.data["dispatcher"].py_func.__qualname__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield

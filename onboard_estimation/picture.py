@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies
+from onboard_estimation.capabilities.reported import outline_of, poses_of_bodies
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.filtering.state_space import Block, StateSpace

@@ -41,7 +41,7 @@ from onboard_estimation.measurement import (
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.robots import Robot
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 LAG_S = 0.2
 SECONDS, MOST_MEASUREMENTS = 6.0, 4000

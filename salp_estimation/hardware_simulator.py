@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import wrap
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, stamps_between
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, stamps_between
 from salp_estimation import chain_kernels
 from salp_estimation import chain_kernels as chain
 from salp_estimation.chain import poses_behind

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Channel, Vector
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.chain_estimator import COMMAND, GYRO_AXES

@@ -30,7 +30,7 @@ from scipy.stats import rankdata
 from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration

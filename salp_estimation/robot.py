@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import Drawn
-from onboard_estimation.capabilities.gaits import GaitReport, WithGaits
-from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
-from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.capabilities.smoothed import Smoothed
-from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Trained, TrainingReport
+from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
+from onboard_estimation.capabilities.simulated import GaitReport, Scenario, SimulatedLive, Simulation, WithGaits
+from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Smoothed, Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
@@ -24,8 +21,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Limit, Matrix
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import imu_channel, set_pose_channel
+from onboard_estimation.simulation import Series, imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration

@@ -14,8 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_between, truth_channel
+from onboard_estimation.simulation import (
+    STANDARD_GRAVITY_M_S2,
+    Recording,
+    Series,
+    imu_channel,
+    stamps_between,
+    truth_channel,
+)
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import Gait
 

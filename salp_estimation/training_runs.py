@@ -19,7 +19,7 @@ from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks

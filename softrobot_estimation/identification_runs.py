@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from softrobot_estimation.channels import WRENCH
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP

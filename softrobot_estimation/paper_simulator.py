@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Recording, Series, truth_channel
 from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import tip_quaternion_xyzw

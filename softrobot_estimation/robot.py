@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import Drawn
-from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
+from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Trained, TrainingReport
 from onboard_estimation.capabilities.truth import WithLateTruth, WithTrueRates
@@ -21,7 +20,7 @@ from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Matrix
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from softrobot_estimation import channels, description
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.filter_model import FILTERS, configured_model, read_model_file

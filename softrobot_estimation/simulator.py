@@ -15,8 +15,7 @@ from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import stamps_between, truth_channel
+from onboard_estimation.simulation import Recording, Series, stamps_between, truth_channel
 from softrobot_estimation import fine_chain_kernels as kernels
 from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration

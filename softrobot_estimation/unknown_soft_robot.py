@@ -32,8 +32,7 @@ from onboard_estimation.laboratory_files import (
     text,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Recording, Series, truth_channel
 from softrobot_estimation.channels import WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 

@@ -13,8 +13,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Meas
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.simulation import Recording, imu_channel
 from strapdown_estimation import simulator as simulator
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator

@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
+from onboard_estimation.simulation import (
+    STANDARD_GRAVITY_M_S2,
+    Recording,
+    Series,
+    imu_channel,
+    stamps_ns,
+    truth_channel,
+)
 
 _GRAVITY = np.array([0.0, 0.0, -STANDARD_GRAVITY_M_S2])
 # Half the base of the central differences: far below the quickest motion, far above the rounding of a position.

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from recorded_robots.soft_arm import read_soft_arm
 
 Array = NDArray[np.float64]

@@ -37,8 +37,7 @@ from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.topics import listed, match_topics
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
 
 _G = STANDARD_GRAVITY_M_S2
 _SETTINGS_EVERY_S = 1.0

@@ -12,8 +12,7 @@ from drivers.hebi.feeds import Feedback, Module, checked_imu, coverage, read_fee
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:

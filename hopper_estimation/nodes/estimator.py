@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hopper_estimation.phases import PHASES
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
 from onboard_estimation.nodes.estimator import EstimatorNode
+from onboard_estimation.nodes.simulator import SimulatorNode
 
 
 class HopperEstimatorNode(EstimatorNode):
@@ -21,3 +23,19 @@ class HopperEstimatorNode(EstimatorNode):
 
     def __init__(self) -> None:
         super().__init__(ROBOT, "hopper_estimator")
+
+
+# Simulated hopper as an rclpy node.
+
+
+class HopperSimulatorNode(SimulatorNode):
+    """A robot that hops for ever: publishes accelerometers, commands and ground truth. See `SimulatorNode`.
+
+    With `control` set to `estimate` its height controller goes by what the live estimator publishes.
+    """
+
+    phases = PHASES
+    node_name = "hopper_simulator"
+
+    def __init__(self) -> None:
+        super().__init__(ROBOT, self.node_name)

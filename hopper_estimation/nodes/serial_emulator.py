@@ -11,7 +11,7 @@ from typing import Any
 
 from drivers.emulators.serial_imu import PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
 from drivers.serial_frames import NOT_FOUND, Settings
-from hopper_estimation.nodes.simulator import HopperSimulatorNode
+from hopper_estimation.nodes.estimator import HopperSimulatorNode
 from hopper_estimation.topics import HIGH_G, LOW_G
 from onboard_estimation.capabilities.simulated import Simulation
 from onboard_estimation.configuration import parameter

@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
 from onboard_estimation.robots import Capability, Configuration
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.result import EvaluationResult
+from abc import abstractmethod
+
+from onboard_estimation.description import Shapes
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.robots import Robot
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,3 +152,63 @@ class Reported(Capability[Configuration]):
     ) -> tuple[ReportSection, ...]:
         """What the report of an evaluation shows of this kind of robot alone."""
         return ()
+
+
+# Robots of more than one body, which are drawn with all of them.
+
+Rows = NDArray[np.float64]
+
+
+class Drawn(Capability[Configuration]):
+    """A robot with bodies of its own: tf frames, markers, a URDF. One without is drawn as a point."""
+
+    ability = "URDF or bodies to draw"
+
+    @abstractmethod
+    def body_poses(self, configuration: Configuration, space: StateSpace, means: Rows) -> dict[str, Rows]:
+        """Poses (K, 7) of its bodies, in the order of their tf frames, at the states (K, a): position, quaternion."""
+
+    @abstractmethod
+    def body_shapes(self, configuration: Configuration) -> Shapes:
+        """Solids of its bodies, for markers and URDF."""
+
+    @abstractmethod
+    def urdf(self, configuration: Configuration) -> str:
+        """URDF for `robot_state_publisher`."""
+
+    def outline(self, configuration: Configuration, space: StateSpace, means: Rows) -> Rows | None:
+        """Polyline (K, P, 2) in metres from above at the states (K, a); None where the state has no position.
+
+        By default a point.
+        """
+        return point_outline(space, means)
+
+
+def poses_of_bodies(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> dict[str, Rows]:
+    """Poses of a robot's bodies, see `Drawn`; none where it is a single body."""
+    return robot.body_poses(configuration, space, means) if isinstance(robot, Drawn) else {}
+
+
+def shapes_of_bodies(robot: Robot[Any], configuration: Any) -> Shapes:
+    """Solids of a robot's bodies, see `Drawn`; none where it is a single body."""
+    return robot.body_shapes(configuration) if isinstance(robot, Drawn) else {}
+
+
+def outline_of(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
+    """A robot from above, see `Drawn`; a point where it is a single body."""
+    return robot.outline(configuration, space, means) if isinstance(robot, Drawn) else point_outline(space, means)
+
+
+def planar_position(space: StateSpace) -> slice | None:
+    """Where x and y stand in a state's coordinates: in a block `pose` or `position`; None where there is neither."""
+    for block in space.blocks:
+        if block.name in ("pose", "position") and block.units[:2] == ("m", "m"):
+            start = space.coordinates(block.name).start
+            return slice(start, start + 2)
+    return None
+
+
+def point_outline(space: StateSpace, means: Rows) -> Rows | None:
+    """The position (K, 1, 2) as a polyline of one point; None where the state has none."""
+    position = planar_position(space)
+    return None if position is None else means[:, None, position]

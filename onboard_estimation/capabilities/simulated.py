@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from onboard_estimation.capabilities.trained import ShownReport
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Capability, Configuration
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,30 @@ def chosen_scenario(robot: Simulated[Any], scenario: str | None, variant: str | 
         there = ", ".join(variants) or "none"
         raise UserError(f"{robot.name}, scenario {scenario}: no variant {variant!r}; there are {there}")
     return scenario, variant
+
+
+# Robots that move by gaits.
+
+
+class GaitReport(ShownReport, Protocol):
+    """A gait, as the command `gait` shows it."""
+
+    def write_picture(self, file: Path) -> None:
+        """As a PNG file."""
+
+
+class WithGaits(Capability[Configuration]):
+    """A robot whose gaits can be shown and designed."""
+
+    ability = "gaits"
+
+    @abstractmethod
+    def gait(
+        self,
+        configuration: Configuration,
+        name: str,
+        distance_m: float | None = None,
+        turn_rad: float | None = None,
+        period_s: float | None = None,
+    ) -> GaitReport:
+        """A gait and what a cycle of it does; designed where a distance, turn or period is given."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
 from dataclasses import dataclass
 from typing import Any
 
+from onboard_estimation.estimator import Estimator
 from onboard_estimation.measurement import Channel
 
 # What commands show of a robot's work, a training or a gait: figures, sentences and tables.
@@ -153,3 +154,22 @@ class Identified(Capability[Configuration]):
     def identification_channels(self, configuration: Configuration) -> tuple[Channel, ...]:
         """Topics that `identify` makes use of beside those of the estimators; each may be absent from a bag."""
         return ()
+
+
+# Robots whose estimates can be smoothed offline.
+
+
+class Smoothed(Capability[Configuration]):
+    """A robot with a smoother, for `evaluate --smooth`."""
+
+    ability = "smoother (leave out --smooth: its filter is judged)"
+
+    @abstractmethod
+    def smoother(self, configuration: Configuration, name: str) -> Estimator[Any]:
+        """As `estimator`, one that is a `Smoother` as well: it filters, and smooths what it has filtered.
+
+        Raises
+        ------
+        UserError
+            Not in this configuration.
+        """

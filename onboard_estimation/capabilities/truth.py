@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, Matrix, Vector
 from onboard_estimation.robots import Capability, Configuration
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.truth import BodyTrack

@@ -149,7 +149,7 @@ def _say(who: str, sentence: str) -> None:
 @contextmanager
 def _steps(what: str) -> Iterator[Callable[[str], None]]:
     """Progress that counts the kernels that are compiled, too: in the first run they take most of the time."""
-    from onboard_estimation.live.warmup import compilations
+    from onboard_estimation.kernel_cache import compilations
 
     count = 0
 

@@ -125,7 +125,7 @@ def urdf(
     file: Annotated[Path | None, arguments.into("FILE", "Write it there instead of to the screen.")] = None,
 ) -> None:
     """Print a robot's URDF, made from its configuration: for `robot_state_publisher` and RViz's RobotModel."""
-    from onboard_estimation.capabilities.drawn import Drawn
+    from onboard_estimation.capabilities.reported import Drawn
 
     found, configuration = arguments.configured(robot, options, ability=Drawn[Any])
     text = found.urdf(configuration)
@@ -165,7 +165,7 @@ def gait(
 
     import yaml
 
-    from onboard_estimation.capabilities.gaits import WithGaits
+    from onboard_estimation.capabilities.simulated import WithGaits
 
     if file is not None:
         if file.suffix not in (".png", ".yaml"):

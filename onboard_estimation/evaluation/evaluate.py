@@ -15,8 +15,7 @@ from typing import Any
 
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.simulated import Simulated
-from onboard_estimation.capabilities.smoothed import Smoothed
-from onboard_estimation.capabilities.trained import Trained
+from onboard_estimation.capabilities.trained import Smoothed, Trained
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import configuration_in

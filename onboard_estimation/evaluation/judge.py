@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import outline_of, planar_position, point_outline
-from onboard_estimation.capabilities.reported import Reported
+from onboard_estimation.capabilities.reported import Reported, outline_of, planar_position, point_outline
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, verdict
@@ -28,7 +27,7 @@ from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.robots import Robot, TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 Rows = NDArray[np.float64]
 

@@ -32,8 +32,7 @@ from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, clock_par
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, component_names
 from onboard_estimation.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.robots import Robot
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import SET_POSE
+from onboard_estimation.simulation import SET_POSE, Recording, Series
 
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

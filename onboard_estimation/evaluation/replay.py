@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import FilteredRecording, from_start, in_filter_order
-from onboard_estimation.capabilities.smoothed import Smoothed
+from onboard_estimation.capabilities.trained import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
 from onboard_estimation.evaluation.recording import LoadedRecording

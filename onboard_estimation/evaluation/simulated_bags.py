@@ -23,7 +23,7 @@ from onboard_estimation.installed import load
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import estimator_name, find_robot
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
 """Stamp of a simulation's start (2026-01-01 UTC): fixed, so that a seed gives one bag; zero is no time in ROS."""

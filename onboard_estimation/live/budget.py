@@ -43,7 +43,7 @@ from onboard_estimation.robots import GROUP, Robot, all_robots, find_robot
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 WARM_UP_S = 2.0
 _START_S = 900.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import planar_position
+from onboard_estimation.capabilities.reported import planar_position
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector

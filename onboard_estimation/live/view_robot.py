@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation import picture
-from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.capabilities.reported import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
 from onboard_estimation.filtering.state_space import Block

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from onboard_estimation.capabilities.drawn import planar_position
+from onboard_estimation.capabilities.reported import planar_position
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.live.followed import ShownRun

@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.errors import UserError
-from onboard_estimation.kernel_cache import NUMBA_VARIABLE
+from onboard_estimation.kernel_cache import NUMBA_VARIABLE, compilations
 from onboard_estimation.robots import Robot, find_robot, robot_names
 
 DURATION_S = 10.0
@@ -99,19 +97,3 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
     for estimator in robot.estimators:
         progress(f"{robot.name}: {estimator}")
         evaluate_bag(place / "bag", EvaluateOptions(robot=robot.name, estimator=estimator), write=False)
-
-
-@contextmanager
-def compilations(report: Callable[[str], None]) -> Iterator[None]:
-    """Tell the name of each kernel that is compiled in the block, when that begins."""
-    from numba.core import event
-
-    class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
-            report(event.data["dispatcher"].py_func.__qualname__)
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    with event.install_listener("numba:compile", Listener()):
-        yield

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from visualization_msgs.msg import MarkerArray
 
-from onboard_estimation.capabilities.drawn import poses_of_bodies
+from onboard_estimation.capabilities.reported import poses_of_bodies
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.followed import FollowedRobot, Subject
 from onboard_estimation.live.messages import new

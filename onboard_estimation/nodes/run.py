@@ -18,6 +18,7 @@ from typing import Any
 
 from onboard_estimation import ros2
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.kernel_cache import compilations
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
 
@@ -93,7 +94,8 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         return
     try:
         executor = new_executor()
-        _tell_of_compilation(get_logger("onboard_estimation").info)
+        listening = compilations(_announcing(get_logger("onboard_estimation").info))
+        listening.__enter__()  # until this returns
         for target in targets:
             module, _, name = target.partition(":")
             nodes.append(_node_class(module, name)())
@@ -150,25 +152,19 @@ def _node_class(module: str, name: str) -> Any:
         ) from error
 
 
-def _tell_of_compilation(tell: Callable[[str], object]) -> None:
+def _announcing(tell: Callable[[str], object]) -> Callable[[str], None]:
     """Say so when a first kernel is compiled: until all are, for about a minute, nothing else is to be seen.
 
     Whether the cache's folder is empty does not tell: a start that was broken off leaves some kernels there.
     """
-    from numba.core import event
+    kernels: list[str] = []
 
-    class Listener(event.Listener):
-        announced = False
+    def compiling(kernel: str) -> None:
+        if not kernels:
+            tell("compiling kernels, once, about a minute; `onboard-estimation warmup` does it beforehand")
+        kernels.append(kernel)
 
-        def on_start(self, event: Any) -> None:
-            if not self.announced:
-                self.announced = True
-                tell("compiling kernels, once, about a minute; `onboard-estimation warmup` does it beforehand")
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    event.register("numba:compile", Listener())
+    return compiling
 
 
 def release_libraries() -> None:

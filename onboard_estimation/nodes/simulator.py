@@ -32,8 +32,7 @@ from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
+from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, Recording, with_truth_topics
 
 _AHEAD_S = 0.1
 """What is simulated at a time."""

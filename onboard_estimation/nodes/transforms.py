@@ -10,7 +10,7 @@ import numpy as np
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from onboard_estimation.capabilities.drawn import poses_of_bodies
+from onboard_estimation.capabilities.reported import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.measurement import Estimate, Vector

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation import picture
-from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.capabilities.reported import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector

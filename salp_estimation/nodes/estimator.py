@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onboard_estimation.nodes.estimator import EstimatorNode
+from onboard_estimation.nodes.simulator import SimulatorNode
 from salp_estimation.robot import ROBOT
 
 
@@ -16,3 +17,13 @@ class SalpPoseShapeNode(EstimatorNode):
 
     def __init__(self) -> None:
         super().__init__(ROBOT, "salp_estimator")
+
+
+# Simulated LandSalp as an rclpy node.
+
+
+class SalpSimulatorNode(SimulatorNode):
+    """A LandSalp that swims its gait for ever: publishes commands, gyros and ground truth. See `SimulatorNode`."""
+
+    def __init__(self) -> None:
+        super().__init__(ROBOT, "salp_simulator")

@@ -5,6 +5,6 @@ from __future__ import annotations
 from onboard_estimation.nodes.run import NodeExecutable
 
 estimator = NodeExecutable("salp_estimation.nodes.estimator:SalpPoseShapeNode")
-simulator = NodeExecutable("salp_estimation.nodes.simulator:SalpSimulatorNode")
+simulator = NodeExecutable("salp_estimation.nodes.estimator:SalpSimulatorNode")
 thruster_chain_estimator = NodeExecutable("salp_estimation.nodes.thruster_chain:ThrusterChainNode")
 thruster_chain_simulator = NodeExecutable("salp_estimation.nodes.thruster_chain:ThrusterChainSimulatorNode")

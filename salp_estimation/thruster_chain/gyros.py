@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Innovation, gate_threshold
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV, initial_covariance, published_space
+from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV, COMMAND, initial_covariance, published_space
 
 _TELLS_EVERY_NS = 10_000_000
 _SILENT_NS = NANOSECONDS_PER_SECOND // 2

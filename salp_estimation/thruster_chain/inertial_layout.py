@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import put
+from onboard_estimation.filtering.moments import Moments, put
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV

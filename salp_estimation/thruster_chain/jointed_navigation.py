@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
-from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import Seen, corrected, correction, innovate
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, see
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.thruster_chain import inertial_kernels as kernels
 from salp_estimation.thruster_chain import inertial_layout as parts
@@ -352,7 +351,7 @@ class JointedNavigation:
         nothing = self._gaps if not at_rest else np.concatenate([self._gaps, self._moving])
         toward[nothing] = -mean[nothing]
         held = kernels.keep_unobservable(covariance, toward, count)
-        seen = innovate(held, residual, jacobian, np.diag(variances))
+        seen = see(held, residual, jacobian, np.diag(variances))
         accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected_in_a_row)
         if inflation > 1.0:
             return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, lost, 0)

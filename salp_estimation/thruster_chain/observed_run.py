@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.channels import COMMAND
+from onboard_estimation.simulation import Series
 from salp_estimation.thruster_chain.information import Forecast, Trajectory, forecast, gramians, predict
 from salp_estimation.thruster_chain.observability import (
     Conditions,
@@ -25,6 +24,7 @@ from salp_estimation.thruster_chain.observability import (
     theorem_conditions,
 )
 from salp_estimation.thruster_chain.observed_chain import AssumedChain, blocks, packed, quantities
+from salp_estimation.thruster_chain.space import COMMAND
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""

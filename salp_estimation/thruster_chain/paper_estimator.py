@@ -15,10 +15,9 @@ from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.chain_estimator import SILENT_S, TRUST_READINGS, Gyro, bridged_s, others_are_well
-from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.paper_filter import Moments, PaperFilter
-from salp_estimation.thruster_chain.space import published_space
+from salp_estimation.thruster_chain.space import COMMAND, published_space
 
 
 class StampGroups(NamedTuple):

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onboard_estimation.filtering.gating import gate_threshold
-from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import Seen, corrected, correction, innovate, part, put
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, part, put, see
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
@@ -297,7 +296,7 @@ class ParameterFilter:
         if len(errors.told):
             by = np.zeros((len(errors.told), len(mean)))
             by[:, velocity] = errors.by
-            seen = innovate(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
+            seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
             change, covariance = correction(covariance, seen)
             mean = mean + change
             told = (Corrected(Moments(mean.copy(), covariance), by, seen, 1.0, 0.0),)
@@ -352,7 +351,7 @@ class ParameterFilter:
         expect(belief.mean, given, self._steps, predicted, jacobian, disturbed)
         noise = scale * (disturbed * self._disturbance) @ disturbed.T
         noise[np.diag_indices(size)] += self._noise
-        seen = innovate(belief.covariance, measured - predicted, jacobian, noise)
+        seen = see(belief.covariance, measured - predicted, jacobian, noise)
         nis = seen.nis
         likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
         # A blow is taken as if it were as likely as the cap.

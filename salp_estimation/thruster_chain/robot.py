@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.reported import Drawn
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.capabilities.smoothed import Smoothed
-from onboard_estimation.capabilities.trained import Trained, TrainingReport
+from onboard_estimation.capabilities.trained import Smoothed, Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
 from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.errors import UserError
@@ -25,14 +24,14 @@ from onboard_estimation.measurement import Channel, Matrix, Measurement, Vector,
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.description import Hinge, links_urdf
-from salp_estimation.thruster_chain import channels, space
-from salp_estimation.thruster_chain.calibration import KIND
+from salp_estimation.thruster_chain import space
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
 from salp_estimation.thruster_chain.observability import observed_now
 from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
+from salp_estimation.thruster_chain.training import KIND
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
@@ -83,7 +82,7 @@ class ThrusterChainRobot(
 
     def channels(self, configuration: ThrusterChainConfiguration) -> tuple[Channel, ...]:
         """Commands to the thrusters and one IMU per link."""
-        return channels.channels(configuration)
+        return space.channels(configuration)
 
     def refuse_topics(self, configuration: ThrusterChainConfiguration, names: Collection[str]) -> None:
         """Raise UserError where the links with an IMU are not those of the configuration: the robot is another one."""
@@ -179,7 +178,7 @@ class ThrusterChainRobot(
             chain.link_names,
             "none",
             {"headings": heading * np.eye(chain.count), "position": position * np.eye(2)},
-            (channels.true_parameters_channel(chain.link_names),),
+            (space.true_parameters_channel(chain.link_names),),
         )
 
     def true_parts(
@@ -190,7 +189,7 @@ class ThrusterChainRobot(
         poses = np.stack([planar_pose(bodies[name]) for name in chain.link_names], axis=1)
         parts = {"headings": poses[..., 2]}
         masses = np.broadcast_to(chain.masses, poses.shape[:2])
-        if (weighed := bodies.get(channels.TRUE_PARAMETERS)) is not None:
+        if (weighed := bodies.get(space.TRUE_PARAMETERS)) is not None:
             parts["masses"], parts["inertias"] = np.split(weighed, 2, axis=1)
             masses = np.where(np.isfinite(parts["masses"]), parts["masses"], masses)
         parts["position"] = space.centre_of_mass(poses[..., :2], masses)

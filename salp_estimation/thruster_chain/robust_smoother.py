@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.filtering.moments import Later, Moments
-from onboard_estimation.filtering.wide_moments import Seen
+from onboard_estimation.filtering.moments import Later, Moments, Seen
 from onboard_estimation.measurement import Estimate, Matrix, Measurement, Vector
 from salp_estimation.thruster_chain import inertial_kernels, inertial_layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel, stamps_between, truth_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel, stamps_between, truth_channel
 from salp_estimation.thruster_chain import simulation_kernels as kernels
-from salp_estimation.thruster_chain.channels import command_channel, true_parameters_channel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.hardware_scenario import HardwareScenario
 from salp_estimation.thruster_chain.robot_build import Build, loaded
+from salp_estimation.thruster_chain.space import command_channel, true_parameters_channel
 
 Rows = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -31,11 +31,9 @@ from onboard_estimation.laboratory_files import (
     text,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel, truth_channel
-from salp_estimation.thruster_chain.channels import command_channel, true_parameters_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel, truth_channel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.space import centre_of_mass
+from salp_estimation.thruster_chain.space import centre_of_mass, command_channel, true_parameters_channel
 
 CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from onboard_estimation.nodes.estimator import EstimatorNode
+from onboard_estimation.nodes.simulator import SimulatorNode
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.stiffness_surface import StiffnessSurface
+from softrobot_estimation.stiffness_report import StiffnessSurface
 
 
 class SoftRobotNode(EstimatorNode):
@@ -32,3 +33,13 @@ class SoftRobotNode(EstimatorNode):
             return None if learned is None else surface.marker(learned, self.latest)
 
         return marker
+
+
+# Simulated soft robot as an rclpy node.
+
+
+class SoftRobotSimulatorNode(SimulatorNode):
+    """A soft robot that follows set points for ever: publishes pressures, wrench, ground truth. See `SimulatorNode`."""
+
+    def __init__(self) -> None:
+        super().__init__(ROBOT, "softrobot_simulator")

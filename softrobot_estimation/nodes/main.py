@@ -5,4 +5,4 @@ from __future__ import annotations
 from onboard_estimation.nodes.run import NodeExecutable
 
 estimator = NodeExecutable("softrobot_estimation.nodes.estimator:SoftRobotNode")
-simulator = NodeExecutable("softrobot_estimation.nodes.simulator:SoftRobotSimulatorNode")
+simulator = NodeExecutable("softrobot_estimation.nodes.estimator:SoftRobotSimulatorNode")

@@ -18,8 +18,7 @@ from drivers.calibration.parameter_file import load_calibration
 from drivers.serial_frames import Sample, encode_sample, encode_settings
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.simulation import Series, imu_channel
 
 EPOCH_NS = 1_700_000_000_000_000_000
 

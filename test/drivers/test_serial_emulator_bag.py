@@ -21,8 +21,7 @@ from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel, truth_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel, truth_channel
 
 Stamps = NDArray[np.int64]
 G = 9.80665

@@ -11,10 +11,9 @@ from scipy.integrate import solve_ivp
 
 from benchmarks.hop_tables import hop_agility_table, published_agility_table
 from benchmarks.paper_tables import SET_HEIGHTS_M, TABLE_IV, TABLE_S1
-from hopper_estimation import agility, ground_height
-from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT
+from hopper_estimation import agility, report
 from hopper_estimation.hop_truth import true_hops
-from hopper_estimation.report import distance_error_ratio
+from hopper_estimation.report import DIRECT, PAPER_DROP_WEIGHT, distance_error_ratio
 from onboard_estimation.errors import UserError
 
 
@@ -216,18 +215,18 @@ def test_incremental_is_batch(hops, weight: float) -> None:
         from_drops_m += direct if np.isnan(last_drop) else last_drop - drop
         direct_m, last_drop = direct_m + direct, drop
         found.append(weight * from_drops_m + (1.0 - weight) * direct_m)
-    batch = ground_height.ground_heights(apex, touchdown, STANDING_M, weight)
+    batch = report.ground_heights(apex, touchdown, STANDING_M, weight)
     np.testing.assert_allclose(found, batch, atol=1e-12)
 
 
 def test_equations_by_hand() -> None:
     apex, touchdown = [2.0, 2.1, 1.9], [0.30, 0.25, 0.28]
-    from_drops, direct = ground_height.ground_changes(apex, touchdown, 0.268)
+    from_drops, direct = report.ground_changes(apex, touchdown, 0.268)
     np.testing.assert_allclose(direct, [0.032, -0.018, 0.012])
     # drops 1.70, 1.85, 1.62; the first has none before it and counts with eq. (12)
     np.testing.assert_allclose(from_drops, [0.032, -0.15, 0.23])
     mean = np.cumsum(0.5 * (from_drops + direct))
-    np.testing.assert_allclose(ground_height.ground_heights(apex, touchdown, 0.268, PAPER_DROP_WEIGHT), mean)
+    np.testing.assert_allclose(report.ground_heights(apex, touchdown, 0.268, PAPER_DROP_WEIGHT), mean)
 
 
 @pytest.mark.parametrize("absolute_apex", [False, True])
@@ -237,8 +236,8 @@ def test_staircase(absolute_apex: bool) -> None:
     left = true - 0.1
     apex = STANDING_M + 3.0 - (left if absolute_apex else 0.0)  # above the ground last left
     touchdown = np.full(10, STANDING_M + 0.1)
-    direct = ground_height.ground_heights(np.broadcast_to(apex, 10), touchdown, STANDING_M, DIRECT)
-    paper = ground_height.ground_heights(np.broadcast_to(apex, 10), touchdown, STANDING_M, PAPER_DROP_WEIGHT)
+    direct = report.ground_heights(np.broadcast_to(apex, 10), touchdown, STANDING_M, DIRECT)
+    paper = report.ground_heights(np.broadcast_to(apex, 10), touchdown, STANDING_M, PAPER_DROP_WEIGHT)
     np.testing.assert_allclose(direct, true)
     np.testing.assert_allclose(paper, true if absolute_apex else 0.1 + 0.5 * (true - 0.1))
 
@@ -250,7 +249,7 @@ def test_drift_on_level_ground() -> None:
     for _ in range(400):
         touchdown = STANDING_M + 0.005 * rng.normal(size=30)
         apex = np.full(30, STANDING_M + 2.0)
-        ends.append([ground_height.ground_heights(apex, touchdown, STANDING_M, w)[-1] for w in (DIRECT, 0.5)])
+        ends.append([report.ground_heights(apex, touchdown, STANDING_M, w)[-1] for w in (DIRECT, 0.5)])
     direct, paper = np.std(ends, axis=0)
     assert direct == pytest.approx(0.005 * np.sqrt(30), rel=0.12)
     assert paper == pytest.approx(0.5 * direct, rel=0.12)
@@ -259,9 +258,9 @@ def test_drift_on_level_ground() -> None:
 def test_drift_over_stretches() -> None:
     estimated, true = np.array([0.1, 0.3, 0.2, 0.5]), np.array([0.1, 0.1, 0.1, 0.1])
     # errors after each touchdown 0, 0.2, 0.1, 0.4, and 0 at the start
-    np.testing.assert_allclose(ground_height.drift_m(estimated, true, 2), [0.2, 0.1, 0.2])
-    assert ground_height.drift_m(estimated, true, 5).size == 0
-    told = ground_height.summary(np.full(4, 2.0), STANDING_M + np.array([0.0, 0.02, 0, 0]), np.zeros(4), STANDING_M, 4)
+    np.testing.assert_allclose(report.drift_m(estimated, true, 2), [0.2, 0.1, 0.2])
+    assert report.drift_m(estimated, true, 5).size == 0
+    told = report.summary(np.full(4, 2.0), STANDING_M + np.array([0.0, 0.02, 0, 0]), np.zeros(4), STANDING_M, 4)
     assert told["ground_height_direct_final_error_m"] == pytest.approx(0.02)
     assert told["ground_height_direct_drift_mean_abs_m"] == pytest.approx(0.02)
 

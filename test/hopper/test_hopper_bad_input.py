@@ -42,7 +42,7 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 IMUS = (LOW, HIGH)
 

@@ -11,7 +11,7 @@ from bouncer import Bouncer, BouncerRobot
 from numpy.typing import NDArray
 
 from hopper_estimation.description import JOINT, hopper_body_poses, hopper_shapes, hopper_urdf
-from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.reported import Drawn
 from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.filtering.state_space import StateSpace, vector

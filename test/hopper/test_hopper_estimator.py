@@ -51,8 +51,7 @@ from onboard_estimation.measurement import IMU, Channel, Estimate, Measurement, 
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import estimator_name
 from onboard_estimation.ros.phases import NewEvents
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import set_pose_channel
+from onboard_estimation.simulation import Recording, Series, set_pose_channel
 
 # ----------------------------------------------------------------------------------------------------------- samples
 

@@ -44,7 +44,7 @@ from hopper_estimation.phases import APEX, PHASES
 from hopper_estimation.training_trials import Trial, trials_of
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.optimisation.problem import Progress
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 START = np.diag(START_VARIANCES)
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from onboard_estimation import capabilities
-from onboard_estimation.capabilities.drawn import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
-from onboard_estimation.capabilities.gaits import WithGaits
-from onboard_estimation.capabilities.simulated import Simulated, SimulatedLive, chosen_scenario
+from onboard_estimation.capabilities.reported import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.capabilities.simulated import Simulated, SimulatedLive, WithGaits, chosen_scenario
 from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.cli import main
 from onboard_estimation.errors import UserError

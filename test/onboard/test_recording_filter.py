@@ -24,7 +24,7 @@ from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thin
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from onboard_estimation.use_counters import UseCounters
 
 Rows = NDArray[np.float64]

@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 
 Array = NDArray[np.float64]
 

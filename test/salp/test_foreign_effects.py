@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.foreign_effects import ForeignEffects, ForeignScenario, foreign_scenario
 from salp_estimation.gaits import GAITS

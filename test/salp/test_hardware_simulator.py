@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation import chain_kernels, hardware_simulator
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import GAITS

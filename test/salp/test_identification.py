@@ -23,7 +23,7 @@ from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import find_robot, robot_names
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians

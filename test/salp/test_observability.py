@@ -28,7 +28,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.report import render
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 from onboard_estimation.robots import find_robot
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation import observability
 from salp_estimation.chain import Chain
 from salp_estimation.training_runs import in_force, rim_speeds

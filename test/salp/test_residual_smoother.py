@@ -18,7 +18,7 @@ from salp_models import a_model
 from smoothing import FilterStep, smooth
 from test_residual_filter import Case, a_case, dense_prediction, predicted
 
-from onboard_estimation.capabilities.smoothed import Smoothed
+from onboard_estimation.capabilities.trained import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.judge import judge
@@ -33,7 +33,7 @@ from onboard_estimation.live.view_recorded import load_records
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.configuration import InitialConfiguration, SalpConfiguration

@@ -17,7 +17,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.filtering.consistency import judge_consistency, nees
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.estimator import SalpEstimator

@@ -23,8 +23,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, load_record
 from onboard_estimation.evaluation.simulated_bags import convert, write_series
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.series import Series
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Series, truth_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import TIP
 from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, with_values

@@ -13,7 +13,7 @@ from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
-from onboard_estimation.capabilities.drawn import poses_of_bodies
+from onboard_estimation.capabilities.reported import poses_of_bodies
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
@@ -30,7 +30,7 @@ from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.particle_estimator import stiffness_prior
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.stiffness_surface import CELLS, StiffnessSurface
+from softrobot_estimation.stiffness_report import CELLS, StiffnessSurface
 
 CONFIGURATION = SoftRobotConfiguration()
 NAMESPACE = "/softrobot"

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from softrobot_estimation import simulated_signals
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import tip_quaternion_xyzw

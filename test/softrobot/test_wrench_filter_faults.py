@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.robot import ROBOT

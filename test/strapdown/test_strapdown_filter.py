@@ -17,7 +17,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.installed import resource
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
 from strapdown_estimation.model import SPACE, move

@@ -15,8 +15,7 @@ from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import set_pose_channel, stamps_between
+from onboard_estimation.simulation import Recording, Series, set_pose_channel, stamps_between
 
 HEIGHT = Channel("height", "geometry_msgs/msg/PointStamped", "height")
 PHASES = ("falling", "rising")

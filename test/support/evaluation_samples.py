@@ -17,7 +17,7 @@ from onboard_estimation.cli import main
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
 

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from softrobot_estimation.channels import WRENCH, pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP

@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.robots import find_robot
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 Array = NDArray[np.float64]
 Change = Callable[[Series], Series | None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import Gait
 from salp_estimation.simulator import IdealScenario, SalpSimulation

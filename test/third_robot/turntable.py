@@ -18,8 +18,7 @@ from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.measurement import IMU, Channel, Estimate, Matrix, Measurement
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel, stamps_ns, truth_channel
 
 TABLE = imu_channel("table", needs=("angular_velocity",))
 SPACE = StateSpace(angles("heading", ("heading",)), vector("gyro_bias", ("z",), "rad/s"))

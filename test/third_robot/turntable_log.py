@@ -9,7 +9,7 @@ from turntable import TABLE
 
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 
 
 def read_log(file: Path, as_recorded: bool = False) -> Converted:

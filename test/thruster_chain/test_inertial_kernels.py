@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from onboard_estimation.filtering.wide_moments import reduced, spread_by
+from onboard_estimation.filtering.moments import reduced, spread_by
 from salp_estimation.thruster_chain import inertial_kernels as kernels
 from salp_estimation.thruster_chain import inertial_layout as layout
 

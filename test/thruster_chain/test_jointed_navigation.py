@@ -14,7 +14,7 @@ from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.measurement import IMU, Estimate, Measurement, Notice
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation.thruster_chain import inertial_kernels, inertial_layout
 from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
 from salp_estimation.thruster_chain.robot import ROBOT

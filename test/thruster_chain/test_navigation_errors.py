@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import corrected
+from onboard_estimation.filtering.moments import Moments, corrected
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, errors_of, of_tick

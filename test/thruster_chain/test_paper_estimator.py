@@ -15,12 +15,12 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.measurement import Estimate, Measurement, Notice
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.dynamics import propagate, read_imus
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator, StampGroups
 from salp_estimation.thruster_chain.paper_filter import PaperFilter
 from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.space import COMMAND
 
 PERIOD_NS = 10_000_000
 CONFIGURATION = ThrusterChainConfiguration()

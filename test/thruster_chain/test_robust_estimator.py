@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.robot import ROBOT

@@ -14,8 +14,8 @@ from live_graph import LONGEST_WAIT_S, wait_until
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.measurement import Channel
-from salp_estimation.thruster_chain.channels import parameter_names
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.space import parameter_names
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),

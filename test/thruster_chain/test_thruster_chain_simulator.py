@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import simpson
 
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation.thruster_chain import simulation_kernels as kernels
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario

@@ -18,7 +18,7 @@ import numpy as np
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from recorded_robots.files import in_unit, increasing, read_matlab, real, size
 
 IMU = Channel("imu/foot/data_raw", "sensor_msgs/msg/Imu", "imu/foot")

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
 from recorded_robots.files import in_unit, reading
 
 IMU = imu_channel("foot")

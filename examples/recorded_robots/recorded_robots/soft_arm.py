@@ -21,8 +21,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Recording, Series, truth_channel
 from recorded_robots.files import reading
 
 _METRES = {"m": 1.0, "cm": 0.01, "mm": 0.001}

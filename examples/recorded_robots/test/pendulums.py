@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onboard_estimation.configuration import load
 from onboard_estimation.estimator import Step
 from onboard_estimation.measurement import Measurement
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel
 

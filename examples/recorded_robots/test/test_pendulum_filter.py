@@ -10,8 +10,7 @@ from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Recording, truth_channel
 from onboard_estimation.testing import Check, checks
 from recorded_robots.pendulum import dynamics, figures
 from recorded_robots.pendulum.configuration import Pendulum

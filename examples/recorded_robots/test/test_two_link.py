@@ -15,7 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import Recording, Series
 from onboard_estimation.testing import Check, checks
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.robot import ROBOT

@@ -32,7 +32,7 @@ from onboard_estimation.evaluation import run_folder
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
 from onboard_estimation.evaluation.truth import mirror
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from strapdown_estimation import simulator as walking
 
 SECONDS = 4.0

@@ -24,7 +24,7 @@ from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.robots import Robot, TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]

@@ -25,7 +25,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose
 from onboard_estimation.robots import TruthSpecification, find_robot
-from onboard_estimation.series import Recording
+from onboard_estimation.simulation import Recording
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel
 from salp_estimation.robot import ROBOT, SalpRobot

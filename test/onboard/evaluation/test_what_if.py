@@ -12,7 +12,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import changed_series, from_simulator, parse_duration
 from onboard_estimation.measurement import Channel
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 
 RECORDING = salp_recording(5.0)
 LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))

@@ -31,8 +31,7 @@ from onboard_estimation.learning.optimisation.minimise import (
     save_state,
     seed_path,
 )
-from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings
-from onboard_estimation.learning.optimisation.sensitivity import sensitivity
+from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings, sensitivity
 
 Array = NDArray[np.float64]
 EVERY_METHOD = pytest.mark.parametrize("method", ["genetic", "differential_evolution", "cma"])

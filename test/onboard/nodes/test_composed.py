@@ -20,7 +20,7 @@ from onboard_estimation.nodes.source import connect
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.measurements import stamp_ns, to_measurement
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from salp_estimation.robot import ROBOT as SALP
 
 MODULE = [sys.executable, "-m", "onboard_estimation"]

@@ -28,10 +28,10 @@ pytestmark = [
 ]
 NODES = {
     "/salp/salp_estimator": "salp_estimation.nodes.estimator:SalpPoseShapeNode",
-    "/salp/salp_simulator": "salp_estimation.nodes.simulator:SalpSimulatorNode",
+    "/salp/salp_simulator": "salp_estimation.nodes.estimator:SalpSimulatorNode",
     "/salp/markers": "onboard_estimation.nodes.markers:MarkerNode",
     "/hopper/hopper_estimator": "hopper_estimation.nodes.estimator:HopperEstimatorNode",
-    "/hopper/hopper_simulator": "hopper_estimation.nodes.simulator:HopperSimulatorNode",
+    "/hopper/hopper_simulator": "hopper_estimation.nodes.estimator:HopperSimulatorNode",
 }
 KINDS = {
     "Imu", "JointState", "PoseWithCovarianceStamped", "PoseStamped", "PointStamped", "Odometry", "String",

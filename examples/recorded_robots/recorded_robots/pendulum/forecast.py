@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.unscented import Unscented
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
 
 

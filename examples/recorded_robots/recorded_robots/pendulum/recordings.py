@@ -21,8 +21,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.simulation import Recording, Series, truth_channel
 from recorded_robots.files import increasing, read_matlab, reading, size
 from recorded_robots.pendulum.configuration import Pendulum, link_names
 from recorded_robots.pendulum.estimator import angle_channel, torque_channel

@@ -20,7 +20,7 @@ from onboard_estimation.capabilities.reported import Note, Reported
 from onboard_estimation.capabilities.truth import WithTrueRates
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Series
+from onboard_estimation.simulation import Series
 from recorded_robots.pendulum import figures
 from recorded_robots.pendulum.configuration import Pendulum, link_names
 from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel

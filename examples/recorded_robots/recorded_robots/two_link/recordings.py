@@ -22,8 +22,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import imu_channel, truth_channel
+from onboard_estimation.simulation import Recording, Series, imu_channel, truth_channel
 from recorded_robots.files import in_unit, read_matlab, real, size
 
 Array = NDArray[np.float64]

@@ -12,8 +12,7 @@ from onboard_estimation.capabilities.simulated import Scenario, Simulated
 from onboard_estimation.measurement import POSE, Channel
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.series import Recording
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.simulation import Recording, imu_channel
 from recorded_robots.two_link import simulator
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.estimator import TwoLinkEstimator

@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
+from onboard_estimation.simulation import (
+    STANDARD_GRAVITY_M_S2,
+    Recording,
+    Series,
+    imu_channel,
+    stamps_ns,
+    truth_channel,
+)
 
 Array = NDArray[np.float64]
 
