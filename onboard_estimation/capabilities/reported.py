@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.description import Shapes
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Vector
-from onboard_estimation.robots import Capability, Configuration
+from onboard_estimation.robots import Capability, Configuration, Robot
 from onboard_estimation.simulation import Series
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.result import EvaluationResult
-from abc import abstractmethod
-
-from onboard_estimation.description import Shapes
-from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.robots import Robot
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from onboard_estimation.estimator import Estimator
+from onboard_estimation.measurement import Channel
 from onboard_estimation.robots import Capability, Configuration
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.recording import LoadedRecording
-from dataclasses import dataclass
-from typing import Any
-
-from onboard_estimation.estimator import Estimator
-from onboard_estimation.measurement import Channel
 
 # What commands show of a robot's work, a training or a gait: figures, sentences and tables.
 

@@ -6,10 +6,11 @@ lasts from one switch-on to the next is kept (`Calibration`), biases and clocks 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,12 @@ from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.moments import Moments, part, put
 from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.learning import model_file
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.configuration import PER_LINK, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import NavigationState
 from salp_estimation.thruster_chain.parameter_filter import ParameterState
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator, RobustState
@@ -30,12 +33,6 @@ from salp_estimation.thruster_chain.space import centre_of_mass, channels, initi
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.truth import BodyTrack
-import hashlib
-from typing import NamedTuple
-
-from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
-from salp_estimation.thruster_chain.configuration import PER_LINK
 
 # What is known of one robot beyond its design: scales and places of its IMUs, masses, thrusters, drag.
 
