@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 import zstandard
 from numpy.typing import NDArray
+from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
 from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
@@ -28,6 +29,15 @@ from onboard_estimation.evaluation.bag_sqlite import SqliteStorage
 
 METADATA = "metadata.yaml"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+LATCHED_TOPICS = frozenset({"/tf_static", "/robot_description"})
+"""Topics that ROS publishes for late subscribers (transient local); others are marked with `add_topic`."""
+
+DEPTH = 10
+"""Messages that a publisher keeps for those that take them slowly."""
+
+NEVER = QosTime(*divmod(2**63 - 1, 10**9))
+"""A duration that is not set, as rosbag2 writes it."""
 
 _MAGIC_BYTES = 16
 _MAX_JOINED = 1000
@@ -360,3 +370,26 @@ class _Loader(yaml.SafeLoader):
         ):
             raise yaml.constructor.ConstructorError(None, None, "too long for its type", None)
         return super().construct_scalar(node)
+
+
+def offer(
+    reliable: bool = True,
+    transient_local: bool = False,
+    depth: int | None = None,
+    deadline: QosTime = NEVER,
+    lifespan: QosTime = NEVER,
+    lease: QosTime = NEVER,
+    automatic_liveliness: bool = True,
+) -> Qos:
+    """What a publisher offers, as far as it decides who can listen; by default the last 10 (transient local: one)."""
+    return Qos(
+        QosHistory.KEEP_LAST,
+        depth or (1 if transient_local else DEPTH),
+        QosReliability.RELIABLE if reliable else QosReliability.BEST_EFFORT,
+        QosDurability.TRANSIENT_LOCAL if transient_local else QosDurability.VOLATILE,
+        deadline,
+        lifespan,
+        QosLiveliness.AUTOMATIC if automatic_liveliness else QosLiveliness.MANUAL_BY_TOPIC,
+        lease,
+        avoid_ros_namespace_conventions=False,
+    )

@@ -33,11 +33,6 @@ from rosbags.interfaces import (
     Connection,
     MessageDefinitionFormat,
     Qos,
-    QosDurability,
-    QosHistory,
-    QosLiveliness,
-    QosReliability,
-    QosTime,
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
@@ -47,18 +42,10 @@ from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
+from onboard_estimation.evaluation.bag_files import LATCHED_TOPICS, offer
 from onboard_estimation.evaluation.bag_types import check_standard, jazzy_types, type_hash
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.message_templates import MessageTemplate
-
-LATCHED_TOPICS = frozenset({"/tf_static", "/robot_description"})
-"""Topics that ROS publishes for late subscribers (transient local); others are marked with `add_topic`."""
-
-DEPTH = 10
-"""Messages that a publisher keeps for those that take them slowly."""
-
-NEVER = QosTime(*divmod(2**63 - 1, 10**9))
-"""A duration that is not set, as rosbag2 writes it."""
 
 FLUSH_S = 1.0
 """A recorder that is killed loses what came since the last flush."""
@@ -366,29 +353,6 @@ def serialise_alike(
 
     measured = np.asarray((~np.isnan(values)).any(axis=0), dtype=np.bool_) if len(values) else None
     return MessageTemplate(make, serialize, values.shape[1], measured).messages(stamps_ns, values)
-
-
-def offer(
-    reliable: bool = True,
-    transient_local: bool = False,
-    depth: int | None = None,
-    deadline: QosTime = NEVER,
-    lifespan: QosTime = NEVER,
-    lease: QosTime = NEVER,
-    automatic_liveliness: bool = True,
-) -> Qos:
-    """What a publisher offers, as far as it decides who can listen; by default the last 10 (transient local: one)."""
-    return Qos(
-        QosHistory.KEEP_LAST,
-        depth or (1 if transient_local else DEPTH),
-        QosReliability.RELIABLE if reliable else QosReliability.BEST_EFFORT,
-        QosDurability.TRANSIENT_LOCAL if transient_local else QosDurability.VOLATILE,
-        deadline,
-        lifespan,
-        QosLiveliness.AUTOMATIC if automatic_liveliness else QosLiveliness.MANUAL_BY_TOPIC,
-        lease,
-        avoid_ros_namespace_conventions=False,
-    )
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:

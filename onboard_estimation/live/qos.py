@@ -11,8 +11,7 @@ from typing import Any
 
 from rosbags.interfaces import Qos, QosDurability, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.evaluation.bag_files import bounded_yaml
-from onboard_estimation.evaluation.bag_writing import DEPTH, LATCHED_TOPICS, NEVER, offer
+from onboard_estimation.evaluation.bag_files import DEPTH, LATCHED_TOPICS, NEVER, bounded_yaml, offer
 
 _INFINITE_NS = 2**63 - 1
 _FOXY_INFINITE_NS = (2**31 - 1) * 1_000_000_000

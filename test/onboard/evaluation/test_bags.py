@@ -417,16 +417,17 @@ def test_the_metadata_has_all_that_rosbag2_of_jazzy_asks_for(tmp_path: Path) -> 
     assert second["topic_metadata"]["type_description_hash"] == (
         "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18"
     )
+    never = {"sec": 9223372036, "nsec": 854775807}
     assert first["topic_metadata"]["offered_qos_profiles"] == [
         {
             "history": "keep_last",
             "depth": 10,
             "reliability": "reliable",
             "durability": "volatile",
-            "deadline": {"sec": 0, "nsec": 0},
-            "lifespan": {"sec": 0, "nsec": 0},
+            "deadline": never,
+            "lifespan": never,
             "liveliness": "automatic",
-            "liveliness_lease_duration": {"sec": 0, "nsec": 0},
+            "liveliness_lease_duration": never,
             "avoid_ros_namespace_conventions": False,
         }
     ]

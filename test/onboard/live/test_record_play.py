@@ -25,8 +25,9 @@ from live_nodes import COUNTER, LONGEST_WAIT_S, REPORT, SPIN, heard_by, running,
 from rosbags.interfaces import Qos, QosDurability, QosTime
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_files import NEVER, offer
 from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bag_writing import NEVER, BagWriter, offer
+from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
