@@ -211,12 +211,8 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
             waiting = 0.0
         limit = phases.touchdown_rise(t, s, gap, gain2)
         event = phases.phase_event(phase, since, v, level.y2, rise, limit)
-        if (
-            event == phases.NO_EVENT
-            and phase == phases.STANCE_DOWN
-            and level.y2 < 0.0
-            and since > parameters[phases.STANCE_TIME]
-        ):
+        pushes_off = phase == phases.STANCE_DOWN and level.y2 < 0.0 and since > parameters[phases.STANCE_TIME]
+        if event == phases.NO_EVENT and pushes_off:
             event = phases.LIFTOFF  # whose maximum squat was missed
         if phases.awaits_high(s.usable, s.low, body.gravity, t.switch):
             event = phases.NO_EVENT
