@@ -1,9 +1,10 @@
-"""Runs benchmarks, keeps their results in `results/` and writes the table of `docs/benchmarks.md` from them.
+"""Runs benchmarks, keeps their results in `results/` and writes `docs/results.md` from them.
 
     python -m benchmarks                    # all but those that take many minutes
     python -m benchmarks --list
     python -m benchmarks --only unscented_step --only evaluate_bag
     python -m benchmarks --quick            # fewer repetitions, only printed
+    python -m benchmarks --show salp_hardware  # all that is kept of one, measured earlier
 
 A benchmark is a module of this package with a first docstring line that says what it measures and a function
 `run(quick)` that returns the cases of its result, see `timing.case`.
@@ -15,6 +16,7 @@ import argparse
 import ast
 import json
 import os
+import subprocess
 import sys
 from datetime import datetime, timezone
 from importlib import import_module
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, versions
-from benchmarks.table import TABLE_FILE, case_lines, further_lines, write_table
+from benchmarks.table import TABLE_FILE, shown, write_table
 
 RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -82,6 +84,12 @@ def summary(name: str) -> str:
     return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
 
 
+def commit() -> str:
+    """The commit that is measured, with a mark where the working tree has changes of its own."""
+    git = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def measure(name: str, quick: bool) -> dict[str, Any]:
     """A benchmark's result."""
     before = machine()
@@ -95,6 +103,7 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
         "benchmark": name,
         "summary": summary(name),
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
         "machine": before,
         "versions": versions(),
         "cases": benchmark.run(quick),
@@ -114,11 +123,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--only", action="append", metavar="NAME", choices=(*BENCHMARKS, *ON_REQUEST), help="may repeat"
     )
+    parser.add_argument(
+        "--show", metavar="NAME", choices=(*BENCHMARKS, *ON_REQUEST), help="print a kept result and end"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions; the results are only printed")
     options = parser.parse_args(arguments)
     if options.list:
         for name in (*BENCHMARKS, *ON_REQUEST):
             print(f"{name:16} {summary(name)}{' (only with --only)' if name in ON_REQUEST else ''}")
+        return
+    if options.show:
+        print(shown(json.loads((RESULTS / f"{options.show}.json").read_text())))
         return
     for variable in ONE_THREAD:  # before anything imports NumPy
         os.environ.setdefault(variable, "1")
@@ -126,7 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.only or BENCHMARKS:
         print(f"\n{name}: {summary(name)}", flush=True)
         result = measure(name, options.quick)
-        print("\n".join([*case_lines(result), *further_lines(result)]), flush=True)
+        print(shown(result), flush=True)
         missed += [f"{name}: {row['case']}" for row in result["cases"] if row.get("met") is False]
         if not options.quick:
             RESULTS.mkdir(exist_ok=True)

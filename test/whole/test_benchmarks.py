@@ -12,7 +12,7 @@ import pytest
 from benchmarks import salp_filter_step, salp_hardware, salp_hardware_models, salp_hardware_runs
 from benchmarks.run import BENCHMARKS, ON_REQUEST, RESULTS, load_results, summary
 from benchmarks.salp_hardware_models import Subject, TrainingSet
-from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced
+from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.simulated import simulated_recording
@@ -51,6 +51,7 @@ def test_every_benchmark_says_what_it_measures_and_kept_results_are_whole() -> N
         assert result["benchmark"] == path.stem
         assert result["machine"]["cores"] >= 1
         assert result["versions"]["numpy"]
+        assert result["commit"] in shown(result)
         assert result["cases"]
         for row in result["cases"]:
             if "target_times_faster" in row:
