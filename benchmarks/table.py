@@ -9,17 +9,17 @@ from typing import Any
 TABLE_FILE = Path(__file__).parent.parent / "docs" / "results.md"
 START, END = "<!-- results -->", "<!-- /results -->"
 HEADER = ("| what | ours | against | theirs | times faster | target |", "|---|---|---|---|---|---|")
-SECTIONS = {
-    "Salp": ("salp", "chain", "unscented", "residual"),
-    "Thruster chain": ("thruster",),
-    "Hopper": ("hopper",),
-    "Soft robot": ("softrobot", "marginalized", "soft_arm"),
-    "Strapdown": ("recorded_walks", "walks"),
-    "Recorded robots of others": ("pendulums", "two_link"),
-    "Drivers and ground truth": ("serial", "ethercat", "vicon", "motion", "clock", "fuzz"),
-    "Evaluation, bags and live nodes": ("",),
+HEADINGS = {
+    "salp": "Salp",
+    "thruster_chain": "Thruster chain",
+    "hopper": "Hopper",
+    "softrobot": "Soft robot",
+    "strapdown": "Strapdown",
+    "recorded_robots": "Recorded robots of others",
+    "drivers": "Drivers and ground truth",
+    "core": "Evaluation, bags and live nodes",
 }
-"""Headings of the page, and how the names of the benchmarks under each begin."""
+"""Headings of the page by the folders of the benchmarks."""
 
 
 def duration(seconds: float) -> str:
@@ -101,17 +101,16 @@ def _targets(result: dict[str, Any]) -> Iterator[str]:
         yield f"| {what} | {ours}{f'; {ratio} times faster than {peer}' if peer else ''} | {target} |"
 
 
-def render(results: list[dict[str, Any]]) -> str:
-    """Everything between the markers."""
+def render(results: dict[str, list[dict[str, Any]]]) -> str:
+    """Everything between the markers, of the results of each folder."""
     parts: list[str] = []
-    left = {result["benchmark"]: result for result in results}
-    for heading, beginnings in SECTIONS.items():
+    for folder, heading in HEADINGS.items():
         parts += [f"## {heading}", ""]
-        for name in [name for name in left if name.startswith(beginnings)]:
-            result = left.pop(name)
+        for result in results[folder]:
             rows = list(_targets(result))
             table = ["| what | measured | target |", "|---|---|---|", *rows, ""] if rows else []
-            parts += [f"`{name}` ({result['date_utc'][:10]}, {result['commit']}): {result['summary']}", "", *table]
+            about = f"`{result['benchmark']}` ({result['date_utc'][:10]}, {result['commit']}): {result['summary']}"
+            parts += [about, "", *table]
     return "\n".join(parts)
 
 
@@ -124,6 +123,6 @@ def replaced(text: str, table: str) -> str:
     return f"{before}{START}\n\n{table}\n{END}{after}"
 
 
-def write_table(results: list[dict[str, Any]], path: Path = TABLE_FILE) -> None:
+def write_table(results: dict[str, list[dict[str, Any]]]) -> None:
     """Put the table of these results into the page."""
-    path.write_text(replaced(path.read_text(), render(results)))
+    TABLE_FILE.write_text(replaced(TABLE_FILE.read_text(), render(results)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
+from benchmarks.drivers.bus_targets import Datagram, encode, parse
 from drivers.emulators.ethercat import coe, sii
 from drivers.emulators.ethercat.configuration import EmulatedPressure, EthercatFaults
 from drivers.emulators.ethercat.frames import Command

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from benchmarks.hop_tables import hop_agility_table, published_agility_table
-from benchmarks.paper_tables import SET_HEIGHTS_M, TABLE_IV, TABLE_S1
+from benchmarks.hopper.hop_tables import hop_agility_table, published_agility_table
+from benchmarks.hopper.paper_tables import SET_HEIGHTS_M, TABLE_IV, TABLE_S1
 from hopper_estimation import agility, ground_height, optical_flow
 from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT
 from hopper_estimation.hop_truth import true_hops

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.hop_tables import error_table, t_test
-from benchmarks.paper_tables import SET_HEIGHTS_M, TABLE_S1, TABLE_S3
+from benchmarks.hopper.hop_tables import error_table, t_test
+from benchmarks.hopper.paper_tables import SET_HEIGHTS_M, TABLE_S1, TABLE_S3
 from hopper_estimation.hop_matching import event_summary, match_cycles, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.hop_picture import Trajectory, main, simulated_hop, write_hop_picture
+from benchmarks.hopper.hop_picture import Trajectory, main, simulated_hop, write_hop_picture
 from hopper_estimation.configuration import HopperConfiguration
 from onboard_estimation.errors import UserError
 

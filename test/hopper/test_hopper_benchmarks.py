@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import hopper_filters_ground as ground
-from benchmarks import hopper_filters_jobs as jobs
-from benchmarks import hopper_filters_models as models
-from benchmarks import hopper_filters_rates as rates
-from benchmarks import hopper_filters_runs as runs
-from benchmarks import hopper_filters_tables as tables
-from benchmarks import hopper_step
-from benchmarks.hopper_filters_models import Search
+from benchmarks.hopper import hopper_filters_ground as ground
+from benchmarks.hopper import hopper_filters_jobs as jobs
+from benchmarks.hopper import hopper_filters_models as models
+from benchmarks.hopper import hopper_filters_rates as rates
+from benchmarks.hopper import hopper_filters_runs as runs
+from benchmarks.hopper import hopper_filters_tables as tables
+from benchmarks.hopper import hopper_step
+from benchmarks.hopper.hopper_filters_models import Search
 from hopper_estimation.hop_metrics import METRICS
 
 SEED = 5950

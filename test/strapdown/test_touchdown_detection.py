@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from benchmarks.recorded_walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
-from benchmarks.touchdown_detection import (
+from benchmarks.strapdown.recorded_walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
+from benchmarks.strapdown.touchdown_detection import (
     Touchdown,
     TouchdownDetector,
     TouchdownParameters,
@@ -20,7 +20,7 @@ from benchmarks.touchdown_detection import (
     jerk,
     speeds_before,
 )
-from benchmarks.touchdown_judgement import (
+from benchmarks.strapdown.touchdown_judgement import (
     begun_later,
     match_onsets,
     match_stances,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from benchmarks.touchdown_height import TouchdownHeight, filter_height
-from benchmarks.touchdown_judgement import (
+from benchmarks.strapdown.touchdown_height import TouchdownHeight, filter_height
+from benchmarks.strapdown.touchdown_judgement import (
     cleaned_runs,
     label_onsets,
     match_onsets,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import thruster_chain_paper as figures
-from benchmarks.thruster_chain_runs import AT_089, Case, run
+from benchmarks.thruster_chain import thruster_chain_paper as figures
+from benchmarks.thruster_chain.thruster_chain_runs import AT_089, Case, run
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
 from onboard_estimation.evaluation.judge import judge

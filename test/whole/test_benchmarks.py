@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import salp_filter_step, salp_hardware, salp_hardware_models, salp_hardware_runs
 from benchmarks.run import BENCHMARKS, ON_REQUEST, RESULTS, load_results, summary
-from benchmarks.salp_hardware_models import Subject, TrainingSet
+from benchmarks.salp import salp_filter_step, salp_hardware, salp_hardware_models, salp_hardware_runs
+from benchmarks.salp.salp_hardware_models import Subject, TrainingSet
 from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings

@@ -1,0 +1,138 @@
+"""One step of LandSalp's filter with residual models: constant-time models against exact Gaussian processes.
+
+A step is a prediction over 20 ms and a correction by each of the three gyros, on measurements of the scenario
+`hardware`, with the commands in between. Exact processes twice: in the same filter, and as scikit-learn predicts them
+for all sigma points of the paper's filter in one batch (`salp_filter_peer`). Trained as in `salp_hardware`, which keeps
+the models. Real time: all measurements of three gyros at 200 Hz, none left out, through `Pipeline.process`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.salp.salp_filter_peer import ScikitLearnFilter
+from benchmarks.salp.salp_hardware_models import SCENARIO, Model, Subject, TrainingSet, trained, training_runs
+from benchmarks.timing import Samples, case, interleaved, rounded
+from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import find_robot
+from salp_estimation.chain_estimator import COMMAND
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.residual_model import ResidualModel, load_model
+
+Array = NDArray[np.float64]
+Row = dict[str, Any]
+
+TARGET, TARGET_S = 12.0, 0.5e-3
+REAL_TIME_MARGIN = 10.0
+GAIT, SEED = "left", 800_000
+PERIOD_S = 0.02
+WARM_S = 4.0
+"""The gait has run for two seconds."""
+STEPS = 10
+FORMS = ("calibrated", "local", "gaussian_process")
+PEER = "scikit-learn, one batch"
+
+
+def run(quick: bool) -> list[Row]:
+    """Steps, then real time."""
+    return rows(TrainingSet(seeds=1) if quick else TrainingSet(), 3 if quick else 31, 6.0 if quick else 20.0)
+
+
+def rows(data: TrainingSet, repetitions: int, duration_s: float, forms: tuple[str, ...] = FORMS) -> list[Row]:
+    """Cases with models of this training set; a recording of at least 5 s."""
+    settings = SalpConfiguration()
+    recording = simulated_recording(find_robot("salp"), settings, SCENARIO, GAIT, duration_s, SEED)
+    measurements = list(recording.measurements())
+    processes = load_model(str(trained(Model("gaussian_process", data))), settings).processes
+    assert processes is not None
+    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in training_runs(data)[1]])
+    peer = ScikitLearnFilter(settings.chain.build().links, processes, inputs, processes.predict(inputs)[0])
+    models = {form: load_model(str(trained(Model(form, data))), settings) for form in forms}
+    candidates: dict[str, Callable[[], object]] = {form: _steps(model, measurements) for form, model in models.items()}
+    candidates[PEER] = _peer_step(peer, measurements)
+    samples = interleaved(candidates, repetitions, block_s=0.02)
+    samples = {name: times if name == PEER else times / STEPS for name, times in samples.items()}
+    out = []
+    for form in forms:
+        label = f"one step at {1.0 / PERIOD_S:g} Hz, three links, {form}"
+        out.append(case(label, samples, form, PEER, TARGET, training_points=len(inputs)))
+        out.append(case(f"{label}, at most", samples, form, target_s=TARGET_S))
+    return [*out, *(_real_time(form, data, measurements, duration_s, repetitions) for form in forms)]
+
+
+def _steps(model: ResidualModel, measurements: list[Measurement]) -> Callable[[], object]:
+    """Ten steps from a state in the middle of a run, with the measurements that the filter uses at 50 Hz."""
+    base = SalpConfiguration()
+    estimator = ResidualEstimator(replace(base, gyro=replace(base.gyro, used_rate_hz=0.0)), model)
+    thinned = _thinned(measurements)
+    warm_ns, start = round(WARM_S * NANOSECONDS_PER_SECOND), estimator.start(None)
+    for measurement in thinned:
+        if measurement.stamp_ns >= warm_ns:
+            break
+        start = estimator.step(start, measurement).state
+    stop_ns = warm_ns + round(STEPS * PERIOD_S * NANOSECONDS_PER_SECOND)
+    block = [one for one in thinned if warm_ns <= one.stamp_ns < stop_ns]
+
+    def steps() -> None:
+        state = start
+        for measurement in block:
+            state = estimator.step(state, measurement).state
+
+    return steps
+
+
+def _thinned(measurements: list[Measurement]) -> list[Measurement]:
+    """All commands, and of each gyro one sample in every period."""
+    out: list[Measurement] = []
+    last: dict[str, int] = {}
+    for one in measurements:
+        period = int(one.stamp_ns / NANOSECONDS_PER_SECOND / PERIOD_S)
+        if one.sensor == COMMAND or last.get(one.sensor) != period:
+            last[one.sensor] = period
+            out.append(one)
+    return out
+
+
+def _peer_step(peer: ScikitLearnFilter, measurements: list[Measurement]) -> Callable[[], object]:
+    """One step of the peer with a command and the gyros of the middle of the run."""
+    base = SalpConfiguration()
+    before = [one for one in measurements if one.stamp_ns <= WARM_S * NANOSECONDS_PER_SECOND]
+    newest = {one.sensor: one.value for one in before}
+    gyro = np.array([newest[f"imu/{name}"][2] for name in base.chain.link_names])
+    mean, covariance, controls = peer.mean, peer.covariance, base.chain.signed_wheel_radii_m * newest[COMMAND]
+    return lambda: peer.step(mean, covariance, controls, gyro, PERIOD_S)
+
+
+def _real_time(
+    form: str, data: TrainingSet, measurements: list[Measurement], duration_s: float, repetitions: int
+) -> Row:
+    """How much faster than the robot all gyros at 200 Hz are filtered, with arrival in order of stamps."""
+    configuration = Subject(form, Model(form, data), used_rate_hz=0.0).configuration()
+    robot = find_robot("salp")
+
+    def filtered() -> None:
+        estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
+        pipeline = Pipeline(estimator, channels, lag_s=configuration.lag_s)
+        for measurement in measurements:
+            pipeline.process(measurement)
+
+    samples: Samples = interleaved({"pipeline": filtered}, min(repetitions, 5), block_s=0.0)
+    share = samples["pipeline"] / duration_s
+    margin = 1.0 / float(np.median(share))
+    return {
+        "case": f"real time at 200 Hz, three gyros and commands through the pipeline, {form}",
+        "figure": f"{margin:.1f} times faster: {100.0 / margin:.1f} % of a core",
+        "share_of_a_core": rounded(float(np.median(share))),
+        "share_of_a_core_p90": rounded(float(np.percentile(share, 90))),
+        "margin": rounded(margin),
+        "target": f">= {REAL_TIME_MARGIN:g} times",
+        "met": margin >= REAL_TIME_MARGIN,
+    }

@@ -1,0 +1,213 @@
+"""One step of the marginalised particle filter of a soft segment, 500 particles and 40 functions, against NumPy.
+
+Both have the same model: one step of Runge and Kutta over 8 ms, and twice the load on the base. NumPy's is vectorised
+over particles and thrifty (`marginalized_pf_numpy`): once as a whole, once with our compiled model in its hands, so
+that what is left is the difference of the filters. Before anything is timed, both run from the same random numbers, and
+their particles are compared. A cloud is followed for two seconds, so that it has learned something and its particles
+are related as they are at work; then half a second of steps is timed over and over from there, in which matrices are
+folded eight times: a step is their mean. Times are the processor's, on one thread: alone on a machine they are the
+clock's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.softrobot.marginalized_pf_numpy import NumpyCloud, NumpyFilter
+from benchmarks.timing import case, interleaved
+from onboard_estimation.filtering.marginalized_particles import (
+    Cloud,
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
+from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
+from onboard_estimation.filtering.walking_prior import HyperParameterWalk
+from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+
+Array = NDArray[np.float64]
+
+STEP_S, RATE_HZ = 0.008, 125.0
+FUNCTIONS = 40
+ROWS = [3, 4, 2]
+"""Of a load: torques about x and y, and the weight."""
+NOISE = np.array([2e-3, 2e-3, 2e-2])
+LEARNED_STEPS, TIMED_STEPS = 250, 8 * FOLDED_LOSSES
+COMPARED_STEPS, TOLERANCE = 25, 1e-6
+NUMPY, COMPILED_MODEL = "NumPy", "NumPy, compiled model"
+
+SEGMENT = ConstantCurvatureSegment(
+    length_m=0.128,
+    bending_radius_m=0.0146,
+    tip_mass_kg=0.156,
+    damping_n_s_m=(3.0, 3.0, 3.0),
+    bending_stiffness_n_m=702.4,
+    elongation_stiffness_n_m=1400.0,
+    gravity_m_s2=(0.0, 0.0, 9.81),
+    chamber_angles_rad=tuple(np.radians([90.0, 210.0, 330.0])),
+    chamber_centre_radius_m=0.0126,
+    chamber_areas_m2=(1.55e-4,) * 3,
+)
+
+
+def stiffness_rows(values: Array) -> Array:
+    """(N, 3) along dx, dy, dL."""
+    rows = np.empty((len(values), 3))
+    rows[:, :2], rows[:, 2] = values, SEGMENT.elongation_stiffness_n_m
+    return rows
+
+
+class SoftSegment:
+    """The segment as the filter asks for it: inputs are pressures, the unknown is its bending stiffness over q."""
+
+    def propagate(self, states: Array, inputs: Array, values: Array, step_s: float) -> Array:
+        return SEGMENT.step(states, step_s, inputs, stiffness_rows(values))
+
+    def outputs(self, states: Array, inputs: Array, values: Array) -> Array:
+        return SEGMENT.base_load(states, inputs, stiffness_rows(values))[:, ROWS]
+
+    def places(self, states: Array) -> Array:
+        return states[:, :3]
+
+
+class CompiledModel:
+    """The same for NumPy's filter, in the place of its own model."""
+
+    def step(self, states: Array, step_s: float, forces: Array, values: Array) -> Array:
+        return SEGMENT.step(states, step_s, self.pressures, stiffness_rows(values[:, None]))
+
+    def loads(self, states: Array, forces: Array, values: Array) -> Array:
+        return SEGMENT.base_load(states, self.pressures, stiffness_rows(values[:, None]))[:, ROWS]
+
+    pressures: Array = np.zeros(3)
+
+
+def tracker(particles: int, walk: bool, memory_s: float = np.inf) -> MarginalizedParticleFilter:
+    """Ours."""
+    basis = ReducedRankBasis((0.0,) * 3, (0.012,) * 3, (0.008,) * 3, FUNCTIONS)
+    unknown = UnknownFunction(
+        basis,
+        constants=(702.4,),
+        stddevs=(60.0,),
+        memory_s=memory_s,
+        lowest=(100.0,),
+        walk=HyperParameterWalk() if walk else None,
+    )
+    settings = ParticleFilterSettings(
+        process_noise=[1e-5] * 3 + [5e-3] * 3,
+        measurement_covariance=np.diag(NOISE**2),
+        recovery_stddevs=[1e-3] * 3 + [1e-2] * 3,
+        particle_count=particles,
+    )
+    return MarginalizedParticleFilter(SoftSegment(), unknown, settings)
+
+
+class Course:
+    """Pressures that turn round the segment, whose stiffness depends on its bending, and what its base feels."""
+
+    def __init__(self, steps: int) -> None:
+        rng, state = np.random.default_rng(1), np.zeros(6)
+        phases = np.array([0.0, 2.1, 4.2])
+        time_s = STEP_S * np.arange(steps)
+        self.pressures = 20e3 * np.maximum(0.0, np.sin(np.pi * time_s[:, None] + phases))
+        self.loads = np.empty((steps, 3))
+        for number, pressures in enumerate(self.pressures):
+            stiffness = SEGMENT.stiffness(700.0 + 60.0 * np.cos(300.0 * state[0]))
+            state = SEGMENT.step(state, STEP_S, pressures, stiffness)
+            self.loads[number] = SEGMENT.base_load(state, pressures, stiffness)[ROWS]
+        self.loads += NOISE * rng.standard_normal(self.loads.shape)
+
+
+def begun(filter_: MarginalizedParticleFilter) -> Cloud:
+    """A cloud about rest."""
+    return filter_.start(np.zeros(6), np.diag([1e-8] * 3 + [1e-6] * 3), 1)
+
+
+def ours(filter_: MarginalizedParticleFilter, course: Course, cloud: Cloud, first: int, last: int) -> Cloud:
+    """The cloud after these steps."""
+    for number in range(first, last):
+        cloud, _ = filter_.step(cloud, STEP_S, course.loads[number], course.pressures[number])
+    return cloud
+
+
+def theirs(filter_: NumpyFilter, course: Course, cloud: NumpyCloud, first: int, last: int) -> NumpyCloud:
+    """The same by NumPy."""
+    for number in range(first, last):
+        if isinstance(filter_.model, CompiledModel):
+            filter_.model.pressures = course.pressures[number]
+        cloud = filter_.step(cloud, STEP_S, course.loads[number], course.pressures[number])
+    return cloud
+
+
+def agreement(filter_: MarginalizedParticleFilter, peer: NumpyFilter, course: Course) -> float:
+    """Largest difference of states and stiffness after a fifth of a second, in deviations of the cloud.
+
+    Raises
+    ------
+    RuntimeError
+        They are not the same.
+    """
+    cloud = ours(filter_, course, begun(filter_), 0, COMPARED_STEPS)
+    other = theirs(peer, course, peer.start(begun(filter_)), 0, COMPARED_STEPS)
+    difference = np.column_stack([cloud.states - other.states, cloud.values[:, 0] - other.values])
+    scale = np.column_stack([cloud.states, cloud.values]).std(axis=0)
+    largest = float(np.abs(difference / scale).max())
+    if not largest <= TOLERANCE:
+        raise RuntimeError(f"particles differ by {largest:.2g} of the cloud's deviation, more than {TOLERANCE:g}")
+    return largest
+
+
+def repeated(filter_: MarginalizedParticleFilter, course: Course) -> Callable[[], Cloud]:
+    """Some steps from where the cloud has learned for a while."""
+    last = len(course.loads) - TIMED_STEPS
+    cloud = ours(filter_, course, begun(filter_), 0, last)
+    return partial(ours, filter_, course, cloud, last, last + TIMED_STEPS)
+
+
+def per_step(samples: dict[str, Array]) -> dict[str, Array]:
+    """Times of one step of those measured together."""
+    return {name: values / TIMED_STEPS for name, values in samples.items()}
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    """Fixed hyper-parameters and walking ones against NumPy; more particles; with forgetting."""
+    repetitions = 3 if quick else 11
+    course = Course(LEARNED_STEPS + TIMED_STEPS)
+    rows = []
+    for walk, target_s, name in (
+        (False, 1e-3, "500 particles"),
+        (True, 4e-3, "500 particles, hyper-parameters learned"),
+    ):
+        filter_ = tracker(500, walk)
+        peer = NumpyFilter(filter_, SEGMENT)
+        difference = agreement(filter_, peer, course)
+        candidates: dict[str, Callable[[], object]] = {}
+        candidates["ours"] = repeated(filter_, course)
+        last = len(course.loads) - TIMED_STEPS
+        for label, model in ((NUMPY, peer.model), (COMPILED_MODEL, CompiledModel())):
+            other = NumpyFilter(filter_, SEGMENT)
+            other.model = model
+            cloud = theirs(other, course, other.start(begun(filter_)), 0, last)
+            candidates[label] = partial(theirs, other, course, cloud, last, last + TIMED_STEPS)
+        samples = per_step(interleaved(candidates, repetitions, clock=time.process_time))
+        rows.append(case(name, samples, "ours", NUMPY, None if walk else 4.0, largest_difference=difference))
+        rows.append(case(name, samples, "ours", COMPILED_MODEL))
+        rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=target_s))
+    for particles, walk, memory_s, name in (
+        (3000, False, np.inf, "3000 particles"),
+        (800, True, np.inf, "800 particles, hyper-parameters learned"),
+        (500, False, 20.0, "500 particles, forgetting within 20 s"),
+        (3000, False, 20.0, "3000 particles, forgetting within 20 s"),
+    ):
+        candidate = repeated(tracker(particles, walk, memory_s), course)
+        samples = per_step(interleaved({"ours": candidate}, repetitions, clock=time.process_time))
+        target_s = 1e-3 if particles == 500 else 1.0 / RATE_HZ
+        rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=target_s))
+    return rows

@@ -1,0 +1,365 @@
+"""A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
+
+The figures of `docs/soft_arm.md`. Needs the recordings; nothing here is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from benchmarks.recordings import recordings
+from benchmarks.softrobot.soft_arm_study.arm_course import Course, fit_course, predicted_deflections
+from benchmarks.softrobot.soft_arm_study.arm_step import READ_AT_S, MarkedArc, PressureStep, fit_arc, read_pressure_step
+from benchmarks.softrobot.soft_arm_study.arm_stiffness import LARGEST_BENDING_RAD, StiffnessLaw, fit_stiffness
+from benchmarks.softrobot.soft_arm_study.beam_models import Beam, BeamModel, BeamMotion, arc, fit_modulus, rod
+from benchmarks.softrobot.soft_arm_study.beam_release import Release, read_releases
+from benchmarks.softrobot.soft_arm_study.ring_down import Measured, fit_decaying_sinusoid
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+
+TARGET = 0.15
+LOADS = {0.0: "beam_gravity_V2_a.c3d", 0.052: "beam_load52_V2_a.c3d", 0.101: "beam_load101_V2_a.c3d"}
+BEAM = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1085.0)
+UNSURE_BEAMS = {
+    "density": [replace(BEAM, density_kg_m3=density) for density in (1020.0, 1150.0)],
+    "place of the load": [replace(BEAM, load_height_m=height) for height in (-0.5 * BEAM.side_m, 0.5 * BEAM.side_m)],
+}
+"""What is not known of the beam, at its bounds.
+
+Of the silicone nothing is written down: makers' data sheets of those that cure by platinum say 1.02 to 1.15 g/cm^3. Of
+the load the README of the recordings says `at its tip`: anywhere on the end's face, its middle on average.
+"""
+SHOWN = {"sag_m": ("sag", "mm", 1e3, 2), "frequency_hz": ("frequency", "Hz", 1.0, 3)}
+OTHER_LAWS: dict[str, tuple[Callable[[Array, Array], Array], list[float]]] = {
+    "constant stiffness": (lambda q, bending: q[0] + 0.0 * bending, [7.0]),
+    "log stiffness linear in bending": (lambda q, bending: q[0] + q[1] * bending, [7.0, -1.0]),
+    "log stiffness linear in log bending": (lambda q, bending: q[0] + q[1] * np.log(bending), [7.0, -0.5]),
+}
+"""Log stiffness in mbar/rad by numbers q and bending."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A figure of the beam under a load that its modulus was not fitted to."""
+
+    modulus: Measured
+    motion: BeamMotion
+    value: float
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """That figure as it was measured, and by both models."""
+
+    release: Release
+    figure: str
+    measured: Measured
+    rod: Predicted
+    arc: Predicted
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    """Rows of the arm and of the beam; first those with targets."""
+    folder = recordings("soft_arm")
+    steps = arm_steps(folder)
+    releases = read_releases({load_kg: folder / name for load_kg, name in LOADS.items()})
+    predictions = [beam_prediction(releases, one, figure) for one in releases for figure in ("sag_m", "frequency_hz")]
+    left_out = [(step, [one for one in steps if one is not step]) for step in steps]
+    return [
+        *(deflection_row(step, others) for step, others in left_out),
+        *beam_rows(predictions),
+        *law_rows(steps),
+        *(course_cells(step, others) for step, others in left_out),
+        *(other_law_cells(name, steps) for name in OTHER_LAWS),
+        *(release_cells(one) for one in releases),
+        *(prediction_cells(one) for one in predictions),
+    ]
+
+
+def arm_steps(folder: Path) -> list[PressureStep]:
+    """All of the arm, lowest pressure first."""
+    return sorted(map(read_pressure_step, folder.glob("*mbar*.c3d")), key=lambda step: step.pressure_mbar)
+
+
+def fitted(steps: Sequence[PressureStep], age_s: float = READ_AT_S) -> tuple[MarkedArc, StiffnessLaw]:
+    """The arc and the law of these steps' plateaus."""
+    shape = fit_arc(steps, age_s)
+    bendings = shape.bending([step.plateau(age_s)[0] for step in steps])
+    return shape, fit_stiffness([step.pressure_mbar for step in steps], bendings)
+
+
+def deflection_row(step: PressureStep, others: Sequence[PressureStep]) -> dict[str, Any]:
+    """The tip at a pressure left out."""
+    shape, law = fitted(others)
+    expected, lower, upper = 1e3 * range_of_deflection(shape, law, step.pressure_mbar)
+    measured = 1e3 * step.plateau()[1]
+    off = expected / measured - 1.0
+    return {
+        "case": f"arm, {step.pressure_mbar:g} mbar left out, deflection of the tip",
+        "figure": f"{expected:.2f} mm ({lower:.1f} to {upper:.1f}); measured {measured:.2f} mm: {off:+.1%}",
+        "expected_mm": round(float(expected), 3),
+        "measured_mm": round(measured, 3),
+        "range_90_mm": [round(float(lower), 2), round(float(upper), 2)],
+        "within_range": bool(lower <= measured <= upper),
+        "target": f"within {TARGET:.0%}",
+        "met": bool(abs(off) <= TARGET),
+    }
+
+
+def range_of_deflection(shape: MarkedArc, law: StiffnessLaw, pressure_mbar: float) -> Array:
+    """(3,) m: expected, and the bounds of 90 %."""
+    found = law.range(pressure_mbar)
+    return shape.deflection([found.expected_rad, found.lower_rad, found.upper_rad])
+
+
+def law_rows(steps: Sequence[PressureStep]) -> list[dict[str, Any]]:
+    """What all recordings together say, and at which frequency the arm rings."""
+    shape, law = fitted(steps)
+    course = fit_course(law, shape, steps)
+    places = np.radians([0.0, 20.0, 60.0])
+    stiffness, shares = law.stiffness_mbar_rad(places), law.log_stddev(places)
+    known = ", ".join(f"{k:.0f} +- {k * s:.0f}" for k, s in zip(stiffness, shares, strict=True))
+    worst = {age_s: worst_left_out(steps, age_s) for age_s in (0.75, 1.0, 1.5, 2.5)}
+    return [
+        {"case": "arm, stiffness over gain at 0, 20, 60 deg", "figure": f"{known} mbar/rad"},
+        {"case": "arm, marker's offset from the backbone", "figure": f"{1e3 * shape.offset_m:.1f} mm"},
+        {"case": "arm, rise, frequency, damping ratio, creep in a factor e", "figure": described(course)},
+        {
+            "case": "arm, frequency of the ring by itself",
+            "figure": ", ".join(f"{step.pressure_mbar:g} mbar {ringing_hz(step)}" for step in steps),
+        },
+        {
+            "case": "arm, worst of those left out, plateau read at another age",
+            "figure": ", ".join(f"{age_s:g} s {off:.1%}" for age_s, off in worst.items()),
+        },
+    ]
+
+
+def described(course: Course) -> str:
+    """Its four numbers."""
+    return (
+        f"{1e3 * course.rise_s:.0f} ms, {course.frequency_hz:.2f} Hz, {course.damping_ratio:.3f}, "
+        f"{course.creep_share:.1%}"
+    )
+
+
+def ringing_hz(step: PressureStep) -> str:
+    """Of the deflection after the first swing, if it can be read."""
+    chosen = (step.times_s > 0.15) & (step.times_s < 1.6)
+    try:
+        reading, _ = fit_decaying_sinusoid(step.times_s[chosen], step.deflections_m[chosen])
+    except UserError:
+        return "-"
+    return f"{reading.frequency_hz:.2f} Hz"
+
+
+def worst_left_out(steps: Sequence[PressureStep], age_s: float) -> float:
+    """Largest error of all pressures, each left out, as a share."""
+    errors = []
+    for step in steps:
+        shape, law = fitted([one for one in steps if one is not step], age_s)
+        predicted = shape.deflection(law.bending_rad(step.pressure_mbar))[0]
+        errors.append(abs(predicted / step.plateau(age_s)[1] - 1.0))
+    return float(max(errors))
+
+
+def course_cells(step: PressureStep, others: Sequence[PressureStep]) -> dict[str, Any]:
+    """The whole course at a pressure left out, and where it is before the valve opens."""
+    shape, law = fitted(others)
+    predicted = predicted_deflections(fit_course(law, shape, others), shape, step)
+    error, plateau = predicted - step.deflections_m, step.plateau()[1]
+    rising, late = step.times_s < 0.5, step.times_s > step.end_s - 1.0
+
+    def share(chosen: Any) -> str:
+        return f"{np.sqrt(np.mean(error[chosen] ** 2)) / plateau:.1%}"
+
+    ends = 1e3 * predicted[late].mean(), 1e3 * step.deflections_m[late].mean()
+    cells = {
+        "left out": f"{step.pressure_mbar:g} mbar",
+        "RMS of all, of the plateau": share(slice(None)),
+        "first 0.5 s": share(rising),
+        "later": share(~rising),
+        "last second, mm": f"{ends[0]:.2f}",
+        "measured, mm": f"{ends[1]:.2f}",
+        "off": f"{ends[0] / ends[1] - 1.0:+.1%}",
+    }
+    return {"case": cells["left out"], "table": "The arm's whole course at a pressure left out", "cells": cells}
+
+
+def other_law_cells(name: str, steps: Sequence[PressureStep]) -> dict[str, Any]:
+    """What another law makes of the pressures left out."""
+    law, start = OTHER_LAWS[name]
+    cells = {"law": name}
+    grid = np.linspace(1e-3, LARGEST_BENDING_RAD, 10_000)
+    for step in steps:
+        others = [one for one in steps if one is not step]
+        shape = fit_arc(others)
+        bendings = shape.bending([one.plateau()[0] for one in others])
+        logs = np.log([one.pressure_mbar for one in others]) - np.log(bendings)
+
+        def misfits(values: Array, bendings: Array = bendings, logs: Array = logs) -> Array:
+            return np.asarray(law(values, bendings) - logs)
+
+        found = least_squares(misfits, start).x
+        reached = np.flatnonzero(grid * np.exp(law(found, grid)) >= step.pressure_mbar)
+        off = shape.deflection(grid[reached[0]])[0] / step.plateau()[1] - 1.0 if len(reached) else None
+        cells[f"{step.pressure_mbar:g} mbar"] = "bears it at no bending" if off is None else f"{off:+.0%}"
+    return {"case": name, "table": "Other laws, the tip at a pressure left out", "cells": cells}
+
+
+def beam_prediction(releases: Sequence[Release], release: Release, figure: str) -> LeftOut:
+    """One figure under a load left out, by both models."""
+    found = (foretold(model, releases, release, figure) for model in (rod, arc))
+    return LeftOut(release, figure, getattr(release, figure), *found)
+
+
+def foretold(model: BeamModel, releases: Sequence[Release], release: Release, figure: str) -> Predicted:
+    """By the modulus that fits this figure of the other loads; unsure by the modulus, and by UNSURE_BEAMS, refitted."""
+    others = {one.load_kg: getattr(one, figure) for one in releases if one is not release}
+
+    def value(beam: Beam, modulus_pa: float) -> float:
+        return float(getattr(model(beam, modulus_pa, release.load_kg), figure))
+
+    modulus = fit_modulus(model, BEAM, others, figure)
+    motion = model(BEAM, modulus.value, release.load_kg)
+    expected = float(getattr(motion, figure))
+    changes = [value(BEAM, modulus.value + modulus.uncertainty) - expected]
+    for beams in UNSURE_BEAMS.values():
+        bounds = [value(beam, fit_modulus(model, beam, others, figure).value) for beam in beams]
+        changes.append(max(abs(bound - expected) for bound in bounds))
+    return Predicted(modulus, motion, expected, float(np.linalg.norm(changes)))
+
+
+def beam_rows(predictions: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """The rod against what was measured, within both uncertainties; and what the beams say of the material."""
+    rows = []
+    for one in predictions:
+        word, unit, scale, digits = SHOWN[one.figure]
+        predicted, measured = one.rod.value, one.measured
+        both = float(np.hypot(measured.uncertainty, one.rod.uncertainty))
+        off = abs(predicted - measured.value) / both
+        rows.append(
+            {
+                "case": f"beam, {1e3 * one.release.load_kg:g} g left out, {word}, rod",
+                "figure": f"{scale * predicted:.{digits}f} {unit}; measured {scale * measured.value:.{digits}f} +- "
+                f"{scale * measured.uncertainty:.{digits}f}: {predicted / measured.value - 1.0:+.1%}, "
+                f"{off:.2f} uncertainties",
+                "target": "<= 1 uncertainty of both",
+                "met": bool(off <= 1.0),
+            }
+        )
+    releases = list({one.release.load_kg: one.release for one in predictions}.values())
+    return [*rows, *damping_rows(releases), *material_rows(releases)]
+
+
+def damping_rows(releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """Damping ratio as a power of the frequency, through those of two loads, against that of the load left out.
+
+    Beside it, what one ratio for all loads would say: the weighted mean of the others.
+    """
+    rows = []
+    for release in releases:
+        first, second = (one for one in releases if one is not release)
+        place = np.log(release.frequency_hz.value / first.frequency_hz.value)
+        place /= np.log(second.frequency_hz.value / first.frequency_hz.value)
+        shares = np.array([1.0 - place, place])
+        ratios = [one.damping_ratio for one in (first, second)]
+        powered = float(np.exp(shares @ np.log([one.value for one in ratios])))
+        unsure = powered * float(np.linalg.norm(shares * [one.uncertainty / one.value for one in ratios]))
+        weights = np.array([one.uncertainty**-2 for one in ratios])
+        single = Measured(float(weights @ [one.value for one in ratios] / weights.sum()), float(weights.sum() ** -0.5))
+        measured = release.damping_ratio
+        off = abs(powered - measured.value) / np.hypot(measured.uncertainty, unsure)
+        single_off = abs(single.value - measured.value) / np.hypot(measured.uncertainty, single.uncertainty)
+        rows.append(
+            {
+                "case": f"beam, {1e3 * release.load_kg:g} g left out, damping ratio, power of the frequency",
+                "figure": f"{powered:.3f}; measured {measured.value:.3f} +- {measured.uncertainty:.3f}: "
+                f"{off:.1f} uncertainties (one ratio for all: {single.value:.3f}, {single_off:.1f})",
+                "target": "<= 1 uncertainty of both",
+                "met": bool(off <= 1.0),
+            }
+        )
+    return rows
+
+
+def material_rows(releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """Young's modulus by each figure and model, and the density by the three frequencies."""
+    rows = []
+    for name, model, beam in (
+        ("rod", rod, BEAM),
+        ("rod that does not shear", rod, replace(BEAM, shears=False)),
+        ("rod, load at the lower edge of the end", rod, UNSURE_BEAMS["place of the load"][0]),
+        ("rod, load at the upper edge of the end", rod, UNSURE_BEAMS["place of the load"][1]),
+        ("arc", arc, BEAM),
+    ):
+        for figure, word in (("sag_m", "sags"), ("frequency_hz", "frequencies")):
+            every = {one.load_kg: getattr(one, figure) for one in releases}
+            found = fit_modulus(model, beam, every, figure)
+            each = [fit_modulus(model, beam, {load: one}, figure).value for load, one in every.items()]
+            rows.append(
+                {
+                    "case": f"beam, Young's modulus by all {word}, {name}",
+                    "figure": f"{1e-3 * found.value:.0f} +- {1e-3 * found.uncertainty:.0f} kPa; by each "
+                    + ", ".join(f"{1e-3 * value:.0f}" for value in each),
+                }
+            )
+
+    def misfits(values: Array) -> list[float]:
+        beam = replace(BEAM, density_kg_m3=1e3 * values[1])
+        motions = [rod(beam, 1e5 * values[0], one.load_kg) for one in releases]
+        return [
+            (motion.frequency_hz - one.frequency_hz.value) / one.frequency_hz.uncertainty
+            for motion, one in zip(motions, releases, strict=True)
+        ]
+
+    found_both = least_squares(misfits, [3.0, 1.0], diff_step=1e-5)
+    spread = np.sqrt(max(1.0, 2.0 * found_both.cost) * np.linalg.inv(found_both.jac.T @ found_both.jac)[1, 1])
+    density = f"{1e3 * found_both.x[1]:.0f} +- {1e3 * spread:.0f} kg/m^3"
+    return [*rows, {"case": "beam, density that the three frequencies ask for, rod", "figure": density}]
+
+
+def release_cells(release: Release) -> dict[str, Any]:
+    """What is read from a recording."""
+
+    def shown(one: Measured, scale: float, digits: int) -> str:
+        return f"{scale * one.value:.{digits}f} +- {scale * one.uncertainty:.{digits}f}"
+
+    cells = {
+        "load": f"{1e3 * release.load_kg:g} g",
+        "sag, mm": shown(release.sag_m, 1e3, 1),
+        "turn of the end, deg": f"{np.degrees(release.turn_rad):.1f}",
+        "frequency, Hz": shown(release.frequency_hz, 1.0, 2),
+        "damping ratio": shown(release.damping_ratio, 1.0, 3),
+    }
+    return {"case": cells["load"], "table": "The beam as recorded", "cells": cells}
+
+
+def prediction_cells(found: LeftOut) -> dict[str, Any]:
+    """Rod and arc side by side."""
+    word, unit, scale, digits = SHOWN[found.figure]
+    measured = found.measured
+    cells = {
+        "left out": f"{1e3 * found.release.load_kg:g} g",
+        "figure": f"{word}, {unit}",
+        "measured": f"{scale * measured.value:.{digits}f} +- {scale * measured.uncertainty:.{digits}f}",
+    }
+    for name, one in (("rod", found.rod), ("arc", found.arc)):
+        share = f"{one.value / measured.value - 1.0:+.1%}"
+        cells[name] = f"{scale * one.value:.{digits}f} +- {scale * one.uncertainty:.{digits}f} ({share})"
+        cells[f"modulus of the {name}, kPa"] = f"{1e-3 * one.modulus.value:.0f}"
+    if found.figure == "sag_m":
+        turns = (found.release.turn_rad, found.rod.motion.turn_rad, found.arc.motion.turn_rad)
+        cells["turn of the end, deg: measured, rod, arc"] = ", ".join(f"{np.degrees(turn):.1f}" for turn in turns)
+    else:
+        cells["turn of the end, deg: measured, rod, arc"] = ""
+    return {"case": cells["left out"], "table": "The beam under a load left out", "cells": cells}
