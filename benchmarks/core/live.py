@@ -214,7 +214,7 @@ def _composed(executor: str, seconds: float, recorded: bool) -> list[Row]:
 
 
 def _phases(name: str, bag: Path, live: set[tuple[str, int, int]]) -> Row:
-    """Events that were told, against those of the offline filter on the same readings; those while it began left out."""
+    """Events that were told, against those of the offline filter on the same readings; the first are left out."""
     robot, configuration = find_robot("hopper"), HopperConfiguration()
     recording = read_training_bag(robot, configuration, bag, TrainingOptions())
     found = replay(robot, configuration, robot.estimators[0], recording, None, configuration.lag_s)

@@ -17,6 +17,7 @@ from onboard_estimation.measurement import Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, find_robot
 
+RUNS_UNASKED = ("pipeline_cost",)
 DURATION_S = 60.0
 ROBOTS = ("salp", "strapdown")
 

@@ -1,4 +1,4 @@
-"""Fuzzing of what reads bytes that nobody vouches for: kept and valid inputs, changed, against each reader's properties.
+"""Fuzzing of what reads bytes that nobody vouches for: kept and valid inputs, changed, against properties of readers.
 
 The inputs that `test/fuzz_corpus` keeps, a line of hexadecimal digits each, were found under the guidance of coverage
 (atheris): what is changed here begins where that ended.

@@ -77,7 +77,10 @@ def _case(
     errors = f"median {1e6 * median_s:.0f} us, 99 % {1e6 * p99_s:.0f} us, worst {1e6 * errors_s.max():.0f} us"
     return [
         row(f"{case}: frames lost", figure, "0", lost == 0),
-        row(f"{case}: core used by the node", f"{100.0 * share:.1f} %", f"<= {100.0 * LARGEST_SHARE:g} %", share <= LARGEST_SHARE),
+        row(
+            f"{case}: core used by the node", f"{100.0 * share:.1f} %", f"<= {100.0 * LARGEST_SHARE:g} %",
+            share <= LARGEST_SHARE,
+        ),
         row(
             f"{case}: error of stamps", errors, f"<= {1e6 * MEDIAN_S:.0f} us, {1e6 * P99_S:.0f} us",
             median_s <= MEDIAN_S and p99_s <= P99_S,

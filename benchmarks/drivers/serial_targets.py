@@ -137,6 +137,7 @@ def check_frames(data: bytes) -> None:
 
 
 def mended_frames(data: bytes, random: Random) -> bytes:
+    """A stream of frames behind what cuts it, mended."""
     return data[:_CUTS] + mended(data[_CUTS:], random)
 
 
@@ -185,6 +186,7 @@ def _read_log(path: Path, piece_bytes: int) -> Converted | str:
 
 
 def mended_log(data: bytes, random: Random) -> bytes:
+    """A log of frames behind what cuts it, mended."""
     return data[:1] + mended(data[1:], random)
 
 
@@ -240,6 +242,7 @@ def _check_reading(one: Measurement) -> None:
 
 
 def mended_readings(data: bytes, random: Random) -> bytes:
+    """A stream of frames behind what cuts it, mended."""
     return data[:_HEAD] + mended(data[_HEAD:], random)
 
 

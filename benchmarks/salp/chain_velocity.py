@@ -19,6 +19,7 @@ from salp_estimation.chain import Chain
 
 Array = NDArray[np.float64]
 
+RUNS_UNASKED = ("chain_velocity",)
 COUNTS = (3, 10, 30, 100)
 GROWTH_COUNTS = (10, 18, 32, 56, 100)
 TARGET = 40.0

@@ -2,23 +2,25 @@
 
 A step is a prediction over 20 ms and a correction by each of the three gyros, on measurements of the scenario
 `hardware`, with the commands in between. Exact processes twice: in the same filter, and as scikit-learn predicts them
-for all sigma points of the paper's filter in one batch (`salp_filter_peer`). Trained as in `salp_hardware`, which keeps
-the models. Real time: all measurements of three gyros at 200 Hz, none left out, through `Pipeline.process`.
+for all sigma points of the paper's filter in one batch (`salp_filter_peer`). Trained as in `salp_hardware`.
+Real time: all measurements of three gyros at 200 Hz, none left out, through `Pipeline.process`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.salp.runs import TrainingSet, simulated, trained
 from benchmarks.salp.salp_filter_peer import ScikitLearnFilter
-from benchmarks.salp.salp_hardware_models import SCENARIO, Model, Subject, TrainingSet, trained, training_runs
 from benchmarks.timing import Samples, case, interleaved, rounded
-from onboard_estimation.evaluation.simulated import simulated_recording
+from onboard_estimation.configuration import load
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
@@ -26,6 +28,7 @@ from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_estimator import ResidualEstimator
 from salp_estimation.residual_model import ResidualModel, load_model
+from salp_estimation.training_runs import training_run
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -49,14 +52,17 @@ def run(quick: bool) -> list[Row]:
 def rows(data: TrainingSet, repetitions: int, duration_s: float, forms: tuple[str, ...] = FORMS) -> list[Row]:
     """Cases with models of this training set; a recording of at least 5 s."""
     settings = SalpConfiguration()
-    recording = simulated_recording(find_robot("salp"), settings, SCENARIO, GAIT, duration_s, SEED)
-    measurements = list(recording.measurements())
-    processes = load_model(str(trained(Model("gaussian_process", data))), settings).processes
+    measurements = list(simulated("hardware", GAIT, SEED, duration_s)().measurements())
+    with tempfile.TemporaryDirectory() as name:
+        files = {form: trained(Path(name), form, data.sources()).settings for form in {*forms, "gaussian_process"}}
+        models = {form: load_model(str(one["residual_model"]), settings) for form, one in files.items()}
+        real_time = [_real_time(form, files[form], measurements, duration_s, repetitions) for form in forms]
+    processes = models["gaussian_process"].processes
     assert processes is not None
-    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in training_runs(data)[1]])
+    taught = [training_run(settings, source(), str(number)) for number, source in enumerate(data.sources())]
+    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in taught])
     peer = ScikitLearnFilter(settings.chain.build().links, processes, inputs, processes.predict(inputs)[0])
-    models = {form: load_model(str(trained(Model(form, data))), settings) for form in forms}
-    candidates: dict[str, Callable[[], object]] = {form: _steps(model, measurements) for form, model in models.items()}
+    candidates: dict[str, Callable[[], object]] = {form: _steps(models[form], measurements) for form in forms}
     candidates[PEER] = _peer_step(peer, measurements)
     samples = interleaved(candidates, repetitions, block_s=0.02)
     samples = {name: times if name == PEER else times / STEPS for name, times in samples.items()}
@@ -65,7 +71,7 @@ def rows(data: TrainingSet, repetitions: int, duration_s: float, forms: tuple[st
         label = f"one step at {1.0 / PERIOD_S:g} Hz, three links, {form}"
         out.append(case(label, samples, form, PEER, TARGET, training_points=len(inputs)))
         out.append(case(f"{label}, at most", samples, form, target_s=TARGET_S))
-    return [*out, *(_real_time(form, data, measurements, duration_s, repetitions) for form in forms)]
+    return [*out, *real_time]
 
 
 def _steps(model: ResidualModel, measurements: list[Measurement]) -> Callable[[], object]:
@@ -112,10 +118,10 @@ def _peer_step(peer: ScikitLearnFilter, measurements: list[Measurement]) -> Call
 
 
 def _real_time(
-    form: str, data: TrainingSet, measurements: list[Measurement], duration_s: float, repetitions: int
+    form: str, model: Mapping[str, Any], measurements: list[Measurement], duration_s: float, repetitions: int
 ) -> Row:
     """How much faster than the robot all gyros at 200 Hz are filtered, with arrival in order of stamps."""
-    configuration = Subject(form, Model(form, data), used_rate_hz=0.0).configuration()
+    configuration = load(SalpConfiguration, None, {**model, "gyro.used_rate_hz": 0.0})
     robot = find_robot("salp")
 
     def filtered() -> None:

@@ -30,6 +30,7 @@ from salp_estimation.configuration import SalpConfiguration
 Array = NDArray[np.float64]
 Model = Callable[[Array], Array]
 
+RUNS_UNASKED = ("unscented_step",)
 STEP_S = 0.05
 STEPS = 40
 TARGET = 20.0

@@ -43,6 +43,7 @@ from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
 from strapdown_estimation.model import attitude
 
+RUNS_UNASKED = ("recorded_walks",)
 TARGETS_CM = {
     "2017-11-22-11-27-30": 4.0,
     "2017-11-22-11-48-35": 7.0,

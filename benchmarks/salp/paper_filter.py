@@ -20,8 +20,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.salp.salp_hardware_runs import SETTLE_S, TRUTH_GAP_S, truth_at
-from benchmarks.salp.salp_judged import Judged
+from benchmarks.salp.runs import SETTLE_S, Run
+from onboard_estimation.evaluation.judge import truth_at
+from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
@@ -57,8 +58,8 @@ class PaperFilter:
         self._centre, self._scale = inputs.mean(axis=0), inputs.std(axis=0)
         self._processes = [_process(self._standard(inputs[thin]), column) for column in targets[thin].T]
 
-    def judged(self, run: LoadedRecording, seed: int) -> Judged:
-        """From the initial error that is drawn for this seed, as `judged_run` has it."""
+    def judged(self, run: LoadedRecording, seed: int) -> Run:
+        """From the initial error that is drawn for this seed, as `judged` has it."""
         robot, configuration, chain = find_robot("salp"), self._configuration, self._chain
         data = self.sampled(run)
         covariance = robot.initial_covariance(configuration)
@@ -80,11 +81,8 @@ class PaperFilter:
         known = np.isfinite(errors).all(axis=1)
         errors, spreads = errors[known], spreads[rows, 3:, 3:][known] + noise
         stddevs = np.sqrt(np.diagonal(spreads, axis1=1, axis2=2))
-        return Judged(
-            float(np.rad2deg(np.sqrt(np.mean(errors**2)))),
-            float(np.mean(np.abs(errors) < 3.0 * stddevs)),
-            float(np.mean(nees(errors, spreads))) / errors.shape[1],
-        )
+        part = "joint_angles"
+        return Run({part: errors}, {part: stddevs}, {part: nees(errors, spreads)})
 
     def sampled(self, run: LoadedRecording) -> Sampled:
         """At `RATE_HZ`, from the first command on."""
@@ -93,7 +91,8 @@ class PaperFilter:
         command = series[COMMAND]
         step_ns = round(NANOSECONDS_PER_SECOND / RATE_HZ)
         stamps = np.arange(command.stamps_ns.min(), command.stamps_ns.max(), step_ns)
-        parts = truth_at(find_robot("salp"), self._configuration, run, stamps)
+        settings = JudgeSettings()
+        parts, _ = truth_at(find_robot("salp"), self._configuration, run, stamps, settings)
         order = np.argsort(command.stamps_ns, kind="stable")
         number = np.searchsorted(command.stamps_ns[order], stamps, side="right") - 1
         controls = (command.values[order] * chain.signed_wheel_radii_m)[number]
@@ -103,7 +102,9 @@ class PaperFilter:
             one = series[f"imu/{name}"]
             order = np.argsort(one.stamps_ns, kind="stable")
             last = np.searchsorted(one.stamps_ns[order], stamps, side="right") - 1
-            fresh = (last >= 0) & (stamps - one.stamps_ns[order][last] < TRUTH_GAP_S * NANOSECONDS_PER_SECOND)
+            fresh = (last >= 0) & (
+                stamps - one.stamps_ns[order][last] < settings.longest_truth_gap_s * NANOSECONDS_PER_SECOND
+            )
             rates = sign * one.values[order][:, IMU.angular_velocity][:, axis]
             gyros[fresh, link] = rates[last[fresh]]
         return Sampled(np.hstack([parts["pose"], parts["joint_angles"]]), controls, gyros)

@@ -1,25 +1,15 @@
-"""Salps of the scenario `hardware` that are not as in training: a gyro falls silent, a wheel is weak, a link is loaded.
-
-Magnitudes were fixed before anything was made for them, which was done with seed 300. Trained on 25 runs of 20.5 s;
-judged on seeds 410 to 413 of five gaits, 60 s each; which link it happens to goes round. "told": runs in which a
-sentence says it. Takes about six minutes on two cores.
-"""
+"""Salps that something happens to: a gyro falls silent, a wheel is weak, a link is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.salp.salp_hardware_models import ALL_GAITS, Model, TrainingSet, trained
-from benchmarks.salp.salp_hardware_runs import SETTLE_S
-from benchmarks.salp.salp_judged import Judged, judged_row, judged_stretches
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from benchmarks.salp.runs import SETTLE_S, loaded
+from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Recording, Series
 from salp_estimation.configuration import SalpConfiguration
@@ -70,7 +60,7 @@ class Change:
             silent = f"imu/{chain.link_names[link]}"
             sensors = [self._silenced(one) if one.channel.sensor == silent else one for one in sensors]
         truth = tuple(map(_joined, *(one.truth for one in pieces)))
-        return from_simulator(Recording(tuple(sensors), truth), chain.link_names)
+        return loaded(Recording(tuple(sensors), truth))
 
     def _silenced(self, one: Series) -> Series:
         since_s = one.stamps_ns / NANOSECONDS_PER_SECOND
@@ -95,7 +85,6 @@ def _joined(*parts: Series) -> Series:
     return replace(parts[0], stamps_ns=stamps, values=np.concatenate([one.values for one in parts]))
 
 
-SEEDS = range(410, 414)
 CHANGES = {
     "nothing": Change("none", from_s=0.0),
     "gyro silent for 10 s": Change("silent", until_s=CHANGE_S + SILENCE_S),
@@ -105,27 +94,3 @@ CHANGES = {
     "payload": Change("loaded", ENDS, from_s=0.0),
     "payload from 25 s on": Change("loaded", ENDS),
 }
-
-
-def run(quick: bool) -> list[dict[str, Any]]:
-    """A row for each change, and for each stretch of it."""
-    runs = [(gait, seed) for gait in ALL_GAITS for seed in SEEDS][: 1 if quick else None]
-    path = str(trained(Model("calibrated", TrainingSet())))
-    jobs = [(path, name, k, *one) for name in CHANGES for k, one in enumerate(runs)]
-    with ProcessPoolExecutor(2) as pool:
-        found = list(pool.map(_judged, *zip(*jobs, strict=True)))
-    rows = []
-    for name, change in CHANGES.items():
-        these = [judged for job, judged in zip(jobs, found, strict=True) if job[1] == name]
-        for stretch, judged in zip(change.stretches_s, zip(*these, strict=True), strict=True):
-            rows.append(
-                judged_row("Salp that is not as in training, scenario `hardware`", name + stretch, "calibrated", judged)
-            )
-    return rows
-
-
-def _judged(path: str, name: str, number: int, gait: str, seed: int) -> list[Judged]:
-    change = CHANGES[name]
-    configuration = load(SalpConfiguration, None, {"residual_model": path, "gyro.used_rate_hz": 50.0})
-    recording = change.recording(gait, seed, change.links[number % len(change.links)])
-    return judged_stretches(configuration, recording, seed, list(change.stretches_s.values()))
