@@ -174,7 +174,7 @@ def _start(executor: str, repetitions: int) -> Row:
         time.sleep(3.0)  # it is there before the estimator is
         started_ns = time.time_ns()
         estimator = node(["salp_estimator"], namespace="/salp")
-        time.sleep(6.0)
+        time.sleep(12.0)
         end(estimator)
         taken_s.append(1e-9 * (result(listener, 90.0)["first_ns"] - started_ns))
     end(source)

@@ -8,28 +8,23 @@ sensors put on top: accelerations of people's movements are 0.2 to 2 g, steps ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from benchmarks.core.live_processes import row
-from hopper_estimation.configuration import HopperConfiguration
+from benchmarks.hopper.trials import CONFIGURATION, simulated
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_judgement import samples_within
 from hopper_estimation.filter_model import filters_of
 from hopper_estimation.phases import APEX, SIGNAL, TOUCHDOWN, Records
 from hopper_estimation.samples import NOMINAL_DT_S
-from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.robots import find_robot
+from hopper_estimation.training_trials import Trial
 
 Array = NDArray[np.float64]
 
-SEEDS = range(7200, 7206)
-_ROBOT, _CONFIGURATION = find_robot("hopper"), HopperConfiguration()
-_GRAVITY, _STANDING_M = _CONFIGURATION.robot.gravity_m_s2, _CONFIGURATION.robot.standing_height_m
+_GRAVITY, _STANDING_M = CONFIGURATION.robot.gravity_m_s2, CONFIGURATION.robot.standing_height_m
 _LOW_NOISE, _HIGH_NOISE, _LOW_RANGE = 0.15, 4.6, 156.9
 
 
@@ -126,29 +121,10 @@ def handled(height_m: float, velocity_m_s: float, drop_m: float, rng: np.random.
     return signals, height
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
-    """A row for each filter."""
-    rows = []
-    for name in ("bounce", "kf1"):
-        found = [judged_hands(name, seed) for seed in (SEEDS[:1] if quick else SEEDS)]
-        seconds, apexes, touchdowns, covered, after, rms_m = (np.array(one) for one in zip(*found, strict=True))
-        figure = (
-            f"{apexes.sum()} hops told in {seconds.sum() / 60.0:.0f} minutes of hands ({touchdowns.sum()} touchdowns); "
-            f"height within 3 sigma there {covered.mean():.3f} (worst {covered.min():.3f}), after the second touchdown "
-            f"from then on {after.mean():.3f} (worst {after.min():.3f}), RMS {np.median(rms_m):.2f} m "
-            f"(worst {rms_m.max():.2f})"
-        )
-        met = apexes.sum() == 0 and covered.min() >= 0.97 and after.mean() >= 0.97
-        rows.append(row(name, figure, "0 hops, 0.97, 0.97", bool(met)) if name == "bounce" else row(name, figure))
-    return rows
-
-
 def judged_hands(name: str, seed: int) -> Handled:
     """What this filter, as it ships, says of the recording of this seed."""
     rng = np.random.default_rng(seed)
-    hops = trial_of(
-        _CONFIGURATION, f"seed {seed}", simulated_recording(_ROBOT, _CONFIGURATION, "hardware", "mixed", 40.0, seed)
-    )
+    hops = simulated("hardware", "mixed", 40.0, seed)
     aloft = (hops.true_height_m > 0.6) & (np.arange(len(hops.time_s)) > len(hops.time_s) // 2)
     stop = int(rng.choice(np.flatnonzero(aloft)))
     caught = float(hops.true_height_m[stop]), float(hops.true_velocity_m_s[stop])
@@ -160,7 +136,7 @@ def judged_hands(name: str, seed: int) -> Handled:
     trial = Trial(
         name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole["dt"]), hops.hops
     )
-    out, events = filtered(_CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+    out, events = filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
     inside, known = samples_within(out, entry, trial)
     samples, kinds = events["sample"], events["kind"]
     begin, end = stop, stop + len(height_m)
