@@ -1,18 +1,11 @@
-"""Campaigns: 200 runs on two workers against one process, a simulated cluster, and what a scheduler costs.
-
-Runs are the salp's, scenario `ideal`, 60 s each, with their reports, all five gaits; kernels are compiled before. This
-process, one worker, two workers and, as what the machine can do, two processes that have nothing in common take turns,
-twenty runs at a time, since a virtual machine's speed changes within minutes; the workers' start is counted. The
-cluster is a Dask scheduler with workers that are processes of their own, each in a folder of its own, on this machine's
-cores, and its table is compared byte by byte with that of one process. About 20 minutes.
-"""
+"""Campaigns and tuning on several workers: what they cost, and what tuned noise is worth."""
 
 from __future__ import annotations
 
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,10 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.core.clusters import cluster
+from benchmarks.live import row
 from onboard_estimation.evaluation.campaign import RESULTS, run_campaign
 from onboard_estimation.evaluation.campaign_case import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers
+from onboard_estimation.evaluation.evaluate import load_configuration
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.simulated import SimulatedRun
+from onboard_estimation.evaluation.tunable import tunables
+from onboard_estimation.evaluation.tuning import TuningSettings
+from onboard_estimation.evaluation.tuning import tune as tune_parameters
+from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.resources import resource
+from onboard_estimation.robots import find_robot
+from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers
 
 Row = dict[str, Any]
 
@@ -77,8 +80,15 @@ class Turns(NamedTuple):
         return all(alone.table == one.table == two.table for alone, one, two, _ in self.blocks)
 
 
-def run(quick: bool) -> list[Row]:
-    """The rows of the table."""
+def campaigns(quick: bool) -> list[Row]:
+    """Campaigns: 200 runs on two workers against one process, a simulated cluster, and what a scheduler costs.
+
+    Runs are the salp's, scenario `ideal`, 60 s each, with their reports, all five gaits; kernels are compiled before.
+    This process, one worker, two workers and, as what the machine can do, two processes that have nothing in common
+    take turns, twenty runs at a time, since a virtual machine's speed changes within minutes; the workers' start is
+    counted. The cluster is a Dask scheduler with workers that are processes of their own, each in a folder of its own,
+    on this machine's cores, and its table is compared byte by byte with that of one process.
+    """
     runs = 10 if quick else RUNS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -157,25 +167,25 @@ def _own_rows(turns: Turns, runs: int) -> list[Row]:
     )
     most = float(alone.sum() / apart.sum())
     return [
-        _row(f"{runs} runs of 60 s", figures, f">= {LEAST_RATIO:g} times", ratio >= LEAST_RATIO),
-        _row(
+        row(f"{runs} runs of 60 s", figures, f">= {LEAST_RATIO:g} times", ratio >= LEAST_RATIO),
+        row(
             "two processes that have nothing in common",
             f"{apart.sum():.0f} s: {most:.2f} times faster than one, which is what the machine can do; two workers "
             f"reach {100.0 * float(apart.sum() / two.sum()):.0f} % of it",
         ),
-        _row(
+        row(
             "what one worker costs more than none",
             f"{1e3 * overhead_s:.0f} ms a run, its start ({turns.start_s[1]:.1f} s) included",
             f"<= {1e3 * LARGEST_OVERHEAD_S:.0f} ms",
             overhead_s <= LARGEST_OVERHEAD_S,
         ),
-        _row(
+        row(
             "memory of a worker",
             f"{np.max(middle):.0f} MB in the second quarter, {np.max(last):.0f} MB in the last: {100 * growth:+.1f} %",
             f"<= {100.0 * LARGEST_GROWTH:.0f} % more",
             growth <= LARGEST_GROWTH,
         ),
-        _row(
+        row(
             "table of two workers and of one",
             "equal to the last byte" if turns.are_equal else "other",
             "equal",
@@ -193,7 +203,7 @@ def _cluster_rows(folder: Path, cases: list[Case]) -> list[Row]:
             found = _timed(cases, folder / f"of_{count}", workers)
         equal = found.table == expected
         figure = f"{'equal' if equal else 'other'} to one process's; {found.seconds:.0f} s on these cores"
-        rows.append(_row(f"{len(cases)} runs on a cluster of {count} workers", figure, "equal", equal))
+        rows.append(row(f"{len(cases)} runs on a cluster of {count} workers", figure, "equal", equal))
     return rows
 
 
@@ -205,7 +215,7 @@ def _scheduler_rows(folder: Path, tasks: int) -> list[Row]:
         seconds = time.perf_counter() - start
     assert received == tasks * TASK_BYTES
     return [
-        _row(
+        row(
             f"{tasks} tasks of nothing, {TASK_BYTES / 1e3:.0f} kB each",
             f"{seconds:.0f} s, {1e3 * seconds / tasks:.1f} ms a task: scheduler, transfer and keeping account",
         )
@@ -216,7 +226,7 @@ def _scheduler_rows(folder: Path, tasks: int) -> list[Row]:
 def _cluster(folder: Path, count: int) -> Iterator[Workers]:
     from distributed import Client
 
-    with cluster(folder, count, {"PYTHONPATH": str(Path(__file__).parent.parent)}) as one:
+    with cluster(folder, count, {"PYTHONPATH": str(Path(__file__).parents[2])}) as one:
         with Client(one.address, set_as_default=False) as client:
             client.wait_for_workers(count, timeout=120.0)
         with open_workers(WorkersAsked(scheduler=one.address)) as workers:
@@ -233,5 +243,70 @@ def _memory_mb() -> float:
     return float(psutil.Process().memory_info().rss / 1e6)
 
 
-def _row(case: str, figure: str, target: str = "", met: bool | None = None) -> Row:
-    return {"case": case, "figure": figure} | ({} if met is None else {"target": target, "met": bool(met)})
+GAITS = ("forward", "backward", "left", "right", "turning")
+TEACHING, JUDGING, TUNED_S = range(7000, 7005), range(7100, 7120), 60.0
+LOWEST, HIGHEST = 0.8, 1.25
+CONFIG, PART = "config/salp_ideal.yaml", "joint_angles"
+
+
+def tune(quick: bool) -> list[Row]:
+    """Tuning from noise that is ten times too large or too small, on five recordings, judged on others.
+
+    Simulated: the salp, five runs (one of each gait, seeds 7000 to 7004) teach; twenty others (seeds 7100 to 7119, each
+    with an initial error and disturbances of its own) judge; 60 s each, in `ideal`. NEES is per degree of freedom, a
+    mean over the runs that judge.
+    """
+    rows = []
+    with open_workers(WorkersAsked(2)) as workers:
+        rows.append(_tuned_row("as shipped", "", _judged(_options({}), {}, workers), None))
+        for factor in (10.0,) if quick else (10.0, 0.1):
+            for by in ("truth", "innovations"):
+                rows.append(_tuned(factor, by, workers, 40 if quick else 44))  # type: ignore[arg-type]
+                print(rows[-1]["cells"], flush=True)
+    return rows
+
+
+def _options(overrides: Mapping[str, Any]) -> EvaluateOptions:
+    return EvaluateOptions(robot="salp", config=resource(CONFIG), overrides=overrides)
+
+
+def _recordings(seeds: range) -> dict[str, SimulatedRun]:
+    runs = [(GAITS[place % len(GAITS)], seed) for place, seed in enumerate(seeds)]
+    return {f"{gait} {seed}": SimulatedRun("salp", "ideal", gait, TUNED_S, seed) for gait, seed in runs}
+
+
+def _judged(options: EvaluateOptions, changes: Mapping[str, Any], workers: Workers) -> list[Score]:
+    tasks = [Scored(one, options, changes, "truth") for one in _recordings(JUDGING).values()]
+    return all_of(score, tasks, workers=workers)
+
+
+def _tuned(factor: float, by: By, workers: Workers, evaluations: int) -> Row:
+    """From all parameters that are tuned by default, times a factor."""
+    known = tunables(load_configuration(find_robot("salp"), _options({})))
+    wrong = _options(
+        {one.name: one.changed(factor if isinstance(one.value, tuple) else factor * one.value) for one in known}
+    )
+    chosen = tunables(load_configuration(find_robot("salp"), wrong))
+    settings = TuningSettings(by, evaluations=evaluations, folds=0)
+    tuning = tune_parameters(_recordings(TEACHING), wrong, chosen, settings, workers)
+    before, after = (_judged(wrong, changes, workers) for changes in ({}, tuning.values))
+    found = _tuned_row(f"noise times {factor:g}", by, after, before)
+    return found | {"values": dict(tuning.values), "met": LOWEST <= found["nees"] <= HIGHEST}
+
+
+def _tuned_row(start: str, by: str, judged: list[Score], before: list[Score] | None) -> Row:
+    def nees(some: list[Score]) -> float:
+        return float(np.mean([one.nees[PART] for one in some]))
+
+    def rms_deg(some: list[Score]) -> float:
+        return float(np.median([one.rmse[f"{PART}.rmse_deg"] for one in some]))
+
+    cells = {
+        "begun with": start,
+        "tuned by": by or "not tuned",
+        "NEES of the joint angles before": "" if before is None else f"{nees(before):.3g}",
+        "now (worst run that was not seen)": f"{nees(judged):.2f} ({max(one.nees[PART] for one in judged):.2f})",
+        "RMS before": "" if before is None else f"{rms_deg(before):.2f} deg",
+        "now": f"{rms_deg(judged):.2f} deg",
+    }
+    return {"case": f"salp, ideal, {start}, {by}", "table": "NEES after tuning", "cells": cells, "nees": nees(judged)}

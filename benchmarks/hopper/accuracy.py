@@ -72,7 +72,8 @@ class Found(NamedTuple):
 def hopper_unknown(quick: bool) -> list[Row]:
     """Hopper: four robots of unknown build (simulated by others), each judged by a filter of the other three.
 
-    And beside them the filters that come with the package, on those four and on our own scenario `hardware`: heights that change every few seconds, hops of 0.3 m and 5 m, and with readings lost for 20 to 70 ms around half of all
+    And beside them the filters that come with the package, on those four and on our own scenario `hardware`: heights
+    that change every few seconds, hops of 0.3 m and 5 m, and with readings lost for 20 to 70 ms around half of all
     touchdowns or liftoffs.
     """
     others = unknown(2 if quick else 4)

@@ -77,7 +77,7 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 class Hop(NamedTuple):
-    """One hop, apex to apex: (K, 4) time, height above standing, velocity, phase; (M, 3) time, low-g and high-g reading."""
+    """One hop, apex to apex: (K, 4) time, height above standing, velocity, phase; (M, 3) time, low-g, high-g."""
 
     motion: Array
     readings: Array
@@ -137,18 +137,13 @@ def hop_figure(hop: Hop) -> Figure:
             axes.set_xlabel(words)
         grid[0, 0].set_title("a hop, apex to apex", loc="left")
         grid[0, 1].set_title("its stance", loc="left")
-        handles = dict(zip(*(reversed(one) for one in _handles(grid[2, 0], grid[0, 0])), strict=True))
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+        named = dict(one[::-1] for axes in grid[::2, 0] for one in zip(*axes.get_legend_handles_labels(), strict=True))
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4)
     return figure
 
 
-def _handles(*axes: Any) -> tuple[list[Any], list[str]]:
-    both = [one.get_legend_handles_labels() for one in axes]
-    return [one for handles, _ in both for one in handles], [one for _, labels in both for one in labels]
-
-
 def write_cost_sensitivity(seeds: range, path: Path) -> None:
-    """By how much the training cost of KF1 changes with each parameter, the others as they ship (the paper's figure 4)."""
+    """By how much the training cost of KF1 changes with each parameter, the others as they ship (figure 4)."""
     trials = at_heights(seeds, {"1m": 5.2, "2m": 7.2, "3m": 8.8, "4m": 10.6})
     objective = FilterObjective(CONFIGURATION, "kf1", trials, 1)
     shipped = filters_of("").entry("kf1").parameters[list(objective.places)]
@@ -178,7 +173,7 @@ def same_motion(noisy: bool) -> HopperScenario:
 
 
 def sensed(rate_hz: float, draws: int) -> tuple[Array, Array]:
-    """(D, 2, K) errors of height (m) and velocity (m/s) along the run for each draw of the noise, (2, K) without noise."""
+    """(D, 2, K) errors of height (m) and velocity (m/s) along the run for each draw of the noise, (2, K) without."""
     return np.array([_errors(rate_hz, draw) for draw in range(draws)]), _errors(rate_hz, None)
 
 

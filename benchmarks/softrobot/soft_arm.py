@@ -1,30 +1,50 @@
 """A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
 
-The figures of `docs/soft_arm.md`. Needs the recordings; nothing here is timed.
+The figures of `docs/softrobot.md`, and its picture of the arm. Needs the recordings; nothing here is timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
+from scipy.stats import t as student_t
 
 from benchmarks.recordings import recordings
-from benchmarks.softrobot.soft_arm_study.arm_course import Course, fit_course, predicted_deflections
-from benchmarks.softrobot.soft_arm_study.arm_step import READ_AT_S, MarkedArc, PressureStep, fit_arc, read_pressure_step
-from benchmarks.softrobot.soft_arm_study.arm_stiffness import LARGEST_BENDING_RAD, StiffnessLaw, fit_stiffness
-from benchmarks.softrobot.soft_arm_study.beam_models import Beam, BeamModel, BeamMotion, arc, fit_modulus, rod
-from benchmarks.softrobot.soft_arm_study.beam_release import Release, read_releases
-from benchmarks.softrobot.soft_arm_study.ring_down import Measured, fit_decaying_sinusoid
-from onboard_estimation.errors import UserError
+from benchmarks.softrobot.real_arm import (
+    LARGEST_BENDING_RAD,
+    MarkedArc,
+    PressureStep,
+    StiffnessLaw,
+    fit_arc,
+    fit_course,
+    fit_stiffness,
+    predicted_deflections,
+    read_pressure_step,
+)
+from benchmarks.softrobot.real_beam import (
+    Beam,
+    BeamModel,
+    BeamMotion,
+    Measured,
+    Release,
+    arc,
+    fit_modulus,
+    read_releases,
+    rod,
+)
+from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 
 Array = NDArray[np.float64]
 
+PICTURE = Path(__file__).parents[2] / "docs" / "soft_arm.png"
 TARGET = 0.15
 LOADS = {0.0: "beam_gravity_V2_a.c3d", 0.052: "beam_load52_V2_a.c3d", 0.101: "beam_load101_V2_a.c3d"}
 BEAM = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1085.0)
@@ -38,12 +58,6 @@ Of the silicone nothing is written down: makers' data sheets of those that cure 
 the load the README of the recordings says `at its tip`: anywhere on the end's face, its middle on average.
 """
 SHOWN = {"sag_m": ("sag", "mm", 1e3, 2), "frequency_hz": ("frequency", "Hz", 1.0, 3)}
-OTHER_LAWS: dict[str, tuple[Callable[[Array, Array], Array], list[float]]] = {
-    "constant stiffness": (lambda q, bending: q[0] + 0.0 * bending, [7.0]),
-    "log stiffness linear in bending": (lambda q, bending: q[0] + q[1] * bending, [7.0, -1.0]),
-    "log stiffness linear in log bending": (lambda q, bending: q[0] + q[1] * np.log(bending), [7.0, -0.5]),
-}
-"""Log stiffness in mbar/rad by numbers q and bending."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +88,13 @@ def run(quick: bool) -> list[dict[str, Any]]:
     releases = read_releases({load_kg: folder / name for load_kg, name in LOADS.items()})
     predictions = [beam_prediction(releases, one, figure) for one in releases for figure in ("sag_m", "frequency_hz")]
     left_out = [(step, [one for one in steps if one is not step]) for step in steps]
+    if not quick:
+        FigureCanvasAgg(arm_figure(steps)).print_png(PICTURE, metadata={"Software": None})
     return [
         *(deflection_row(step, others) for step, others in left_out),
         *beam_rows(predictions),
         *law_rows(steps),
         *(course_cells(step, others) for step, others in left_out),
-        *(other_law_cells(name, steps) for name in OTHER_LAWS),
         *(release_cells(one) for one in releases),
         *(prediction_cells(one) for one in predictions),
     ]
@@ -90,10 +105,10 @@ def arm_steps(folder: Path) -> list[PressureStep]:
     return sorted(map(read_pressure_step, folder.glob("*mbar*.c3d")), key=lambda step: step.pressure_mbar)
 
 
-def fitted(steps: Sequence[PressureStep], age_s: float = READ_AT_S) -> tuple[MarkedArc, StiffnessLaw]:
+def fitted(steps: Sequence[PressureStep]) -> tuple[MarkedArc, StiffnessLaw]:
     """The arc and the law of these steps' plateaus."""
-    shape = fit_arc(steps, age_s)
-    bendings = shape.bending([step.plateau(age_s)[0] for step in steps])
+    shape = fit_arc(steps)
+    bendings = shape.bending([step.plateau()[0] for step in steps])
     return shape, fit_stiffness([step.pressure_mbar for step in steps], bendings)
 
 
@@ -122,54 +137,27 @@ def range_of_deflection(shape: MarkedArc, law: StiffnessLaw, pressure_mbar: floa
 
 
 def law_rows(steps: Sequence[PressureStep]) -> list[dict[str, Any]]:
-    """What all recordings together say, and at which frequency the arm rings."""
+    """What all recordings together say, and what a constant stiffness makes of pressures left out."""
     shape, law = fitted(steps)
     course = fit_course(law, shape, steps)
     places = np.radians([0.0, 20.0, 60.0])
-    stiffness, shares = law.stiffness_mbar_rad(places), law.log_stddev(places)
-    known = ", ".join(f"{k:.0f} +- {k * s:.0f}" for k, s in zip(stiffness, shares, strict=True))
-    worst = {age_s: worst_left_out(steps, age_s) for age_s in (0.75, 1.0, 1.5, 2.5)}
+    known = ", ".join(
+        f"{k:.0f} +- {k * s:.0f}" for k, s in zip(law.stiffness_mbar_rad(places), law.log_stddev(places), strict=True)
+    )
+    reached = f"{1e3 * course.rise_s:.0f} ms, {course.frequency_hz:.2f} Hz, {course.damping_ratio:.3f}, "
+    constant = []
+    for step in steps:
+        others = [one for one in steps if one is not step]
+        arc_of, pressures = fit_arc(others), np.array([one.pressure_mbar for one in others])
+        bendings = arc_of.bending([one.plateau()[0] for one in others])
+        stiffness = np.exp(np.mean(np.log(pressures / bendings)))
+        bending = min(step.pressure_mbar / stiffness, LARGEST_BENDING_RAD)
+        constant.append(f"{step.pressure_mbar:g} mbar {arc_of.deflection(bending)[0] / step.plateau()[1] - 1.0:+.0%}")
     return [
         {"case": "arm, stiffness over gain at 0, 20, 60 deg", "figure": f"{known} mbar/rad"},
-        {"case": "arm, marker's offset from the backbone", "figure": f"{1e3 * shape.offset_m:.1f} mm"},
-        {"case": "arm, rise, frequency, damping ratio, creep in a factor e", "figure": described(course)},
-        {
-            "case": "arm, frequency of the ring by itself",
-            "figure": ", ".join(f"{step.pressure_mbar:g} mbar {ringing_hz(step)}" for step in steps),
-        },
-        {
-            "case": "arm, worst of those left out, plateau read at another age",
-            "figure": ", ".join(f"{age_s:g} s {off:.1%}" for age_s, off in worst.items()),
-        },
+        {"case": "arm, rise, frequency, damping ratio, creep", "figure": f"{reached}{course.creep_share:.1%}"},
+        {"case": "arm, one constant stiffness, the tip at a pressure left out", "figure": ", ".join(constant)},
     ]
-
-
-def described(course: Course) -> str:
-    """Its four numbers."""
-    return (
-        f"{1e3 * course.rise_s:.0f} ms, {course.frequency_hz:.2f} Hz, {course.damping_ratio:.3f}, "
-        f"{course.creep_share:.1%}"
-    )
-
-
-def ringing_hz(step: PressureStep) -> str:
-    """Of the deflection after the first swing, if it can be read."""
-    chosen = (step.times_s > 0.15) & (step.times_s < 1.6)
-    try:
-        reading, _ = fit_decaying_sinusoid(step.times_s[chosen], step.deflections_m[chosen])
-    except UserError:
-        return "-"
-    return f"{reading.frequency_hz:.2f} Hz"
-
-
-def worst_left_out(steps: Sequence[PressureStep], age_s: float) -> float:
-    """Largest error of all pressures, each left out, as a share."""
-    errors = []
-    for step in steps:
-        shape, law = fitted([one for one in steps if one is not step], age_s)
-        predicted = shape.deflection(law.bending_rad(step.pressure_mbar))[0]
-        errors.append(abs(predicted / step.plateau(age_s)[1] - 1.0))
-    return float(max(errors))
 
 
 def course_cells(step: PressureStep, others: Sequence[PressureStep]) -> dict[str, Any]:
@@ -193,27 +181,6 @@ def course_cells(step: PressureStep, others: Sequence[PressureStep]) -> dict[str
         "off": f"{ends[0] / ends[1] - 1.0:+.1%}",
     }
     return {"case": cells["left out"], "table": "The arm's whole course at a pressure left out", "cells": cells}
-
-
-def other_law_cells(name: str, steps: Sequence[PressureStep]) -> dict[str, Any]:
-    """What another law makes of the pressures left out."""
-    law, start = OTHER_LAWS[name]
-    cells = {"law": name}
-    grid = np.linspace(1e-3, LARGEST_BENDING_RAD, 10_000)
-    for step in steps:
-        others = [one for one in steps if one is not step]
-        shape = fit_arc(others)
-        bendings = shape.bending([one.plateau()[0] for one in others])
-        logs = np.log([one.pressure_mbar for one in others]) - np.log(bendings)
-
-        def misfits(values: Array, bendings: Array = bendings, logs: Array = logs) -> Array:
-            return np.asarray(law(values, bendings) - logs)
-
-        found = least_squares(misfits, start).x
-        reached = np.flatnonzero(grid * np.exp(law(found, grid)) >= step.pressure_mbar)
-        off = shape.deflection(grid[reached[0]])[0] / step.plateau()[1] - 1.0 if len(reached) else None
-        cells[f"{step.pressure_mbar:g} mbar"] = "bears it at no bending" if off is None else f"{off:+.0%}"
-    return {"case": name, "table": "Other laws, the tip at a pressure left out", "cells": cells}
 
 
 def beam_prediction(releases: Sequence[Release], release: Release, figure: str) -> LeftOut:
@@ -293,39 +260,18 @@ def damping_rows(releases: Sequence[Release]) -> list[dict[str, Any]]:
 
 
 def material_rows(releases: Sequence[Release]) -> list[dict[str, Any]]:
-    """Young's modulus by each figure and model, and the density by the three frequencies."""
+    """Young's modulus by each figure and model."""
     rows = []
     for name, model, beam in (
         ("rod", rod, BEAM),
         ("rod that does not shear", rod, replace(BEAM, shears=False)),
-        ("rod, load at the lower edge of the end", rod, UNSURE_BEAMS["place of the load"][0]),
-        ("rod, load at the upper edge of the end", rod, UNSURE_BEAMS["place of the load"][1]),
         ("arc", arc, BEAM),
     ):
         for figure, word in (("sag_m", "sags"), ("frequency_hz", "frequencies")):
-            every = {one.load_kg: getattr(one, figure) for one in releases}
-            found = fit_modulus(model, beam, every, figure)
-            each = [fit_modulus(model, beam, {load: one}, figure).value for load, one in every.items()]
-            rows.append(
-                {
-                    "case": f"beam, Young's modulus by all {word}, {name}",
-                    "figure": f"{1e-3 * found.value:.0f} +- {1e-3 * found.uncertainty:.0f} kPa; by each "
-                    + ", ".join(f"{1e-3 * value:.0f}" for value in each),
-                }
-            )
-
-    def misfits(values: Array) -> list[float]:
-        beam = replace(BEAM, density_kg_m3=1e3 * values[1])
-        motions = [rod(beam, 1e5 * values[0], one.load_kg) for one in releases]
-        return [
-            (motion.frequency_hz - one.frequency_hz.value) / one.frequency_hz.uncertainty
-            for motion, one in zip(motions, releases, strict=True)
-        ]
-
-    found_both = least_squares(misfits, [3.0, 1.0], diff_step=1e-5)
-    spread = np.sqrt(max(1.0, 2.0 * found_both.cost) * np.linalg.inv(found_both.jac.T @ found_both.jac)[1, 1])
-    density = f"{1e3 * found_both.x[1]:.0f} +- {1e3 * spread:.0f} kg/m^3"
-    return [*rows, {"case": "beam, density that the three frequencies ask for, rod", "figure": density}]
+            found = fit_modulus(model, beam, {one.load_kg: getattr(one, figure) for one in releases}, figure)
+            text = f"{1e-3 * found.value:.0f} +- {1e-3 * found.uncertainty:.0f} kPa"
+            rows.append({"case": f"beam, Young's modulus by all {word}, {name}", "figure": text})
+    return rows
 
 
 def release_cells(release: Release) -> dict[str, Any]:
@@ -356,10 +302,36 @@ def prediction_cells(found: LeftOut) -> dict[str, Any]:
     for name, one in (("rod", found.rod), ("arc", found.arc)):
         share = f"{one.value / measured.value - 1.0:+.1%}"
         cells[name] = f"{scale * one.value:.{digits}f} +- {scale * one.uncertainty:.{digits}f} ({share})"
-        cells[f"modulus of the {name}, kPa"] = f"{1e-3 * one.modulus.value:.0f}"
-    if found.figure == "sag_m":
-        turns = (found.release.turn_rad, found.rod.motion.turn_rad, found.arc.motion.turn_rad)
-        cells["turn of the end, deg: measured, rod, arc"] = ", ".join(f"{np.degrees(turn):.1f}" for turn in turns)
-    else:
-        cells["turn of the end, deg: measured, rod, arc"] = ""
+        cells[f"turn of the end by the {name}, deg"] = f"{np.degrees(one.motion.turn_rad):.1f}"
     return {"case": cells["left out"], "table": "The beam under a load left out", "cells": cells}
+
+
+def arm_figure(steps: Sequence[PressureStep]) -> Figure:
+    """The law of all steps against bending; each step's course as recorded and as the others foretell it."""
+    shape, law = fitted(steps)
+    quiet = {"axes.grid": True, "font.size": 9.0, "grid.color": "#CCCCCC", "legend.frameon": False}
+    with style.context(["default", quiet]):
+        figure = Figure(figsize=(9.0, 3.6), dpi=110, layout="constrained")
+        left, right = figure.subplots(1, 2)
+        bendings = np.radians(np.linspace(0.5, 80.0, 200))
+        stiffness = law.stiffness_mbar_rad(bendings)
+        factor = np.exp(student_t.ppf(0.95, law.degrees_of_freedom) * np.hypot(law.log_stddev(bendings), law.scatter))
+        left.fill_between(np.degrees(bendings), stiffness / factor, stiffness * factor, color=BAND_COLOUR, alpha=0.3)
+        left.plot(np.degrees(bendings), stiffness, color=ESTIMATE_COLOUR, label="law, and 90 % of runs")
+        seen = shape.bending([step.plateau()[0] for step in steps])
+        read = [step.pressure_mbar for step in steps] / seen
+        left.plot(np.degrees(seen), read, "o", color=TRUTH_COLOUR, label="plateaus at 2 s")
+        left.set(xlabel="bending (deg)", ylabel="stiffness over gain (mbar/rad)", ylim=(0.0, None))
+        for step in steps:
+            others = [one for one in steps if one is not step]
+            of_others, their_law = fitted(others)
+            predicted = predicted_deflections(fit_course(their_law, of_others, others), of_others, step)
+            labels = ("recorded", "foretold by the other pressures") if step is steps[0] else (None, None)
+            right.plot(step.times_s, 1e3 * step.deflections_m, color=TRUTH_COLOUR, label=labels[0])
+            right.plot(step.times_s, 1e3 * predicted, color=ESTIMATE_COLOUR, linestyle="--", label=labels[1])
+            end = (step.end_s, 1e3 * step.deflections_m[-1])
+            right.annotate(f" {step.pressure_mbar:g} mbar", end, va="center", fontsize=8.0)
+        right.set(xlabel="since the tip began to move (s)", ylabel="tip moved by (mm)", xlim=(0.0, 7.2))
+        left.legend()
+        right.legend(loc="center right", bbox_to_anchor=(1.0, 0.41))
+    return figure

@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from scipy.integrate import quad, solve_ivp
 from scipy.spatial.transform import Rotation
 
-from benchmarks.softrobot.soft_arm_study.arm_course import fit_course, predicted_deflections
-from benchmarks.softrobot.soft_arm_study.arm_step import MarkedArc, PressureStep, fit_arc, read_pressure_step
-from benchmarks.softrobot.soft_arm_study.arm_stiffness import (
+from benchmarks.softrobot.real_arm import (
     LARGEST_BENDING_RAD,
     PRIOR_SCATTER,
+    MarkedArc,
+    PressureStep,
     StiffnessLaw,
+    fit_arc,
+    fit_course,
     fit_stiffness,
+    predicted_deflections,
+    read_pressure_step,
 )
 from onboard_estimation.errors import UserError
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, Surroundings, accelerated, drawn_model, in_mujoco, read
 
-from benchmarks.thruster_chain import paper_equations
+from benchmarks.thruster_chain import peers as paper_equations
 from onboard_estimation.errors import UserError
 from salp_estimation.thruster_chain.chain_model import QUADRATIC_ALONG, QUADRATIC_TURNING, ChainModel, checked_inertia
 from salp_estimation.thruster_chain.dynamics import propagate

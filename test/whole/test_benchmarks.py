@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.run import RESULTS, load_results, parts
-from benchmarks.salp import accuracy, runs, salp_filter_step
+from benchmarks.salp import accuracy, residual_models, runs
 from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
 from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
 from onboard_estimation.evaluation.judge import judge
@@ -102,5 +102,5 @@ def test_hardware_benchmark_compares_estimators_and_says_how_far_they_drift() ->
 
 @pytest.mark.slow
 def test_filter_step_benchmark_runs() -> None:
-    rows = salp_filter_step.rows(TINY, 1, 4.3, ("local",))
+    rows = residual_models.step_rows(TINY, 1, 4.3, ("local",))
     assert [row.get("peer") for row in rows] == ["scikit-learn, one batch", None, None]

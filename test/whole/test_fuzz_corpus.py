@@ -1,4 +1,4 @@
-"""The fuzzers' targets on the inputs that are kept, and on some hundred changed ones: `benchmarks.fuzzing` makes more."""
+"""Targets of the fuzzers on the inputs that are kept, and on hundreds of changed ones."""
 
 from __future__ import annotations
 

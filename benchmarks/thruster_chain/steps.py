@@ -1,11 +1,10 @@
-"""One step of the paper's filter, 3 to 100 links (12 to 400 states), against FilterPy with the same model in NumPy.
+"""Speed of the paper's filter of a thruster chain against FilterPy.
 
 Both filters have the same sigma points and the same models: the chain moved over 10 ms by one step of Runge and Kutta,
 and the paper's IMUs. FilterPy calls them for one point at a time; they are the printed equations in NumPy, dense as the
-paper has them, evaluated as they stand for each slope, and "thrifty": with what masses alone determine computed once a
-step. Before anything is timed, means and covariances after a few steps are compared. Corrections bend too
-little here to be iterated. NumPy's linear algebra has one thread for both. Times are the processor's: on a machine that
-does nothing else they are the clock's.
+paper has them, evaluated as they stand for each slope. Before anything is timed, means and covariances after a few
+steps are compared. Corrections bend too little here to be iterated. NumPy's linear algebra has one thread for both.
+Times are the processor's: on a machine that does nothing else they are the clock's.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.thruster_chain.thruster_chain_numpy import PrintedModel, filterpy_filter
+from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
 from benchmarks.timing import case, interleaved
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.paper_filter import SPREAD, PaperFilter
@@ -29,7 +28,7 @@ STEP_S = 0.01
 TARGETS = {3: (90.0, 45e-6), 10: (60.0, 0.25e-3), 30: (45.0, 2e-3), 100: (110.0, 30e-3)}
 """By number of links: how many times faster, and the time of a step that goes with it."""
 STRETCH_S = 10e-3
-NUMPY, THRIFTY = "FilterPy, NumPy model", "FilterPy, thrifty NumPy model"
+NUMPY = "FilterPy, NumPy model"
 TOLERANCE = 1e-8
 COMPARED_STEPS = 2
 
@@ -57,10 +56,8 @@ class Task:
         self.stddev = np.concatenate(
             [np.full(count, 0.01), np.full(count, 0.005), 0.02 * chain.masses, 0.02 * chain.inertias]
         )
-        self.printed, self.thrifty = (
-            PrintedModel(0.5 * chain.lengths, chain.thruster_angles, thrifty) for thrifty in (False, True)
-        )
-        self.printed.thrust = self.thrifty.thrust = self.thrust
+        self.printed = PrintedModel(0.5 * chain.lengths, chain.thruster_angles)
+        self.printed.thrust = self.thrust
         truth = np.concatenate([np.log(self.mean[2 * count :]), self.mean[: 2 * count]])
         self.measured = []
         for _ in range(COMPARED_STEPS):
@@ -132,22 +129,21 @@ def agreement(ours: Any, theirs: Any) -> float:
     return largest
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
-    """A case for each number of links, and the stretch target."""
+def thruster_chain_step(quick: bool) -> list[dict[str, Any]]:
+    """One step of the paper's filter, 3 to 100 links (12 to 400 states), against FilterPy with the same model."""
     rows = []
     for count, (times, step_s) in TARGETS.items():
         task = Task(count)
-        ours, theirs, thrifty = task.ours(), task.filterpy(task.printed), task.filterpy(task.thrifty)
+        ours, theirs = task.ours(), task.filterpy(task.printed)
         difference = agreement(ours, theirs)
         repetitions = 2 if quick else (7 if count == 100 else 31)
         samples = interleaved(
-            {name: lambda run=run: run(1) for name, run in (("ours", ours), (NUMPY, theirs), (THRIFTY, thrifty))},
+            {name: lambda run=run: run(1) for name, run in (("ours", ours), (NUMPY, theirs))},
             repetitions,
             clock=time.process_time,
         )
         name = f"{count} links, {4 * count} states"
         rows.append(case(name, samples, "ours", NUMPY, times, largest_difference=difference))
-        rows.append(case(name, samples, "ours", THRIFTY))
         rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=step_s))
         if count == 100:
             rows.append(case(f"{name}, 100 steps a second (stretch)", samples, "ours", target_s=STRETCH_S))

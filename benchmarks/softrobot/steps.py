@@ -1,13 +1,4 @@
-"""One step of the marginalised particle filter of a soft segment, 500 particles and 40 functions, against NumPy.
-
-Both have the same model: one step of Runge and Kutta over 8 ms, and twice the load on the base. NumPy's is vectorised
-over particles and thrifty (`marginalized_pf_numpy`): once as a whole, once with our compiled model in its hands, so
-that what is left is the difference of the filters. Before anything is timed, both run from the same random numbers, and
-their particles are compared. A cloud is followed for two seconds, so that it has learned something and its particles
-are related as they are at work; then half a second of steps is timed over and over from there, in which matrices are
-folded eight times: a step is their mean. Times are the processor's, on one thread: alone on a machine they are the
-clock's.
-"""
+"""Speed of the marginalised particle filter of a soft segment against the same in NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.softrobot.marginalized_pf_numpy import NumpyCloud, NumpyFilter
+from benchmarks.softrobot.peers import NumpyCloud, NumpyFilter
 from benchmarks.timing import case, interleaved
 from onboard_estimation.filtering.marginalized_particles import (
     Cloud,
@@ -41,7 +32,7 @@ ROWS = [3, 4, 2]
 NOISE = np.array([2e-3, 2e-3, 2e-2])
 LEARNED_STEPS, TIMED_STEPS = 250, 8 * FOLDED_LOSSES
 COMPARED_STEPS, TOLERANCE = 25, 1e-6
-NUMPY, COMPILED_MODEL = "NumPy", "NumPy, compiled model"
+NUMPY = "NumPy"
 
 SEGMENT = ConstantCurvatureSegment(
     length_m=0.128,
@@ -75,18 +66,6 @@ class SoftSegment:
 
     def places(self, states: Array) -> Array:
         return states[:, :3]
-
-
-class CompiledModel:
-    """The same for NumPy's filter, in the place of its own model."""
-
-    def step(self, states: Array, step_s: float, forces: Array, values: Array) -> Array:
-        return SEGMENT.step(states, step_s, self.pressures, stiffness_rows(values[:, None]))
-
-    def loads(self, states: Array, forces: Array, values: Array) -> Array:
-        return SEGMENT.base_load(states, self.pressures, stiffness_rows(values[:, None]))[:, ROWS]
-
-    pressures: Array = np.zeros(3)
 
 
 def tracker(particles: int, walk: bool, memory_s: float = np.inf) -> MarginalizedParticleFilter:
@@ -140,8 +119,6 @@ def ours(filter_: MarginalizedParticleFilter, course: Course, cloud: Cloud, firs
 def theirs(filter_: NumpyFilter, course: Course, cloud: NumpyCloud, first: int, last: int) -> NumpyCloud:
     """The same by NumPy."""
     for number in range(first, last):
-        if isinstance(filter_.model, CompiledModel):
-            filter_.model.pressures = course.pressures[number]
         cloud = filter_.step(cloud, STEP_S, course.loads[number], course.pressures[number])
     return cloud
 
@@ -176,8 +153,16 @@ def per_step(samples: dict[str, Array]) -> dict[str, Array]:
     return {name: values / TIMED_STEPS for name, values in samples.items()}
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
-    """Fixed hyper-parameters and walking ones against NumPy; more particles; with forgetting."""
+def marginalized_pf_step(quick: bool) -> list[dict[str, Any]]:
+    """One step of the marginalised particle filter of a soft segment, 500 particles and 40 functions, against NumPy.
+
+    Both have the same model: one step of Runge and Kutta over 8 ms, and twice the load on the base. NumPy's is
+    vectorised over particles and thrifty (`peers`). Before anything is timed, both run from the same random numbers,
+    and their particles are compared. A cloud is followed for two seconds, so that it has learned something and its
+    particles are related as they are at work; then half a second of steps is timed over and over from there, in which
+    matrices are folded eight times: a step is their mean. Times are the processor's, on one thread: alone on a machine
+    they are the clock's. Further: more particles, hyper-parameters learned, with forgetting.
+    """
     repetitions = 3 if quick else 11
     course = Course(LEARNED_STEPS + TIMED_STEPS)
     rows = []
@@ -188,17 +173,14 @@ def run(quick: bool) -> list[dict[str, Any]]:
         filter_ = tracker(500, walk)
         peer = NumpyFilter(filter_, SEGMENT)
         difference = agreement(filter_, peer, course)
-        candidates: dict[str, Callable[[], object]] = {}
-        candidates["ours"] = repeated(filter_, course)
         last = len(course.loads) - TIMED_STEPS
-        for label, model in ((NUMPY, peer.model), (COMPILED_MODEL, CompiledModel())):
-            other = NumpyFilter(filter_, SEGMENT)
-            other.model = model
-            cloud = theirs(other, course, other.start(begun(filter_)), 0, last)
-            candidates[label] = partial(theirs, other, course, cloud, last, last + TIMED_STEPS)
+        cloud = theirs(peer, course, peer.start(begun(filter_)), 0, last)
+        candidates: dict[str, Callable[[], object]] = {
+            "ours": repeated(filter_, course),
+            NUMPY: partial(theirs, peer, course, cloud, last, last + TIMED_STEPS),
+        }
         samples = per_step(interleaved(candidates, repetitions, clock=time.process_time))
         rows.append(case(name, samples, "ours", NUMPY, None if walk else 4.0, largest_difference=difference))
-        rows.append(case(name, samples, "ours", COMPILED_MODEL))
         rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=target_s))
     for particles, walk, memory_s, name in (
         (3000, False, np.inf, "3000 particles"),

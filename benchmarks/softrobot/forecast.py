@@ -117,18 +117,12 @@ def true_states(configuration: SoftRobotConfiguration, recording: LoadedRecordin
 
 
 def errors(
-    run: Filtered,
-    truth: TrueStates,
-    steps: Sequence[int],
-    stiffness: Stiffness | None = None,
-    step_s: float = 0.008,
-    as_seen: bool = True,
+    run: Filtered, truth: TrueStates, steps: Sequence[int], stiffness: Stiffness | None = None, step_s: float = 0.008
 ) -> dict[int, Array]:
     """NMSE (6,) of bending x, y, elongation and their rates, after each number of steps.
 
-    With one stiffness, where it is given, in the place of what the filter knew, and of the law. `as_seen`: the model's
-    rates are slopes over five frames too, as the truth's are: elongation swings at 20 Hz, of which frames 10 ms apart
-    show a part. Else they are its own.
+    With one stiffness, where it is given, in the place of what the filter knew, and of the law. The model's rates are
+    slopes over five frames, as the truth's are: elongation swings at 20 Hz, of which frames 10 ms apart show a part.
     """
     known = run.configuration
     if stiffness is not None:
@@ -137,16 +131,14 @@ def errors(
     box = GreyBox(known)
     frames_s = float(np.median(np.diff(truth.stamps_s))) * (np.arange(_FRAMES) - _FRAMES // 2)
     most = max(steps) + math.ceil(frames_s[-1] / step_s)
-    per_sample = max(1, round(step_s / 0.008))
     found: dict[int, list[Array]] = {count: [] for count in steps}
     first = int(np.searchsorted(run.stamps_s, run.stamps_s[0] + SETTLE_S))
     ahead_s = step_s * np.arange(most + 1)
-    for start in range(first, len(run.stamps_s) - most * per_sample - 1, EVERY):
+    for start in range(first, len(run.stamps_s) - most - 1, EVERY):
         row, chambers = run.rows[start][None].copy(), run.chambers_pa[start]
         counted, way = stiffness or run.stiffness[start], [row[0, :6]]
         for step in range(most):
-            reading = run.readings_pa[start + int(step * step_s / 0.008)]
-            chambers, mean_pa = box.through_hoses(reading, chambers, step_s)
+            chambers, mean_pa = box.through_hoses(run.readings_pa[start + step], chambers, step_s)
             row = box.propagate(row, np.array([counted(row[0])]), mean_pa, step_s)
             way.append(row[0, :6])
         states = np.array(way)
@@ -158,10 +150,8 @@ def errors(
         for step in steps:
             true = _at(truth, run.stamps_s[start] + step * step_s)
             if true is not None:
-                expected = states[step].copy()
-                if as_seen:
-                    expected[3:] = frames_s @ shapes(ahead_s[step] + frames_s) / (frames_s @ frames_s)
-                found[step].append(expected - true)
+                rates = frames_s @ shapes(ahead_s[step] + frames_s) / (frames_s @ frames_s)
+                found[step].append(np.concatenate([states[step, :3], rates]) - true)
     variances = truth.states[truth.known].var(axis=0)
     return {count: np.mean(np.square(rows), axis=0) / variances for count, rows in found.items()}
 

@@ -1,13 +1,4 @@
-"""One unscented predict and update, five states and three measured, against FilterPy's UnscentedKalmanFilter.
-
-Models: a vehicle on a coordinated turn (a plain vector state), and the real one, LandSalp's pose and joint angles
-from three gyros, integrated over 50 ms by Runge-Kutta. FilterPy calls a model for each of its eleven sigma points,
-and gets it in two forms: the same equations written for one state in NumPy, as its users write them, and the compiled
-model that ours calls once for all points. Both filters run the same two seconds over and over; before anything is
-timed, means and covariances of all steps are compared. FilterPy's state is a vector: poses are compared with position,
-heading and joint angles as separate blocks, headings away from half a turn. "on SE(2)" is the state space that the
-robot uses, where the pose's error is a body twist: other numbers, a little more work, FilterPy still on its vector.
-"""
+"""Speed of the salp's kernels and of the unscented filter against NumPy and FilterPy."""
 
 from __future__ import annotations
 
@@ -20,21 +11,23 @@ from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from numba import njit
 from numpy.typing import NDArray
 
-from benchmarks.salp.chain_numpy import PrintedEquations
-from benchmarks.timing import case, interleaved
+from benchmarks.salp.peers import LinkByLink, PrintedEquations
+from benchmarks.timing import case, interleaved, rounded
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
 from onboard_estimation.filtering.unscented import Unscented
 from salp_estimation import chain_kernels
+from salp_estimation import chain_kernels as kernels
+from salp_estimation.chain import Chain
 from salp_estimation.configuration import SalpConfiguration
 
+RUNS_UNASKED = ("unscented_step", "chain_velocity")
 Array = NDArray[np.float64]
 Model = Callable[[Array], Array]
 
-RUNS_UNASKED = ("unscented_step",)
 STEP_S = 0.05
 STEPS = 40
-TARGET = 20.0
-TOLERANCE = 1e-9
+FILTER_TARGET = 20.0
+FILTER_TOLERANCE = 1e-9
 BEACONS = np.array([[60.0, 40.0], [-30.0, 80.0]])
 
 
@@ -95,8 +88,17 @@ class Task:
         return run
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
-    """Cases of the vehicle and of the chain."""
+def unscented_step(quick: bool) -> list[dict[str, Any]]:
+    """One unscented predict and update, five states and three measured, against FilterPy's UnscentedKalmanFilter.
+
+    Models: a vehicle on a coordinated turn (a plain vector state), and the real one, LandSalp's pose and joint angles
+    from three gyros, integrated over 50 ms by Runge-Kutta. FilterPy calls a model for each of its eleven sigma points,
+    and gets it in two forms: the same equations written for one state in NumPy, as its users write them, and the
+    compiled model that ours calls once for all points. Both filters run the same two seconds over and over; before
+    anything is timed, means and covariances of all steps are compared. FilterPy's state is a vector: poses are compared
+    with position, heading and joint angles as separate blocks, headings away from half a turn. "on SE(2)" is the state
+    space that the robot uses, where the pose's error is a body twist: other numbers, a little more work.
+    """
     return [*_vehicle(quick), *_chain(quick)]
 
 
@@ -105,10 +107,10 @@ def agreement(ours: Any, theirs: Any) -> float:
     largest = 0.0
     for (mean, covariance), (other_mean, other_covariance) in zip(ours(True), theirs(True), strict=True):
         largest = max(largest, np.abs(mean - other_mean).max(), np.abs(covariance - other_covariance).max())
-    if not largest <= TOLERANCE:
+    if not largest <= FILTER_TOLERANCE:
         raise RuntimeError(
-            f"our filter and FilterPy's differ by {largest:.2g}, more than {TOLERANCE:g}. FilterPy 2 is needed: older "
-            "ones do not draw sigma points anew after a prediction"
+            f"our filter and FilterPy's differ by {largest:.2g}, more than {FILTER_TOLERANCE:g}. FilterPy 2 is needed: "
+            "older ones do not draw sigma points anew after a prediction"
         )
     return largest
 
@@ -121,7 +123,7 @@ def _cases(candidates: dict[str, Any], pairs: list[tuple[str, str, str]], quick:
     samples = interleaved(candidates, 5 if quick else 101)
     samples = {name: times / STEPS for name, times in samples.items()}
     return [
-        case(name, samples, ours, theirs, TARGET, largest_difference=differences.get(name))
+        case(name, samples, ours, theirs, FILTER_TARGET, largest_difference=differences.get(name))
         for name, ours, theirs in pairs
     ]
 
@@ -253,3 +255,100 @@ def _chain(quick: bool) -> list[dict[str, Any]]:
         for theirs in ("FilterPy, NumPy model", "FilterPy, compiled model")
     ]
     return _cases(candidates, pairs, quick)
+
+
+Array = NDArray[np.float64]
+
+COUNTS = (3, 10, 30, 100)
+GROWTH_COUNTS = (10, 18, 32, 56, 100)
+CHAIN_TARGET = 40.0
+CHAIN_TOLERANCE = 1e-7  # the dense system of a hundred links is badly conditioned: NumPy is off by 3e-9
+
+
+def chain_of(count: int) -> Chain:
+    """A chain like LandSalp, of any length, every link a little different."""
+    rng = np.random.default_rng(count)
+    drag = np.column_stack(
+        [rng.uniform(40.0, 80.0, count), rng.uniform(20.0, 90.0, count), rng.uniform(0.2, 0.8, count)]
+    )
+    return Chain.build(
+        rng.uniform(0.2, 0.3, count),
+        rng.normal(scale=0.01, size=(count, 2)),
+        np.deg2rad(rng.choice([-57.0, -130.0], count)),
+        drag,
+        rng.uniform(0.01, 0.02, count - 1),
+    )
+
+
+def chain_velocity(quick: bool) -> list[dict[str, Any]]:
+    """B(r) u of chains of 3 to 100 links: our compiled kernel against NumPy, for one state and for all sigma points.
+
+    NumPy in two forms, see `peers`: our own recursion (the same sums), and eqs. (1) to (5) as printed, summed up and
+    solved. All of them are called from Python, and the results compared before anything is timed. The growth is the
+    exponent p of N^p that fits our times between 10 and 100 links best.
+    """
+    return [*(row for count in COUNTS for row in _against_numpy(count, quick)), *_growth(quick)]
+
+
+def inputs(count: int) -> tuple[Chain, Array, Array]:
+    """A chain, joint angles of its sigma points (2 N + 5, N - 1) and rim speeds."""
+    rng = np.random.default_rng(1)
+    return chain_of(count), rng.normal(scale=0.2, size=(2 * count + 5, count - 1)), rng.normal(scale=0.1, size=count)
+
+
+def chain_agreement(count: int) -> float:
+    """Largest difference between the three, relative to the largest velocity; RuntimeError where they do not agree."""
+    chain, batch, controls = inputs(count)
+    ours = kernels.velocities(kernels.completed(chain.links), batch, controls)
+    peers = [kind(chain)(angles, controls) for kind in (PrintedEquations, LinkByLink) for angles in (batch, batch[0])]
+    largest = max(float(np.abs(peer - (ours if peer.ndim == 2 else ours[0])).max()) for peer in peers)
+    largest /= float(np.abs(ours).max())
+    if not largest <= CHAIN_TOLERANCE:
+        raise RuntimeError(f"B(r) u of {count} links: ours and NumPy's differ by {largest:.2g} of the largest velocity")
+    return largest
+
+
+def _against_numpy(count: int, quick: bool) -> list[dict[str, Any]]:
+    difference = chain_agreement(count)
+    chain, batch, controls = inputs(count)
+    links, printed, recursion = kernels.completed(chain.links), PrintedEquations(chain), LinkByLink(chain)
+    rows = []
+    for name, joints in (("one state", batch[:1]), (f"{len(batch)} sigma points", batch)):
+        theirs = joints[0] if len(joints) == 1 else joints
+        candidates = {
+            "compiled": lambda joints=joints: kernels.velocities(links, joints, controls),
+            "NumPy, equations as printed": lambda theirs=theirs: printed(theirs, controls),
+            "NumPy, same sums": lambda theirs=theirs: recursion(theirs, controls),
+        }
+        samples = interleaved(candidates, 5 if quick else 51, block_s=0.002)
+        label = f"{count} links, {name}"
+        further = {"largest_relative_difference": difference}
+        rows.append(case(label, samples, "compiled", "NumPy, equations as printed", **further))
+        rows.append(case(label, samples, "compiled", "NumPy, same sums", CHAIN_TARGET, **further))
+    return rows
+
+
+def _growth(quick: bool) -> list[dict[str, Any]]:
+    single, batch = {}, {}
+    for count in GROWTH_COUNTS:
+        chain, angles, controls = inputs(count)
+        links = kernels.completed(chain.links)
+        single[str(count)] = lambda links=links, r=angles[:1], u=controls: kernels.velocities(links, r, u)
+        batch[str(count)] = lambda links=links, r=angles, u=controls: kernels.velocities(links, r, u)
+    rows = []
+    for name, candidates in (("one state", single), ("2 N + 5 sigma points", batch)):
+        samples = interleaved(candidates, 5 if quick else 31, block_s=0.002)
+        medians = [float(np.median(samples[str(count)])) for count in GROWTH_COUNTS]
+        exponent = float(np.polyfit(np.log(GROWTH_COUNTS), np.log(medians), 1)[0])
+        rows.append(
+            {
+                "case": f"growth of the time with N, {name}",
+                "figure": f"N^{exponent:.2f}",
+                "exponent": rounded(exponent),
+                "links": list(GROWTH_COUNTS),
+                "median_s": [rounded(value) for value in medians],
+                "target": "at most N^2",
+                "met": exponent <= 2.0,
+            }
+        )
+    return rows

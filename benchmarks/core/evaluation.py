@@ -1,0 +1,282 @@
+"""Speed of the command line and of what reads bags, what a measurement costs in the pipeline, and a first start."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.stream_reader import StreamReader
+from rosbags.rosbag2 import Reader
+
+from benchmarks.live import row
+from benchmarks.recordings import recordings
+from benchmarks.timing import case, interleaved, rounded
+from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Estimator
+from onboard_estimation.evaluation.bag_writing import BagWriter, Storage
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.measurement import Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Robot, find_robot
+from onboard_estimation.series import Series
+from onboard_estimation.simulation import imu_channel, stamps_ns
+
+RUNS_UNASKED = ("pipeline_cost", "evaluate_bag")
+DURATION_S = 60.0
+ROBOTS = ("salp", "strapdown")
+
+
+def pipeline_cost(quick: bool) -> list[dict[str, Any]]:
+    """Time per measurement of the estimators, alone and in the pipeline that orders, checks and counts what arrives.
+
+    Simulated recordings of a minute, from memory: LandSalp's commands and gyros at 20 Hz, and an IMU on a foot at
+    200 Hz. The pipeline does for each measurement what a live node does, but for messages.
+    """
+    return [row for name in ROBOTS for row in _robot(find_robot(name), quick)]
+
+
+def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
+    configuration = robot.configuration_type()
+    scenario = next(iter(robot.scenarios))
+    variant = next(iter(robot.scenarios[scenario].variants), "")
+    recording = robot.simulate(configuration, scenario, variant, DURATION_S, np.random.default_rng(1))
+    loaded = from_simulator(recording, robot.truth_specification(configuration).bodies)
+    measurements = list(loaded.measurements())
+
+    def estimator() -> Estimator[Any]:
+        return robot.estimator(configuration, robot.estimators[0])
+
+    candidates = {
+        "pipeline": lambda: Pipeline(estimator()).run(measurements),
+        "filter alone": lambda: _filter(estimator(), measurements),
+    }
+    samples = interleaved(candidates, 2 if quick else 15, block_s=0.0)
+    samples = {name: times / len(measurements) for name, times in samples.items()}
+    label = f"{robot.name} ({robot.estimators[0]})"
+    share = float(np.median(samples["pipeline"])) * len(measurements) / DURATION_S
+    return [
+        case(f"{label}, a measurement in the pipeline", samples, "pipeline", measurements=len(measurements)),
+        case(f"{label}, a measurement in the filter alone", samples, "filter alone", measurements=len(measurements)),
+        {
+            "case": f"{label}, share of one core in real time",
+            "figure": f"{100.0 * share:.2g} %",
+            "share_of_a_core": rounded(share),
+        },
+    ]
+
+
+def _filter(estimator: Estimator[Any], measurements: list[Measurement]) -> None:
+    state = estimator.start(None)
+    for measurement in measurements:
+        state = estimator.step(state, measurement).state
+
+
+CHANNEL = imu_channel("foot")
+_COUNT, _QUICK_COUNT = 500_000, 20_000
+_OURS = "ours, to columns"
+
+
+def bag_reading(quick: bool) -> list[dict[str, Any]]:
+    """Reading the messages of a bag: the libraries' readers and ours, the same bag of IMU messages in turns, CPU time.
+
+    Raw is every message's bytes; columns are the numbers of every message, as an evaluation needs them. What all hand
+    out is counted before anything is timed.
+    """
+    count = _QUICK_COUNT if quick else _COUNT
+    stamps = stamps_ns(count / 840.0, 840.0)[:count]
+    series = Series(CHANNEL, stamps, np.random.default_rng(1).normal(size=(count, 6)))
+    storages: tuple[Storage, ...] = ("mcap", "sqlite3")
+    rows = []
+    for storage in storages:
+        with tempfile.TemporaryDirectory() as folder:
+            bag = Path(folder) / "bag"
+            with BagWriter(bag, storage) as writer:
+                write_series(writer, [series], "", 0)
+            readers = _readers(bag, storage)
+            for name, read in readers.items():
+                if (found := read()) != count:
+                    raise AssertionError(f"{name} found {found} messages of {count} in {storage}")
+            samples = interleaved(readers, 2 if quick else 7, block_s=0.0, clock=time.process_time)
+            samples = {name: times / count for name, times in samples.items()}
+            rows += [case(f"{storage}, {count:,} messages", samples, _OURS, peer) for peer in readers if peer != _OURS]
+    return rows
+
+
+def _readers(bag: Path, storage: Storage) -> dict[str, Callable[[], int]]:
+    """Each reads all of the bag and gives the number of messages."""
+    (file,) = (path for path in bag.iterdir() if path.suffix in (".mcap", ".db3"))
+
+    def ours() -> int:
+        with open_bag(bag) as opened:
+            return len(read_channels(opened, {f"/{CHANNEL.topic}": CHANNEL})[f"/{CHANNEL.topic}"].values)
+
+    def ours_raw() -> int:
+        with open_bag(bag) as opened:
+            return sum(len(block.starts) for block in opened.blocks({f"/{CHANNEL.topic}"}))
+
+    def rosbags_raw() -> int:
+        with Reader(bag) as reader:
+            return sum(1 for _ in reader.messages())
+
+    def mcap_raw() -> int:
+        with file.open("rb") as opened:
+            return sum(type(record).__name__ == "Message" for record in StreamReader(opened).records)
+
+    def sqlite_raw() -> int:
+        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as opened:
+            cursor = opened.execute("SELECT timestamp, data FROM messages")
+            return sum(len(rows) for rows in iter(lambda: cursor.fetchmany(10_000), []))
+
+    library = {"mcap": ("`mcap`, raw", mcap_raw), "sqlite3": ("Python's sqlite3, raw", sqlite_raw)}[storage]
+    return {_OURS: ours, "ours, raw": ours_raw, "`rosbags`, raw": rosbags_raw, library[0]: library[1]}
+
+
+_MINUTE_TARGET_S = 5.0
+_WALK = "2018-02-09-11-16-53"
+
+
+def evaluate_bag(quick: bool) -> list[dict[str, Any]]:
+    """`evaluate` on a bag of a minute, as a user types it: a new process, kernels compiled before.
+
+    Two simulated bags of 60 s, and the longest of the recorded walks (61 s) where the recordings are there.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return [_evaluate_row(name, bag, Path(folder), 1 if quick else 3) for name, bag in _bags(Path(folder))]
+
+
+def _bags(folder: Path) -> Iterator[tuple[str, Path]]:
+    for robot in ("salp", "strapdown"):
+        _run_command("simulate", robot, "--output", str(folder / robot))
+        yield f"{robot}, simulated, 60 s", folder / robot
+    try:
+        walk = recordings("pyshoe_vicon") / f"{_WALK}.mat"
+    except UserError as error:
+        print(error)
+        return
+    _run_command("convert", "pyshoe", str(walk), "--output", str(folder / "walk"))
+    yield "strapdown, recorded, 61 s", folder / "walk"
+
+
+def _evaluate_row(name: str, bag: Path, folder: Path, repetitions: int) -> dict[str, Any]:
+    _run_command("evaluate", str(bag), "--output", str(folder / f"{bag.name}_warm"))
+    seconds = []
+    for repetition in range(repetitions):
+        start = time.perf_counter()
+        _run_command("evaluate", str(bag), "--output", str(folder / f"{bag.name}_{repetition}"))
+        seconds.append(time.perf_counter() - start)
+    return case(name, {"evaluate": np.array(seconds)}, "evaluate", target_s=_MINUTE_TARGET_S)
+
+
+def _run_command(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "onboard_estimation", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def evaluate_hour(quick: bool) -> list[dict[str, Any]]:
+    """`evaluate` on an hour of a robot with 840 Hz IMUs, as a user types it: a new process, kernels compiled before.
+
+    The bag is simulated and written anew, once in each format: about 4 GB, and a minute and a half each.
+    """
+    rows = []
+    duration_s = 300.0 if quick else 3600.0
+    for storage in ("mcap", "sqlite3"):
+        with tempfile.TemporaryDirectory() as folder:
+            bag = str(Path(folder) / "hour")
+            _run_command("simulate", "hopper", "--output", bag, "--duration", str(duration_s), "--storage", storage)
+            runs = [_measured("evaluate", bag, "--output", f"{bag}_{k}") for k in range(2 if quick else 4)]
+        seconds, peaks_gb = (np.array(one) for one in zip(*runs[1:], strict=True))
+        name, peak_gb = f"hopper, {duration_s:g} s of 840 Hz, {storage}", peaks_gb.max()
+        rows.append(case(name, {"evaluate": seconds}, "evaluate", target_s=30.0))
+        figure = f"{peak_gb:.1f} GB"
+        rows.append(row(f"{name}: most memory", figure, "<= 4 GB", peak_gb <= 4.0))
+    return rows
+
+
+def _measured(*words: str) -> tuple[float, float]:
+    """Seconds of a command in a process of its own, and the most memory that it had, GB."""
+    start_s = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "onboard_estimation", *words], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"{' '.join(words)} failed")
+    return time.perf_counter() - start_s, usage.ru_maxrss * 1024.0 / 1e9
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TARGETS_S = {"demo": 240.0, "test": 480.0}
+INHERITED = ("PATH", "PYENV_ROOT", "LANG", "LC_ALL", "SSL_CERT_FILE", "ONBOARD_ESTIMATION_DATA")
+
+
+def from_nothing(quick: bool) -> list[dict[str, Any]]:
+    """`make demo` and `make test` in fresh clones with empty caches: set-up, download and compilation included.
+
+    With the processor time, that of the demonstration alone, after the installation, and the disk that a clone takes
+    then. Clones what is committed; needs the package index.
+    """
+    rows = []
+    for target, limit_s in TARGETS_S.items():
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            clone, environment = folder / "clone", _environment(folder)
+            subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
+            set_up = ".venv/.runtime" if target == "demo" else ".venv/.development"
+            set_up_s, set_up_cpu_s = _make(set_up, clone, environment)
+            disk_mb = _size_mb(clone)
+            taken_s, cpu_s = _make(target, clone, environment)
+            further = {
+                "set_up_cpu_s": round(set_up_cpu_s, 1),
+                "cpu_s": round(cpu_s, 1),
+                "set_up_disk_mb": round(disk_mb),
+                "disk_mb": round(_size_mb(clone)),
+            }
+        samples = {"make": np.array([set_up_s + taken_s])}
+        about = {"repetitions": 1, "set_up_s": round(set_up_s, 1), **further}
+        rows.append(case(f"make {target}", samples, "make", target_s=limit_s, **about))
+    return rows
+
+
+def _size_mb(folder: Path) -> float:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_symlink()) * 1e-6
+
+
+def _make(target: str, clone: Path, environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds that a target takes, and of processor time; RuntimeError where it failed."""
+    start, before = time.perf_counter(), _children_cpu_s()
+    done = subprocess.run(["make", target], cwd=clone, env=environment, capture_output=True, text=True)
+    taken = time.perf_counter() - start
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).splitlines()[-40:]
+        raise RuntimeError("\n".join([f"make {target} failed after {taken:.0f} s:", *lines]))
+    return taken, _children_cpu_s() - before
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """As of a new user: no caches, no environment; only where packages come from is kept."""
+    environment = {name: value for name, value in os.environ.items() if name in INHERITED or "proxy" in name.lower()}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    settings = Path.home() / ".config" / "pip" / "pip.conf"
+    if "PIP_CONFIG_FILE" not in environment and settings.exists():
+        environment["PIP_CONFIG_FILE"] = str(settings)
+    for name, place in (("HOME", "home"), ("XDG_CACHE_HOME", "cache"), ("PIP_CACHE_DIR", "pip"), ("TMPDIR", "tmp")):
+        (folder / place).mkdir()
+        environment[name] = str(folder / place)
+    data = REPOSITORY.parent / "shared" / "data"
+    if "ONBOARD_ESTIMATION_DATA" not in environment and data.is_dir():
+        environment["ONBOARD_ESTIMATION_DATA"] = str(data)
+    return environment
