@@ -41,8 +41,6 @@ class Target(NamedTuple):
     check
         Raises where a property does not hold for the input. The first bytes of an input may choose how the others come:
         where they are cut, when they arrive.
-    seeds
-        Inputs to begin with.
     mend
         Puts right what random changes hardly ever do (framing, checksums, lengths), of half of the inputs. What it
         mends of an input is for the random numbers to choose.
@@ -51,7 +49,6 @@ class Target(NamedTuple):
     """
 
     check: Callable[[bytes], None]
-    seeds: Callable[[], Sequence[bytes]]
     mend: Callable[[bytes, Random], bytes] = unchanged
     longest: int = 512
 

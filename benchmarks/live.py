@@ -32,12 +32,6 @@ SILENCE_S, LONGEST_WAIT_S = 3.0, 180.0
 _START_S = 60.0
 
 
-def row(name: str, figure: str, target: str = "", met: bool | None = None, **numbers: Any) -> dict[str, Any]:
-    """A case of a result that is a figure, not a ratio."""
-    case = {"case": name, "figure": figure, "target": target, **numbers}
-    return case if met is None else {**case, "met": bool(met)}
-
-
 def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     """`python -m ...` in a process of its own, in this run's domain."""
     command = [sys.executable, "-m", *words]

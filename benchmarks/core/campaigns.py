@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.core.clusters import cluster
-from benchmarks.live import row
+from benchmarks.timing import row
 from onboard_estimation.evaluation.campaign import RESULTS, run_campaign
 from onboard_estimation.evaluation.campaign_case import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
@@ -35,7 +33,7 @@ RUNS, SECONDS = 200, 60.0
 BLOCK = 20
 CLUSTERS, CLUSTER_RUNS = (4, 8), 80
 TASKS, TASK_BYTES = 10_000, 200_000
-LEAST_RATIO, LARGEST_OVERHEAD_S, LARGEST_GROWTH = 1.8, 0.050, 0.05
+LEAST_RATIO, LARGEST_GROWTH = 1.8, 0.05
 WATCHED_EVERY = 10
 
 
@@ -55,45 +53,19 @@ class Timed(NamedTuple):
     memory_mb: np.ndarray
 
 
-class Turns(NamedTuple):
-    """Blocks of runs by each in turn.
-
-    Attributes
-    ----------
-    blocks
-        (this process, one worker, two workers, seconds of two processes that have nothing in common).
-    start_s
-        What the start and the first runs of no, one and two workers take longer than a run.
-    """
-
-    blocks: list[tuple[Timed, Timed, Timed, float]]
-    start_s: list[float]
-
-    @property
-    def seconds(self) -> list[tuple[float, ...]]:
-        """Of each block."""
-        return [(*(one.seconds for one in block[:3]), block[3]) for block in self.blocks]
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether the tables are."""
-        return all(alone.table == one.table == two.table for alone, one, two, _ in self.blocks)
-
-
 def campaigns(quick: bool) -> list[Row]:
     """Campaigns: 200 runs on two workers against one process, a simulated cluster, and what a scheduler costs.
 
     Runs are the salp's, scenario `ideal`, 60 s each, with their reports, all five gaits; kernels are compiled before.
-    This process, one worker, two workers and, as what the machine can do, two processes that have nothing in common
-    take turns, twenty runs at a time, since a virtual machine's speed changes within minutes; the workers' start is
-    counted. The cluster is a Dask scheduler with workers that are processes of their own, each in a folder of its own,
-    on this machine's cores, and its table is compared byte by byte with that of one process.
+    This process, one worker and two workers take turns, twenty runs at a time, since a virtual machine's speed changes
+    within minutes; the workers' start is counted. The cluster is a Dask scheduler with workers that are processes of
+    their own, each in a folder of its own, on this machine's cores, and its table is compared byte by byte with that of
+    one process.
     """
     runs = 10 if quick else RUNS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases = _cases(runs)
-        rows = _own_rows(_in_turns(cases, folder), runs)
+        rows = _own_rows(_cases(runs), folder)
         rows += _cluster_rows(folder, _cases(10 if quick else CLUSTER_RUNS))
         rows += _scheduler_rows(folder, 200 if quick else TASKS)
     return rows
@@ -116,12 +88,12 @@ def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:
     return Timed(seconds, (folder / RESULTS).read_bytes(), np.array(memory))
 
 
-def _in_turns(cases: list[Case], folder: Path) -> Turns:
-    """All runs by each, block by block."""
+def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
+    """All runs by no, one and two workers, block by block; their starts and first runs, less a run, are counted."""
     rng = np.random.default_rng(0)
     drawn = [cases[k] for k in rng.permutation(len(cases))]  # gaits take different times
     blocks = [drawn[k : k + BLOCK] for k in range(0, len(drawn), BLOCK)]
-    starts, found = [], []
+    starts: list[float] = []
     with ExitStack() as stack:
         teams = []
         for count in (0, 1, 2):
@@ -129,68 +101,35 @@ def _in_turns(cases: list[Case], folder: Path) -> Turns:
             teams.append(stack.enter_context(open_workers(WorkersAsked(count))))
             _timed(cases[: max(count, 1)], folder / f"first_{count}", teams[-1])
             starts.append(time.perf_counter() - begun)
-        pair = stack.enter_context(ProcessPoolExecutor(2, multiprocessing.get_context("spawn")))
-        _apart(pair, cases[:2], folder / "first_pair")
-        for number, block in enumerate(blocks):
-            of_teams = [_timed(block, folder / f"{number}_{place}", team) for place, team in enumerate(teams)]
-            found.append((*of_teams, _apart(pair, block, folder / f"{number}_pair")))
-    single_s = found[0][0].seconds / len(blocks[0])
-    return Turns(found, [max(0.0, start - single_s) for start in starts])
-
-
-def _apart(pair: ProcessPoolExecutor, cases: list[Case], folder: Path) -> float:
-    """Seconds that two processes take, each with half of the runs and a campaign of its own."""
-    start = time.perf_counter()
-    halves = (cases[::2], cases[1::2])
-    for done in [pair.submit(_half, half, folder / str(number)) for number, half in enumerate(halves)]:
-        done.result()
-    return time.perf_counter() - start
-
-
-def _half(cases: list[Case], folder: Path) -> None:
-    with open_workers(WorkersAsked(0)) as workers:
-        run_campaign(cases, folder, workers)
-
-
-def _own_rows(turns: Turns, runs: int) -> list[Row]:
-    alone, one, two, apart = (np.array(one) for one in zip(*turns.seconds, strict=True))
-    ratio = float(alone.sum() / (two.sum() + turns.start_s[2]))
-    ratios = alone / two
-    overhead_s = float((one.sum() + turns.start_s[1] - alone.sum()) / runs)
-    memory_mb = np.concatenate([block[2].memory_mb for block in turns.blocks])
+        found = [
+            [_timed(block, folder / f"{number}_{place}", team) for place, team in enumerate(teams)]
+            for number, block in enumerate(blocks)
+        ]
+    alone, one, two = np.array([[part.seconds for part in block] for block in found]).T
+    one_start_s, two_start_s = (max(0.0, start - alone[0] / len(blocks[0])) for start in starts[1:])
+    ratio, ratios = float(alone.sum() / (two.sum() + two_start_s)), alone / two
+    overhead_s = float((one.sum() + one_start_s - alone.sum()) / len(cases))
+    memory_mb = np.concatenate([block[2].memory_mb for block in found])
     half = len(memory_mb) // 2
     middle, last = (np.median(part, axis=0) for part in (memory_mb[half // 2 : half], memory_mb[-half // 2 :]))
     growth = float(np.max(last / middle - 1.0))
-    figures = (
-        f"{alone.sum():.0f} s in one process, {two.sum():.0f} s on two workers and {turns.start_s[2]:.1f} s for their "
+    equal = all(len({part.table for part in block}) == 1 for block in found)
+    figure = (
+        f"{alone.sum():.0f} s in one process, {two.sum():.0f} s on two workers and {two_start_s:.1f} s for their "
         f"start: {ratio:.2f} times faster (blocks of {BLOCK}, without it: {ratios.min():.2f} to {ratios.max():.2f})"
     )
-    most = float(alone.sum() / apart.sum())
+    cost = f"{1e3 * overhead_s:.0f} ms a run, its start ({one_start_s:.1f} s) included"
+    kept = f"{np.max(middle):.0f} MB in the second quarter, {np.max(last):.0f} MB in the last: {100 * growth:+.1f} %"
     return [
-        row(f"{runs} runs of 60 s", figures, f">= {LEAST_RATIO:g} times", ratio >= LEAST_RATIO),
-        row(
-            "two processes that have nothing in common",
-            f"{apart.sum():.0f} s: {most:.2f} times faster than one, which is what the machine can do; two workers "
-            f"reach {100.0 * float(apart.sum() / two.sum()):.0f} % of it",
-        ),
+        row(f"{len(cases)} runs of 60 s", figure, f">= {LEAST_RATIO:g} times", ratio >= LEAST_RATIO),
         row(
             "what one worker costs more than none",
-            f"{1e3 * overhead_s:.0f} ms a run, its start ({turns.start_s[1]:.1f} s) included",
+            cost,
             f"<= {1e3 * LARGEST_OVERHEAD_S:.0f} ms",
             overhead_s <= LARGEST_OVERHEAD_S,
         ),
-        row(
-            "memory of a worker",
-            f"{np.max(middle):.0f} MB in the second quarter, {np.max(last):.0f} MB in the last: {100 * growth:+.1f} %",
-            f"<= {100.0 * LARGEST_GROWTH:.0f} % more",
-            growth <= LARGEST_GROWTH,
-        ),
-        row(
-            "table of two workers and of one",
-            "equal to the last byte" if turns.are_equal else "other",
-            "equal",
-            turns.are_equal,
-        ),
+        row("memory of a worker", kept, f"<= {100.0 * LARGEST_GROWTH:.0f} % more", growth <= LARGEST_GROWTH),
+        row("table of two workers and of one", "equal to the last byte" if equal else "other", "equal", equal),
     ]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live import end, memory_of, node, result, role, row, share_of, start
+from benchmarks.live import end, memory_of, node, result, role, share_of, start
+from benchmarks.timing import row
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.bags import open_bag

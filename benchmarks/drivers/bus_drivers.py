@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live import GRAPH, heard, result, role, row, start
+from benchmarks.live import GRAPH, heard, result, role, start
+from benchmarks.timing import row
 from onboard_estimation import ros2
 from onboard_estimation.nodes.run import new_executor
 from onboard_estimation.resources import resource

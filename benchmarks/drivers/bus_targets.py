@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from drivers.emulators.ethercat.frames import (
     LENGTH_MASK,
     MORE,
     PDU_TYPE,
-    Command,
     FrameError,
     places,
 )
@@ -217,80 +215,11 @@ def _check_readings(content: bytes) -> None:
         assert conversion(records).shape == (len(records), len(WRENCH))
 
 
-def _mended(data: bytes, random: Random) -> bytes:
-    """An EtherCAT frame whose lengths are true; an SDO request that is one."""
-    kind, content = (data[0] % 4 if data else 0), bytearray(data[1:])
-    if kind == _FRAME and len(content) >= 28:
-        content[12:14] = b"\x88\xa4"
-        content[14:16] = struct.pack("<H", (len(content) - 16) & 0x7FF | 0x1000)
-        content[22:24] = struct.pack("<H", max(len(content) - 28, 0) & 0x7FF)
-    elif kind == _SDO and len(content) >= 12:
-        content[:2] = struct.pack("<H", len(content) - 6)
-        content[5] = content[5] & 0xF0 | 3
-        content[6:8] = b"\x00\x20"
-        if random.random() < 0.5:
-            index, subindex = random.choice(list(_SLAVE.dictionary.objects))
-            content[9:12] = struct.pack("<HB", index, subindex)
-    return bytes([kind]) + bytes(content)
-
-
-def _step(command: Command, offset: int, data: bytes) -> bytes:
-    given = data.rstrip(b"\0")
-    return _STEP.pack(command, offset << 16, len(data), len(given)) + given
-
-
-def _ethercat_seeds() -> list[bytes]:
-    """The way into operation, with the mailbox; one input of each other kind."""
-
-    def write(offset: int, data: bytes) -> bytes:
-        return _step(Command.APWR, offset, data)
-
-    managers = [
-        struct.pack("<HHBBBB", one.start, one.length, one.control, 0, 1 if one.length else 0, 0)
-        for one in sii.sync_managers(_SENSORS[0])
-    ]
-    out, into = sii.sync_managers(_SENSORS[0])[2:]
-    request = struct.pack("<HBHB4x", 2 << 12, 0x40, 0x1018, 1)
-    message = struct.pack("<HHBB", len(request), 0, 0, 3 | 1 << 4) + request
-    preop = b"".join(write(0x0800 + 8 * place, one) for place, one in enumerate(managers[:2])) + write(0x120, b"\2\0")
-    safeop = b"".join(
-        [
-            *(write(0x0810 + 8 * place, one) for place, one in enumerate(managers[2:])),
-            write(0x0600, struct.pack("<IHBBHBBB3x", 0, out.length, 0, 7, out.start, 0, 2, 1 if out.length else 0)),
-            write(0x0610, struct.pack("<IHBBHBBB3x", out.length, into.length, 0, 7, into.start, 0, 1, 1)),
-            write(0x0120, b"\4\0"),
-        ]
-    )
-    exchange = _step(Command.LRW, 0, bytes(out.length + into.length))
-    mailbox = _step(Command.APWR, sii.OUT_MAILBOX.start, message.ljust(sii.MAILBOX_BYTES, b"\0"))
-    reply = _step(Command.APRD, sii.IN_MAILBOX.start, bytes(sii.MAILBOX_BYTES))
-    eeprom = write(0x0502, struct.pack("<HI", 0x0100, 8)) + _step(Command.APRD, 0x0502, bytes(14))
-    frame = encode([Datagram(Command.BRD, 0, 0, bytes(2)), Datagram(Command.FPRD, 1, 0x01300000, bytes(6))])
-    return [
-        bytes([_FRAME]) + frame,
-        bytes([_DATAGRAMS]) + preop + safeop + exchange + write(0x0120, b"\x08\0") + exchange,
-        bytes([_DATAGRAMS]) + preop + mailbox + reply,
-        bytes([_DATAGRAMS]) + eeprom,
-        bytes([_SDO]) + message,
-        bytes([_READINGS, 0]) + np.full(4, 1e6).tobytes() + bytes(64),
-    ]
-
-
-ETHERCAT = Target(check_ethercat, _ethercat_seeds, _mended, longest=768)
+ETHERCAT = Target(check_ethercat, longest=768)
 
 
 _LARGEST_RECORD = 4096
 _FAULT_BYTES = 400
-
-_INPUTS = b"name: A\ninputs:\n- pdo: 0x1A00\n  entries:\n"
-_ENTRY = b"  - {index: 0x6000, subindex: 1, type: int32, field: force_x, scale: f}\n"
-_PARTS = (
-    b"scales: {f: {factor: {index: 8, subindex: 1, type: int32}, unit: N}}\n",
-    b"startup: [{index: 8, subindex: 1, type: uint8, value: 1}]\n",
-    b"bias: {output: c, set: 1, clear: 4, hold_s: 0.1}\nstatus: [{field: s, mask: 1, level: error, meaning: m}]\n",
-    b"outputs: [{pdo: 0x1600, entries: [{index: 7, subindex: 1, type: uint32, field: c, initial: 0}]}]\nassign: true\n",
-)
-_FIELDS = (b"force_x", b"force_y", b"force_z", b"torque_x", b"torque_y", b"torque_z")
 
 
 def check_description(data: bytes) -> None:
@@ -308,10 +237,4 @@ def _check_faults(error: ConfigurationError, size: int) -> None:
     assert len(str(error)) < _FAULT_BYTES * (size + 10)
 
 
-def _description_seeds() -> list[bytes]:
-    entries = b"".join(_ENTRY.replace(b"force_x", field) for field in _FIELDS)
-    whole = _INPUTS + entries + b"scales: {f: {factor: 1e-6, unit: N}}\n"
-    return [_INPUTS + _ENTRY, whole, *(_INPUTS + _ENTRY + part for part in _PARTS), *_PARTS]
-
-
-DESCRIPTION = Target(check_description, _description_seeds, longest=512)
+DESCRIPTION = Target(check_description)

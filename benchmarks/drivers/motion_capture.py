@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live import await_rest, end, heard, node, result, role, row, share_of, start
+from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
+from benchmarks.timing import row
 
 BODIES = 20
 NAMES = tuple(f"body_{number}" for number in range(BODIES))

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import Any
 
 import numpy as np
 
 from benchmarks.fuzzing import Target
-from drivers.emulators import natnet_messages
-from drivers.emulators.natnet_messages import SIZE_M, Times, i32, rigid_body, rigid_body_model, text
-from drivers.emulators.vicon import DataStreamServer
 from drivers.motion_capture.axes import quaternions_of
-from drivers.motion_capture.bodies import BodyPoses, plausible
+from drivers.motion_capture.bodies import plausible
 from drivers.optitrack import descriptions, frames, protocol
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version
+from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, Version
 from drivers.vicon.protocol import (
-    CONTENTS,
-    GLOBAL_SEGMENTS,
     LONGEST_NAME,
     NEEDED,
     OBJECT_ENUMS,
     PACKET,
     SEGMENTS,
-    STREAM_INFO,
-    WANTED,
     Content,
     StreamError,
     block,
@@ -36,41 +28,9 @@ from drivers.vicon.protocol import (
 )
 from drivers.vicon.session import Session, body_names
 from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.serialized_readings import SerializedReader
-
-
-def other_models(names: Sequence[str], version: Version) -> bytes:
-    """Message 5, with those that the version has."""
-    bones = b"".join(rigid_body_model(f"bone {number}", number, version) for number in (1, 2))
-    parts = [(2, text("skeleton") + i32(7, 2) + bones), (5, text("camera") + struct.pack("<7f", *range(7)))]
-    if version >= (3, 0):
-        channels = i32(2) + text("Fx") + text("Fy")
-        plate = i32(1) + text("serial") + struct.pack("<161f", *range(161)) + i32(0, 0) + channels
-        parts.append((3, plate))
-        parts.append((4, i32(1) + text("device") + text("serial") + i32(0, 0) + channels))
-    if version >= (4, 1):
-        marker = text("m") + struct.pack("<i4fH", 1, 0.0, 0.0, 0.0, SIZE_M, 0)
-        parts.append((6, text("asset") + i32(1, 3, 1) + rigid_body_model("part", 1, version) + i32(1) + marker))
-    return natnet_messages.models(names, version, parts)
-
-
-def other_frame(number: int, poses: BodyPoses, times: Times, version: Version, changed: bool = False) -> bytes:
-    """Message 7, one of each."""
-    bone = rigid_body(1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, version)
-    part = struct.pack("<i8fH", 1, *range(8), 1)
-    marker = struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
-    channels = i32(1, 2) + 2 * (i32(3) + struct.pack("<3f", *range(3)))
-    others = {
-        "skeletons": i32(7, 2) + 2 * bone,
-        "assets": i32(1, 1) + part + i32(1) + marker,
-        "force plates": channels,
-        "devices": channels,
-    }
-    return natnet_messages.frame(number, poses, times, version, changed, others)
-
 
 _LEAST_BODY_BYTES, _LEAST_MODEL_BYTES = 36, 25
 _LONGEST_NAME = 256
@@ -111,26 +71,7 @@ def _check_natnet_content(kind: int, content: bytes, version: Version) -> None:
         assert (frame.exposure_ticks is None) == (version < (3, 0))
 
 
-def _mended_natnet(data: bytes, random: Random) -> bytes:
-    """A kind that is read, and a length that is true."""
-    content = data[5:]
-    kind = random.choice((Kind.FRAME, Kind.FRAME, Kind.MODELS, Kind.MODELS, Kind.SERVER_INFO, Kind.ECHO))
-    return data[:1].ljust(1, b"\0") + struct.pack("<HH", kind, len(content)) + content
-
-
-def _natnet_seeds() -> list[bytes]:
-    names, poses = ("a",), BodyPoses(1, ("a",), np.zeros((1, 3)), np.array([[0.0, 0.0, 0.0, 1.0]]), np.array([True]))
-    found = []
-    for place, version in enumerate(VERSIONS):
-        info = ServerInfo("", (0, 0, 0, 0), version, 10_000_000, 1511, True, "239.255.42.99")
-        echo = protocol.message(Kind.ECHO, bytes(16))
-        frame = other_frame(1, poses, Times(1.0, 2, 3, 4), version)
-        models = other_models(names, version)
-        found += [bytes([place]) + one for one in (natnet_messages.server_info(info), echo, frame, models)]
-    return found
-
-
-NATNET = Target(check_natnet, _natnet_seeds, _mended_natnet, longest=1536)
+NATNET = Target(check_natnet, longest=1536)
 
 
 _CHOICE = struct.Struct("<HB")
@@ -200,33 +141,7 @@ def _bits(found: Content) -> object:
     return repr(found._replace(poses=None)), values
 
 
-def _mended_vicon(data: bytes, random: Random) -> bytes:
-    """Blocks of kinds that are read, of lengths that are true, and segments of a true count."""
-    rest, mended = data[_CHOICE.size :], data[: _CHOICE.size].ljust(_CHOICE.size, b"\0")
-    while rest:
-        size = random.randrange(1, len(rest) + 1)
-        content, rest = rest[:size], rest[size:]
-        kind = random.choice((*sorted(WANTED), OBJECT_ENUMS, GLOBAL_SEGMENTS))
-        if kind == GLOBAL_SEGMENTS:
-            content = struct.pack("<II", random.randrange(3), len(content) // SEGMENTS.itemsize) + content
-        mended += block(kind, content)
-    return mended
-
-
-def _vicon_seeds() -> list[bytes]:
-    names = ["box", "arm/upper", "arm/lower"]
-    server = DataStreamServer("127.0.0.1", 0, names, 600.0)
-    pose = np.ones(3), np.eye(3)
-    found = [block(OBJECT_ENUMS, encode_uints(WANTED))]
-    for wanted in (WANTED, WANTED - {CONTENTS}, WANTED - {STREAM_INFO}, NEEDED):
-        for seen in (names, names[1:2], []):
-            packet = server.packet(wanted, WANTED - wanted, 7, 8, dict.fromkeys(seen, pose), {"cameras": 0.004})
-            found.append(packet[8:])
-    server.close()
-    return [_CHOICE.pack(place, 1) + packet for place, packet in enumerate(found)]
-
-
-VICON = Target(check_vicon, _vicon_seeds, _mended_vicon, longest=1024)
+VICON = Target(check_vicon, longest=1024)
 
 
 _IMU, _JOINTS = "sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState"
@@ -289,28 +204,4 @@ def _assert_equal(expected: Measurement | None, found: Measurement | None) -> No
     np.testing.assert_array_equal(found.value, expected.value)
 
 
-def _mended_serialized(data: bytes, random: Random) -> bytes:
-    """An encoding that is read, and a frame's name that ends."""
-    changed = bytearray(data.ljust(_HEAD + 17, b"\0"))
-    changed[_HEAD : _HEAD + 2] = b"\0\1"
-    length = 1 + random.randrange(6)
-    changed[_HEAD + 12 : _HEAD + 17] = length.to_bytes(4, "little") + changed[_HEAD + 16 : _HEAD + 17]
-    if len(changed) >= _HEAD + 16 + length:
-        changed[_HEAD + 15 + length] = 0
-    return bytes(changed)
-
-
-def _serialized_seeds() -> list[bytes]:
-    found = []
-    for number, channel in enumerate(_CHANNELS):
-        for covariance in (0.0, -1.0):
-            fields = {"name": ["b", "x", "a"], "velocity": [1.0, 2.0, 3.0], "position": [4.0, 5.0, 6.0]}
-            message = new(channel.message_type, **(fields if channel.message_type == _JOINTS else {}))
-            message.header.frame_id = "link"
-            if channel.message_type == _IMU:
-                message.angular_velocity_covariance[0] = covariance
-            found.append(bytes([number, 60, 0]) + bytes(jazzy_types().serialize_cdr(message, channel.message_type)))
-    return found
-
-
-SERIALIZED = Target(check_serialized, _serialized_seeds, _mended_serialized, longest=768)
+SERIALIZED = Target(check_serialized, longest=768)

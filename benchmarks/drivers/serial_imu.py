@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live import await_rest, end, heard, node, result, role, row, share_of, start
+from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
+from benchmarks.timing import row
 from drivers.serial_frames import FrameReader, Sample, encode_sample
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 

@@ -23,7 +23,7 @@ from benchmarks.hopper.trials import (
     unknown,
     unknown_recording,
 )
-from benchmarks.live import row
+from benchmarks.timing import row
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import filters_of
 from hopper_estimation.filter_training import SearchSettings, train_filter

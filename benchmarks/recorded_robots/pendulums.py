@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recordings import recordings
+from benchmarks.timing import row
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.series import Series
@@ -71,7 +72,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
     return [
         *triple_rows(recordings("triple_pendulum")),
         *single_rows(actuated / "single_ddp.csv"),
-        *(row for name in ("double_A0_00", "double_A0_01") for row in double_rows(actuated / f"{name}.csv")),
+        *(one for name in ("double_A0_00", "double_A0_01") for one in double_rows(actuated / f"{name}.csv")),
     ]
 
 
@@ -121,7 +122,7 @@ def triple_rows(path: Path) -> list[dict[str, Any]]:
     """Forecasts on the segments not learned from, ratios beside the authors', and masses with their centres known."""
     learned, others = triple(path)
     rows = [
-        _row("triple, NIS per angle, segments not learned from", others.mean_nis, "", None, None),
+        row("triple, NIS per angle, segments not learned from", f"{others.mean_nis:.3g}"),
         *(forecast_row(one) for one in others.forecasts()),
     ]
     names = learned.estimator.configuration.links.joint_names
@@ -148,7 +149,7 @@ def forecast_row(one: Forecasts) -> dict[str, Any]:
     rms_mrad = 1e3 * one.rms_rad
     case = f"triple, forecast {when} ahead, segments not learned from"
     coverage = {"coverage_1_sigma": round(one.coverage(1.0), 3), "coverage_3_sigma": round(one.coverage(3.0), 3)}
-    return _row(case, rms_mrad, "mrad", f"<= {5:g} mrad", rms_mrad <= 5.0) | coverage
+    return row(case, f"{rms_mrad:.3g} mrad", "<= 5 mrad", rms_mrad <= 5.0, **coverage)
 
 
 def single_rows(path: Path) -> list[dict[str, Any]]:
@@ -159,7 +160,7 @@ def single_rows(path: Path) -> list[dict[str, Any]]:
     first, second = found["first_moment.joint_1"], found["second_moment.joint_1"]
     weight = Figure(gravity * first.value, first.gradient, first.stddev_ratio)
     return [
-        _row("single, NIS per angle", done.mean_nis, "", None, None),
+        row("single, NIS per angle", f"{done.mean_nis:.3g}"),
         compared("single, inertia about the joint, kg m^2", second, LEAST_SQUARES["second_moment"], 5.0),
         compared("single, m g l, N m", weight, LEAST_SQUARES["weight_moment"], 5.0),
     ]
@@ -169,12 +170,12 @@ def double_rows(path: Path) -> list[dict[str, Any]]:
     """Ratios of moments beside least squares and the authors' model."""
     content = read_actuated_pendulum(path)
     done = filtered(content.recording.sensors, content.configurations["pendulum"])
-    rows = [_row(f"{path.stem}, NIS per angle", done.mean_nis, "", None, None)]
+    rows = [row(f"{path.stem}, NIS per angle", f"{done.mean_nis:.3g}")]
     for joint, (squares, authors) in enumerate(zip(LEAST_SQUARES_RATIOS, AUTHORS_RATIOS, strict=True), 1):
         length = done.figures()[f"reduced_length.joint_{joint}"]
         ratio = Figure(1.0 / length.value, -length.gradient, length.stddev_ratio)
-        row = compared(f"{path.stem}, first by second moment of joint {joint}, 1/m", ratio, squares, None)
-        rows.append(row | {"authors": authors, "off_authors_percent": round(100.0 * (ratio.value / authors - 1.0), 2)})
+        compared_row = compared(f"{path.stem}, first by second moment of joint {joint}, 1/m", ratio, squares, None)
+        rows.append(compared_row | {"off_authors_percent": round(100.0 * (ratio.value / authors - 1.0), 2)})
     return rows
 
 
@@ -182,23 +183,8 @@ def compared(case: str, found: Figure, reference: float, target_percent: float |
     """A figure beside another's."""
     off = 100.0 * (found.value / reference - 1.0)
     sigmas = np.log(found.value / reference) / found.stddev_ratio
-    row = {
-        "case": case,
-        "figure": f"{found.value:.4g} +- {found.value * found.stddev_ratio:.2g}; {off:+.1f} % of {reference:.4g}",
-        "value": found.value,
-        "stddev": found.value * found.stddev_ratio,
-        "reference": reference,
-        "off_percent": round(off, 2),
-        "off_sigmas": round(float(sigmas), 2),
-    }
-    if target_percent is not None:
-        row |= {
-            "target": f"within {target_percent:g} %, 3 sigma",
-            "met": bool(abs(off) <= target_percent and abs(sigmas) <= 3),
-        }
-    return row
-
-
-def _row(case: str, value: float, unit: str, target: str | None, met: bool | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"case": case, "figure": f"{value:.3g} {unit}".rstrip(), "value": round(value, 5)}
-    return row if target is None else row | {"target": target, "met": met}
+    figure = f"{found.value:.4g} +- {found.value * found.stddev_ratio:.2g}; {off:+.1f} % of {reference:.4g}"
+    if target_percent is None:
+        return row(case, figure)
+    met = abs(off) <= target_percent and abs(sigmas) <= 3
+    return row(case, figure, f"within {target_percent:g} %, 3 sigma", met)

@@ -1,4 +1,4 @@
-"""Peers of the salp's kernels and filter: the chain in NumPy, as printed and by links; the filter with scikit-learn."""
+"""Peers of the salp's kernels and filter: the recursion over links in NumPy, and the filter with scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,72 +12,6 @@ from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 
 Array = NDArray[np.float64]
-
-
-class PrintedEquations:
-    """q' = D^-1 D_u u with D and D_u summed up from the Jacobians of all links, eqs. (1) to (5)."""
-
-    def __init__(self, chain: Chain) -> None:
-        links = chain.links
-        n = len(links)
-        self._count = n
-        self._half = 0.5 * links[:, kernels.LENGTH]
-        self._wheel_x, self._wheel_y = links[:, kernels.WHEEL_X], links[:, kernels.WHEEL_Y]
-        self._wheel_angle = links[:, kernels.WHEEL_ANGLE]
-        self._drag = links[:, kernels.DRAG : kernels.DRAG + 9].reshape(n, 3, 3)
-        self._joint_drag = links[:-1, kernels.JOINT_DRAG]
-        # A link is moved by the joints before it.
-        self._moved = np.tril(np.ones((n, n - 1)), -1)[:, None, :]
-        self._diagonal = np.arange(3, n + 2)
-
-    def __call__(self, joint_angles: Array, controls: Array) -> Array:
-        """(..., N + 2) velocity of the base frame and joint rates from joint angles (..., N - 1), rim speeds (N,)."""
-        n, leading = self._count, joint_angles.shape[:-1]
-        headings = np.zeros((*leading, n))
-        np.cumsum(joint_angles, axis=-1, out=headings[..., 1:])
-        cosine, sine = np.cos(headings), np.sin(headings)
-        # Joints and wheels in the frame at the centre of link 1.
-        along_x, along_y = self._half * cosine, self._half * sine
-        joint_x = np.cumsum(2.0 * along_x, axis=-1)[..., :-1] - along_x[..., :1]
-        joint_y = np.cumsum(2.0 * along_y, axis=-1)[..., :-1] - along_y[..., :1]
-        wheel_x = self._wheel_x * cosine - self._wheel_y * sine
-        wheel_y = self._wheel_x * sine + self._wheel_y * cosine
-        wheel_x[..., 1:] += joint_x + along_x[..., 1:]
-        wheel_y[..., 1:] += joint_y + along_y[..., 1:]
-
-        # Twists about the origin that each coordinate of q' gives to the links: base first, then the joints.
-        twist = np.zeros((*leading, n, 3, n + 2))
-        twist[..., [0, 1, 2], [0, 1, 2]] = 1.0
-        unit = np.stack([joint_y, -joint_x, np.ones_like(joint_x)], axis=-2)
-        np.multiply(unit[..., None, :, :], self._moved, out=twist[..., 3:])
-        # To the frames of the wheels: J_i^unit.
-        angle = headings + self._wheel_angle
-        wheel_cosine, wheel_sine = np.cos(angle), np.sin(angle)
-        to_wheel = np.zeros((*leading, n, 3, 3))
-        to_wheel[..., 0, 0] = to_wheel[..., 1, 1] = wheel_cosine
-        to_wheel[..., 0, 1], to_wheel[..., 1, 0] = wheel_sine, -wheel_sine
-        to_wheel[..., 0, 2] = wheel_sine * wheel_x - wheel_cosine * wheel_y
-        to_wheel[..., 1, 2] = wheel_cosine * wheel_x + wheel_sine * wheel_y
-        to_wheel[..., 2, 2] = 1.0
-        jacobian = to_wheel @ twist
-
-        stacked = jacobian.reshape(*leading, 3 * n, n + 2)
-        resisted = (self._drag @ jacobian).reshape(*leading, 3 * n, n + 2)
-        drag = np.swapaxes(stacked, -1, -2) @ resisted
-        drag[..., self._diagonal, self._diagonal] += self._joint_drag
-        thrust = (self._drag[:, 0, 0] * controls) @ jacobian[..., 0, :]
-        rates = np.linalg.solve(drag, thrust[..., None])[..., 0]
-
-        # From link 1 to the frame at the mean of wheels and headings.
-        mean = (twist @ rates[..., None, :, None])[..., 0]
-        velocity_x = (mean[..., 0] - mean[..., 2] * wheel_y).mean(axis=-1)
-        velocity_y = (mean[..., 1] + mean[..., 2] * wheel_x).mean(axis=-1)
-        heading = headings.mean(axis=-1)
-        cosine, sine = np.cos(heading), np.sin(heading)
-        rates[..., 0] = cosine * velocity_x + sine * velocity_y
-        rates[..., 1] = cosine * velocity_y - sine * velocity_x
-        rates[..., 2] = mean[..., 2].mean(axis=-1)
-        return rates
 
 
 class LinkByLink:

@@ -108,8 +108,8 @@ class Exact:
 def residual_training(quick: bool) -> list[dict[str, Any]]:
     """Gaussian processes for residuals: inducing points against exact processes of scikit-learn.
 
-    Trained on 25 runs of LandSalp in the scenario `hardware` (five gaits, five robots, 450 s at 5 Hz), judged on runs of
-    three other robots. Errors are in standard deviations of each target; the negative log predictive density (NLPD)
+    Trained on 25 runs of LandSalp in the scenario `hardware` (five gaits, five robots, 450 s at 5 Hz), judged on runs
+    of three other robots. Errors are in standard deviations of each target; the negative log predictive density (NLPD)
     is a mean over points and outputs with targets in these units, and smaller is better; the normalised squared error
     is one where the predicted variance is right. The model knows none of the robots it is judged on.
     """

@@ -33,6 +33,7 @@ from benchmarks.strapdown.touchdowns import (
     stances_from_force,
     stances_from_position,
 )
+from benchmarks.timing import row
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import evaluate_bag
@@ -189,10 +190,8 @@ def position_rows(files: dict[str, Path]) -> list[dict[str, Any]]:
         for variant, overrides in WITHOUT.items():
             for name, bag in bags.items():
                 error = error_cm(bag, overrides)
-                row = {"case": f"{name}, {variant}", "figure": f"{error:.1f} cm", "rmse_cm": round(error, 2)}
-                if not overrides:
-                    row |= {"target": f"<= {TARGETS_CM[name]:g} cm", "met": error <= TARGETS_CM[name]}
-                rows.append(row)
+                target = () if overrides else (f"<= {TARGETS_CM[name]:g} cm", error <= TARGETS_CM[name])
+                rows.append(row(f"{name}, {variant}", f"{error:.1f} cm", *target))
     return rows
 
 
@@ -210,29 +209,16 @@ def height_rows(walks: dict[str, Walk]) -> list[dict[str, Any]]:
         _, acceleration = strapdown(walk, {"ground.enabled": False})
         seen = np.array([one.seen_ns for one in walk.touchdowns()])
         error = vertical_error_cm(walk, with_heights)
-        rows.append(
-            {
-                "case": f"{name}, height, strapdown filter",
-                "figure": f"{error:.1f} cm",
-                "vertical_rmse_cm": round(error, 2),
-                "target": f"<= {VERTICAL_TARGET_CM:g} cm",
-                "met": error <= VERTICAL_TARGET_CM,
-            }
-        )
+        held = f"<= {VERTICAL_TARGET_CM:g} cm", error <= VERTICAL_TARGET_CM
+        rows.append(row(f"{name}, height, strapdown filter", f"{error:.1f} cm", *held))
         # Whoever stands still touches down no more: without updates the height drifts away.
         stepping = walk.stamps_ns <= seen[-1] + NANOSECONDS_PER_SECOND // 2
         for title, speed in (("position", None), ("position and velocity", 0.05)):
             height = filter_height(walk.stamps_ns, acceleration, seen, TouchdownHeight(stance_speed_stddev_m_s=speed))
             whole = vertical_error_cm(walk, height[:, 0])
             until = vertical_error_cm(walk, np.where(stepping, height[:, 0], np.nan))
-            rows.append(
-                {
-                    "case": f"{name}, height, {title} updates at touchdowns",
-                    "figure": f"{whole:.1f} cm; {until:.1f} cm until the last",
-                    "vertical_rmse_cm": round(whole, 2),
-                    "vertical_rmse_until_last_cm": round(until, 2),
-                }
-            )
+            case = f"{name}, height, {title} updates at touchdowns"
+            rows.append(row(case, f"{whole:.1f} cm; {until:.1f} cm until the last"))
     return rows
 
 
@@ -271,8 +257,10 @@ def landing_rows(walks: dict[str, Walk]) -> list[dict[str, Any]]:
         matches = match_onsets(stances[:, 0], happened) if by_time else match_stances(stances, happened)
         delays = [(one.seen_ns - one.happened_ns) * 1e-6 for one in found]
         rule = "within 50 ms" if by_time else "one in each stance"
-        row = share_row(f"{name}, touchdowns against Vicon, {rule}", [matches])
-        rows.append(row | {"delay_ms_median": round(float(np.median(delays))), "delay_ms_worst": round(max(delays))})
+        found_row = share_row(f"{name}, touchdowns against Vicon, {rule}", [matches])
+        rows.append(
+            found_row | {"delay_ms_median": round(float(np.median(delays))), "delay_ms_worst": round(max(delays))}
+        )
         if by_time:
             total.append(matches)
     return [*rows, share_row("the walks together, touchdowns against Vicon, within 50 ms", total)]
@@ -363,10 +351,10 @@ def share_row(case: str, matches: list[Matches]) -> dict[str, Any]:
     }
 
 
-def with_target(row: dict[str, Any]) -> dict[str, Any]:
+def with_target(shares: dict[str, Any]) -> dict[str, Any]:
     """A row of `share_row`, judged."""
-    met = min(row["recall"], row["precision"]) >= SHARE_TARGET
-    return row | {"target": f">= {SHARE_TARGET:g} both", "met": met}
+    met = min(shares["recall"], shares["precision"]) >= SHARE_TARGET
+    return shares | {"target": f">= {SHARE_TARGET:g} both", "met": met}
 
 
 SHARES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.55, 0.75)
@@ -380,8 +368,8 @@ def walks_left_out(quick: bool) -> list[dict[str, Any]]:
     """Recorded walks by a strapdown filter whose contact detector was set without the walk that is judged.
 
     What decides between stance and swing is the share of the recent peak of energy, and what counts as slow. Both are
-    varied over a grid, from a quarter of the shipped values to three times them; of the settings within 10 % of the best
-    on three walks (geometric mean of the position errors), the middle one judges the fourth, each in turn.
+    varied over a grid, from a quarter of the shipped values to three times them; of the settings within 10 % of the
+    best on three walks (geometric mean of the position errors), the middle one judges the fourth, each in turn.
     """
     shares, slow = (SHARES[3:6], SLOW_RAD_S[3:4]) if quick else (SHARES, SLOW_RAD_S)
     settings = list(product(shares, slow))
@@ -397,15 +385,9 @@ def walks_left_out(quick: bool) -> list[dict[str, Any]]:
         others = [one for one in bags.values() if one != bag]
         share, slow_rad_s = chosen = middle({one: [found[bag, one][0] for bag in others] for one in settings})
         error_cm, within = found[bag, chosen]
-        rows.append(
-            {
-                "case": f"{name}, left out",
-                "figure": f"{error_cm:.1f} cm, within 3 sigma {within:.3f}; share {share:g}, slow {slow_rad_s:g} rad/s",
-                "rmse_cm": round(error_cm, 2),
-                "target": f"<= {LEFT_OUT_CM:g} cm, {COVERED_TARGET:g}",
-                "met": error_cm <= LEFT_OUT_CM and within >= COVERED_TARGET,
-            }
-        )
+        figure = f"{error_cm:.1f} cm, within 3 sigma {within:.3f}; share {share:g}, slow {slow_rad_s:g} rad/s"
+        met = error_cm <= LEFT_OUT_CM and within >= COVERED_TARGET
+        rows.append(row(f"{name}, left out", figure, f"<= {LEFT_OUT_CM:g} cm, {COVERED_TARGET:g}", met))
     return rows
 
 

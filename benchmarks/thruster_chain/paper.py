@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.timing import row
 from salp_estimation.thruster_chain.chain_model import ImuModel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.dynamics import propagate, read_imus
@@ -251,71 +252,50 @@ def converged(runs: Runs) -> int:
 
 def _errors(runs: Runs) -> Row:
     angle = root_mean_square(runs.error[:, AT_089, 6:9])
-    mass, inertia = (
-        root_mean_square(all_of_them[:, AT_089]) for all_of_them in (runs.mass_error_kg, runs.inertia_error_kg_m2)
-    )
-    return {
-        "case": f"the paper's case at 0.89 s, `paper`, {len(runs.nees)} seeds",
-        "figure": f"RMSE {angle:.4f} rad, {mass:.4f} kg, {inertia:.2g} kg m^2; {runs.failed} failed",
-        "target": f"<= {ANGLE_RAD:g}; {MASS_KG:g}; {INERTIA_KG_M2:.0e}; 0",
-        "met": angle <= ANGLE_RAD and mass <= MASS_KG and inertia <= INERTIA_KG_M2 and runs.failed == 0,
-    }
+    mass, inertia = (root_mean_square(one[:, AT_089]) for one in (runs.mass_error_kg, runs.inertia_error_kg_m2))
+    figure = f"RMSE {angle:.4f} rad, {mass:.4f} kg, {inertia:.2g} kg m^2; {runs.failed} failed"
+    met = angle <= ANGLE_RAD and mass <= MASS_KG and inertia <= INERTIA_KG_M2 and runs.failed == 0
+    target = f"<= {ANGLE_RAD:g}; {MASS_KG:g}; {INERTIA_KG_M2:.0e}; 0"
+    return row(f"the paper's case at 0.89 s, `paper`, {len(runs.nees)} seeds", figure, target, met)
 
 
 def _consistency(name: str, runs: Runs) -> Row:
     (least, most), (one, three) = nees_range(runs), covered(runs)
     few_least, few_most = nees_range(runs._replace(nees=runs.nees[:SEEDS]))
-    return {
-        "case": f"{name}, {len(runs.nees)} seeds",
-        "figure": f"mean NEES {least:.1f} to {most:.1f}, {np.nanmean(runs.nees[:, 1:]):.2f} over all instants; "
-        f"1 sigma {one:.2f}, 3 sigma {three:.4f}; the first {SEEDS} seeds alone {few_least:.2f} to {few_most:.1f}",
-        "target": f"{NEES_BAND[0]:g} to {NEES_BAND[1]:g}; {COVERED_1[0]:g} to {COVERED_1[1]:g}; >= {COVERED_3:g}",
-        "met": NEES_BAND[0] <= least
-        and most <= NEES_BAND[1]
-        and COVERED_1[0] <= one <= COVERED_1[1]
-        and three >= COVERED_3,
-    }
+    figure = f"mean NEES {least:.1f} to {most:.1f}, {np.nanmean(runs.nees[:, 1:]):.2f} over all instants; "
+    figure += f"1 sigma {one:.2f}, 3 sigma {three:.4f}; the first {SEEDS} seeds alone {few_least:.2f} to {few_most:.1f}"
+    target = f"{NEES_BAND[0]:g} to {NEES_BAND[1]:g}; {COVERED_1[0]:g} to {COVERED_1[1]:g}; >= {COVERED_3:g}"
+    held = COVERED_1[0] <= one <= COVERED_1[1] and three >= COVERED_3
+    met = NEES_BAND[0] <= least and most <= NEES_BAND[1] and held
+    return row(f"{name}, {len(runs.nees)} seeds", figure, target, met)
 
 
 def _convergence(runs: Runs) -> Row:
-    number = converged(runs)
-    return {
-        "case": "`physical`, heading given at the start",
-        "figure": f"{number} of {len(runs.nees)} runs converge: headings' RMSE "
-        f"{root_mean_square(runs.error[:, AT_089, 6:9]):.4f} rad, masses' "
-        f"{root_mean_square(runs.mass_error_kg[:, AT_089]):.4f} kg",
-        "target": "all",
-        "met": number == len(runs.nees),
-    }
+    number, mass = converged(runs), root_mean_square(runs.mass_error_kg[:, AT_089])
+    figure = f"{number} of {len(runs.nees)} runs converge: headings' RMSE "
+    figure += f"{root_mean_square(runs.error[:, AT_089, 6:9]):.4f} rad, masses' {mass:.4f} kg"
+    return row("`physical`, heading given at the start", figure, "all", number == len(runs.nees))
 
 
 def _heading(runs: Runs) -> Row:
     start, end = (float(np.nanmean(runs.mean_heading_stddev_rad[:, k])) for k in (0, AT_089))
     actual = float(np.sqrt(np.nanmean(runs.error[:, AT_089, 6:9].mean(axis=1) ** 2)))
-    return {
-        "case": "`physical`, heading not given: the mean heading is unobservable",
-        "figure": f"stated {end:.3f} rad at 0.89 s, {start:.3f} rad before; error {actual:.3f} rad",
-        "target": "not below the start's",
-        "met": end >= start,
-    }
+    case = "`physical`, heading not given: the mean heading is unobservable"
+    figure = f"stated {end:.3f} rad at 0.89 s, {start:.3f} rad before; error {actual:.3f} rad"
+    return row(case, figure, "not below the start's", end >= start)
 
 
 def _unpushed(runs: Runs) -> Row:
     stated = float(np.nanmean(runs.mass_stddev_kg[:, AT_089, 1]))
-    return {
-        "case": "thruster 2 off, `paper`: standard deviation of mass 2",
-        "figure": f"{stated:.3f} kg, error {root_mean_square(runs.mass_error_kg[:, AT_089, 1]):.3f} kg",
-        "target": f">= {SECOND_MASS_KG:g} kg",
-        "met": stated >= SECOND_MASS_KG,
-    }
+    figure = f"{stated:.3f} kg, error {root_mean_square(runs.mass_error_kg[:, AT_089, 1]):.3f} kg"
+    case = "thruster 2 off, `paper`: standard deviation of mass 2"
+    return row(case, figure, f">= {SECOND_MASS_KG:g} kg", stated >= SECOND_MASS_KG)
 
 
 def _as_predicted(runs: Runs, limit: Array) -> Row:
     stated = np.nanmean(runs.mass_stddev_kg[:, AT_089], axis=0)
     ratio = stated / limit[AT_089]
-    return {
-        "case": "thruster 2 off, `physical`: standard deviations of the masses by the least possible ones",
-        "figure": f"{', '.join(f'{one:.2f}' for one in ratio)}; mass 2: {stated[1]:.4f} kg",
-        "target": f"1 / {NEAR_BOUND:g} to {NEAR_BOUND:g}",
-        "met": bool((ratio < NEAR_BOUND).all() and (ratio > 1.0 / NEAR_BOUND).all()),
-    }
+    figure = f"{', '.join(f'{one:.2f}' for one in ratio)}; mass 2: {stated[1]:.4f} kg"
+    met = (ratio < NEAR_BOUND).all() and (ratio > 1.0 / NEAR_BOUND).all()
+    case = "thruster 2 off, `physical`: standard deviations of the masses by the least possible ones"
+    return row(case, figure, f"1 / {NEAR_BOUND:g} to {NEAR_BOUND:g}", met)

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live import row
 from benchmarks.recordings import recordings
 from benchmarks.run import ONE_THREAD
+from benchmarks.timing import row
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.pipeline import Pipeline
 from salp_estimation.thruster_chain.configuration import (
     ChainConfiguration,
     GyroConfiguration,
@@ -165,21 +164,6 @@ def figures(configuration: ThrusterChainConfiguration, recording: LoadedRecordin
     return line
 
 
-def step_share(count: int, duration_s: float = 10.0) -> float:
-    """Processor time of the estimator for a second of a recording of a chain with so many links, compiled before."""
-    configuration = laboratory(count)
-    recording = simulated_recording(ROBOT, configuration, "hardware", "mixed", duration_s, 101)
-    taken_s = []
-    for _ in range(3):
-        estimator = ROBOT.estimator(configuration, "robust")
-        pipeline = Pipeline(estimator, ROBOT.channels(configuration), None, configuration.lag_s)
-        start_s = time.process_time()
-        for _ in pipeline.run(recording.measurements()):
-            pass
-        taken_s.append(time.process_time() - start_s)
-    return min(taken_s) / duration_s
-
-
 def _rms_deg(errors: Array) -> float:
     return float(f"{np.rad2deg(np.sqrt(np.nanmean(errors**2))):.4g}")
 
@@ -200,7 +184,6 @@ FOLDERS = tuple(f"robot_{robot}/run_{number}" for robot in "ab" for number in (1
 LINKS = (2, 3, 5, 8)
 VARIANTS = {101: "mixed", 102: "one_off", 103: "mixed", 104: "one_off", 105: "mixed"}
 """Of each test seed; none was looked at while the estimator was written."""
-STEPPED = (3, 5, 10)
 RATIO, COVERAGE, BY_A_THIRD = 0.08, 0.95, 2.0 / 3.0
 
 
@@ -217,7 +200,7 @@ def thruster_chain_unknown(quick: bool) -> list[Row]:
         recorded, calibrated, simulated = recorded[:2], calibrated[:1], simulated[:2]
     lines = compute([*recorded, *calibrated, *simulated])
     tables = [*_recorded_rows(lines, [*recorded, *calibrated]), *_simulated_rows(lines, simulated)]
-    return [*_targets(lines, recorded), *_found(lines, simulated), *([] if quick else _steps()), *tables]
+    return [*_targets(lines, recorded), *_found(lines, simulated), *tables]
 
 
 def recorded_jobs() -> list[Job]:
@@ -296,23 +279,10 @@ def _found(lines: Mapping[Job, Line], jobs: Sequence[Job]) -> list[Row]:
     found = f"{len(delays_s)} of {len(delays_s) + missed} within {FOUND_WITHIN_S:g} s"
     if delays_s:
         found += f", after {np.median(delays_s):.1f} s in the median, {np.max(delays_s):.1f} s at most"
+    told = f"{false}, {false / hours:.1f} an hour"
     return [
-        {"case": "simulated loads of 40 % of a link", "figure": found},
-        {
-            "case": f"simulated, changes of masses told of that were none, in {60.0 * hours:.0f} min",
-            "figure": f"{false}, {false / hours:.1f} an hour",
-        },
-    ]
-
-
-def _steps() -> list[Row]:
-    """Processor time by the time that a recording takes."""
-    return [
-        {
-            "case": f"processor time of `robust`, {count} links, 200 Hz",
-            "figure": f"{100 * step_share(count):.0f} % of real time",
-        }
-        for count in STEPPED
+        row("simulated loads of 40 % of a link", found),
+        row(f"simulated, changes of masses told of that were none, in {60.0 * hours:.0f} min", told),
     ]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
+import natnet_others
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
-from benchmarks.drivers.network_targets import other_frame, other_models
 from drivers.emulators import natnet_messages
 from drivers.emulators.natnet_messages import Times
 from drivers.optitrack import descriptions, frames, protocol
@@ -69,7 +68,7 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool) -> None:
     sent, messages = (
         replace(poses(20), tracked=np.arange(20) % 3 != 0),
-        SimpleNamespace(frame=other_frame, models=other_models) if with_others else natnet_messages,
+        natnet_others if with_others else natnet_messages,
     )
     kind, payload = protocol.payload(messages.frame(77, sent, TIMES, version, True))
     assert kind == Kind.FRAME
@@ -119,7 +118,7 @@ def test_any_bytes_are_read_or_refused(data: bytes, version: Version) -> None:
 def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
     version: Version, is_frame: bool, data: st.DataObject
 ) -> None:
-    whole = other_frame(1, poses(), TIMES, version) if is_frame else other_models(NAMES, version)
+    whole = natnet_others.frame(1, poses(), TIMES, version) if is_frame else natnet_others.models(NAMES, version)
     message = bytearray(whole[4:])
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(message) - 4))
@@ -130,7 +129,7 @@ def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
 
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
-    whole = other_frame(1, poses(), TIMES, version)[4:]
+    whole = natnet_others.frame(1, poses(), TIMES, version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
@@ -141,7 +140,7 @@ def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
 
 @pytest.mark.parametrize("version", [(4, 1), (4, 2)], ids=protocol.shown)
 def test_a_frame_without_a_time_by_a_ptp_clock_is_read(version: Version) -> None:
-    whole = other_frame(1, poses(), TIMES, version, changed=True)[4:]
+    whole = natnet_others.frame(1, poses(), TIMES, version, changed=True)[4:]
     found = frames.parse(whole[:-14] + whole[-6:], version)
     assert found.exposure_ticks == TIMES.exposure_ticks
     assert found.models_changed
