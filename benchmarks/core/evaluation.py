@@ -1,4 +1,4 @@
-"""Speed of the command line and of what reads bags, what a measurement costs in the pipeline, and a first start."""
+"""Speed of the command line and of what reads bags, and a first start with nothing there."""
 
 from __future__ import annotations
 
@@ -18,70 +18,16 @@ from mcap.stream_reader import StreamReader
 from rosbags.rosbag2 import Reader
 
 from benchmarks.recordings import recordings
-from benchmarks.timing import case, interleaved, rounded, row
+from benchmarks.timing import case, interleaved
 from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Estimator
 from onboard_estimation.evaluation.bag_writing import BagWriter, Storage
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Robot, find_robot
 from onboard_estimation.series import Series
 from onboard_estimation.simulation import imu_channel, stamps_ns
 
-RUNS_UNASKED = ("pipeline_cost", "evaluate_bag")
-DURATION_S = 60.0
-ROBOTS = ("salp", "strapdown")
-
-
-def pipeline_cost(quick: bool) -> list[dict[str, Any]]:
-    """Time per measurement of the estimators, alone and in the pipeline that orders, checks and counts what arrives.
-
-    Simulated recordings of a minute, from memory: LandSalp's commands and gyros at 20 Hz, and an IMU on a foot at
-    200 Hz. The pipeline does for each measurement what a live node does, but for messages.
-    """
-    return [row for name in ROBOTS for row in _robot(find_robot(name), quick)]
-
-
-def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
-    configuration = robot.configuration_type()
-    scenario = next(iter(robot.scenarios))
-    variant = next(iter(robot.scenarios[scenario].variants), "")
-    recording = robot.simulate(configuration, scenario, variant, DURATION_S, np.random.default_rng(1))
-    loaded = from_simulator(recording, robot.truth_specification(configuration).bodies)
-    measurements = list(loaded.measurements())
-
-    def estimator() -> Estimator[Any]:
-        return robot.estimator(configuration, robot.estimators[0])
-
-    candidates = {
-        "pipeline": lambda: Pipeline(estimator()).run(measurements),
-        "filter alone": lambda: _filter(estimator(), measurements),
-    }
-    samples = interleaved(candidates, 2 if quick else 15, block_s=0.0)
-    samples = {name: times / len(measurements) for name, times in samples.items()}
-    label = f"{robot.name} ({robot.estimators[0]})"
-    share = float(np.median(samples["pipeline"])) * len(measurements) / DURATION_S
-    return [
-        case(f"{label}, a measurement in the pipeline", samples, "pipeline", measurements=len(measurements)),
-        case(f"{label}, a measurement in the filter alone", samples, "filter alone", measurements=len(measurements)),
-        {
-            "case": f"{label}, share of one core in real time",
-            "figure": f"{100.0 * share:.2g} %",
-            "share_of_a_core": rounded(share),
-        },
-    ]
-
-
-def _filter(estimator: Estimator[Any], measurements: list[Measurement]) -> None:
-    state = estimator.start(None)
-    for measurement in measurements:
-        state = estimator.step(state, measurement).state
-
-
+RUNS_UNASKED = ("evaluate_bag",)
 CHANNEL = imu_channel("foot")
 _COUNT, _QUICK_COUNT = 500_000, 20_000
 _OURS = "ours, to columns"
@@ -180,36 +126,6 @@ def _evaluate_row(name: str, bag: Path, folder: Path, repetitions: int) -> dict[
 
 def _run_command(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "onboard_estimation", *words], check=True, stdout=subprocess.DEVNULL)
-
-
-def evaluate_hour(quick: bool) -> list[dict[str, Any]]:
-    """`evaluate` on an hour of a robot with 840 Hz IMUs, as a user types it: a new process, kernels compiled before.
-
-    The bag is simulated and written anew, once in each format: about 4 GB, and a minute and a half each.
-    """
-    rows = []
-    duration_s = 300.0 if quick else 3600.0
-    for storage in ("mcap", "sqlite3"):
-        with tempfile.TemporaryDirectory() as folder:
-            bag = str(Path(folder) / "hour")
-            _run_command("simulate", "hopper", "--output", bag, "--duration", str(duration_s), "--storage", storage)
-            runs = [_measured("evaluate", bag, "--output", f"{bag}_{k}") for k in range(2 if quick else 4)]
-        seconds, peaks_gb = (np.array(one) for one in zip(*runs[1:], strict=True))
-        name, peak_gb = f"hopper, {duration_s:g} s of 840 Hz, {storage}", peaks_gb.max()
-        rows.append(case(name, {"evaluate": seconds}, "evaluate", target_s=30.0))
-        figure = f"{peak_gb:.1f} GB"
-        rows.append(row(f"{name}: most memory", figure, "<= 4 GB", peak_gb <= 4.0))
-    return rows
-
-
-def _measured(*words: str) -> tuple[float, float]:
-    """Seconds of a command in a process of its own, and the most memory that it had, GB."""
-    start_s = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "onboard_estimation", *words], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if os.waitstatus_to_exitcode(status):
-        raise RuntimeError(f"{' '.join(words)} failed")
-    return time.perf_counter() - start_s, usage.ru_maxrss * 1024.0 / 1e9
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]

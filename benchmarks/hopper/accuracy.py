@@ -16,13 +16,13 @@ from benchmarks.hopper.trials import (
     FILTERS,
     ROBOT,
     filter_row,
-    in_turns,
     judged_filter,
     recorded,
     simulated,
     unknown,
     unknown_recording,
 )
+from benchmarks.pool import in_turns
 from benchmarks.timing import row
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import filters_of

@@ -24,10 +24,10 @@ from benchmarks.hopper.trials import (
     ROBOT,
     START_S,
     at_heights,
-    in_turns,
     recorded,
     simulated,
 )
+from benchmarks.pool import in_turns
 from hopper_estimation import agility, phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator

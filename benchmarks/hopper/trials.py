@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from onboard_estimation.evaluation.training import TrainingOptions, read_trainin
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made")
 
 ROBOT, CONFIGURATION = find_robot("hopper"), HopperConfiguration()
 FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
@@ -30,16 +28,6 @@ START_S = 6.0
 HEIGHTS_M = {"1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0}
 CHANGE_M = 0.3
 _UNKNOWN = ("robot_1", "robot_2", "robot_3", "robot_4")
-
-
-def in_turns(function: Callable[..., Made], jobs: Iterable[Sequence[Any]], workers: int = 2) -> list[Made]:
-    """A function of each job's words, in processes; progress is printed."""
-    found = []
-    with ProcessPoolExecutor(workers) as pool:
-        for number, one in enumerate(pool.map(function, *zip(*jobs, strict=True)), 1):
-            found.append(one)
-            print(f"{function.__name__} {number}", flush=True)
-    return found
 
 
 def recorded(scenario: str, variant: str, seconds: float, seed: int) -> LoadedRecording:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from benchmarks.salp.changes import CHANGES
 from benchmarks.salp.paper_filter import PaperFilter
@@ -38,7 +39,6 @@ from benchmarks.salp.runs import (
     simulated,
     trained,
     unknown,
-    workers,
 )
 from benchmarks.scenarios import scenario_hash
 from salp_estimation.configuration import SalpConfiguration
@@ -75,19 +75,19 @@ def salp_own(quick: bool) -> list[Row]:
     sets = {"5 runs of 90 s": TrainingSet(seeds=1, duration_s=90.0), "25 runs of 20.5 s": TrainingSet()}
     targets_deg = {"5 runs of 90 s": (1.2, 3.0), "25 runs of 20.5 s": (0.8, 2.0)}
     table, rows = "Salp, scenario `hardware`", []
-    with workers() as pool, tempfile.TemporaryDirectory() as name:
-        train = partial(trained, Path(name), "calibrated")
-        models = dict(zip(sets, pool.map(train, [one.sources() for one in sets.values()]), strict=True))
+    with tempfile.TemporaryDirectory() as name:
+        taught = [(Path(name), "calibrated", one.sources()) for one in sets.values()]
+        models = dict(zip(sets, in_turns(trained, taught), strict=True))
         jobs = [Job(simulated("hardware", *one, 60.0), {}, one[1]) for one in judging]
         for words, model in models.items():
-            runs = [one for (one,) in all_judged(pool, [replace(job, settings=model.settings) for job in jobs])]
+            runs = [one for (one,) in all_judged([replace(job, settings=model.settings) for job in jobs])]
             row, (median, worst) = judged_row(table, words, "calibrated", runs, model.factor), targets_deg[words]
             found = sorted(one.joints_deg for one in runs)
             rows.append(row | {"met": found[len(found) // 2] <= median and found[-1] <= worst})
         for words, doubt in DOUBTS.items():
             settings = {**models["25 runs of 20.5 s"].settings, **doubt}
             off = [one for job in jobs for one in off_jobs(replace(job, settings=settings))]
-            runs = [one for (one,) in all_judged(pool, off)]
+            runs = [one for (one,) in all_judged(off)]
             rows.append(judged_row(table, f"25 runs, {OFF_DEG:g} deg off at the start, {words}", "calibrated", runs))
     return rows
 
@@ -101,7 +101,7 @@ def salp_surprises(quick: bool) -> list[Row]:
     """
     judging = list(product(GAIT_NAMES, range(410, 414)))[: 1 if quick else None]
     table, rows = "Salp that is not as in training, scenario `hardware`", []
-    with workers() as pool, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         model = trained(Path(name), "calibrated", TrainingSet().sources())
         for words, change in CHANGES.items():
             stretches = change.stretches_s
@@ -112,7 +112,7 @@ def salp_surprises(quick: bool) -> list[Row]:
                 )
                 for number, (gait, seed) in enumerate(judging)
             ]  # fmt: skip
-            for stretch, runs in zip(stretches, zip(*all_judged(pool, jobs), strict=True), strict=True):
+            for stretch, runs in zip(stretches, zip(*all_judged(jobs), strict=True), strict=True):
                 rows.append(judged_row(table, words + stretch, "calibrated", runs))
     return rows
 
@@ -135,12 +135,12 @@ def salp_foreign(quick: bool) -> list[Row]:
         few = list(product(GAIT_NAMES, range(500, 502)))
         cases.append(("Salp, one effect at a time", effect or "none", "calibrated", scenario, few))
     rows = []
-    with workers() as pool, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         for table, words, form, scenario, some in cases:
             taught = [(gait, 920_000 + 100 * number + k) for number, gait in enumerate(GAIT_NAMES) for k in range(2)]
             model = _trained(Path(name), form, [foreign(scenario, *one, 30.0) for one in taught])
             jobs = [Job(foreign(scenario, *one, 60.0), model.settings, one[1]) for one in some]
-            runs = [one for (one,) in all_judged(pool, jobs)]
+            runs = [one for (one,) in all_judged(jobs)]
             rows.append(judged_row(table, words, form or "no model", runs, model.factor if form else None))
     return rows
 
@@ -171,8 +171,7 @@ def salp_noise(quick: bool) -> list[Row]:
         for scenario, file, gait, some in runs.values()
         for seed in some
     ]
-    with workers() as pool:
-        found = _split(all_judged(pool, jobs), {key: len(one[-1]) for key, one in runs.items()})  # type: ignore[misc]
+    found = _split(all_judged(jobs), {key: len(one[-1]) for key, one in runs.items()})  # type: ignore[misc]
     shipped = [run for (name, _), some in found.items() if name == "as shipped, hardware" for run in some]
     joints, pose = (consistency(shipped, part).coverage_3_sigma for part in ("joint_angles", "pose"))
     error = float(np.median([one.joints_deg for one in shipped]))
@@ -224,11 +223,10 @@ def hardware_rows(
     drift_s: float = 180.0,
 ) -> list[Row]:
     """Targets first, then the tables; all but `plain` and the estimator that is followed have six seeds at most."""
-    with workers() as pool, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         subjects = {key: one for key, one in _subjects(data).items() if key in (*names, followed)}
-        models = dict(
-            zip(subjects, pool.map(partial(_model, Path(name)), subjects.values()), strict=True)
-        )  # fmt: skip
+        trainings = [(Path(name), *one) for one in subjects.values()]
+        models = dict(zip(subjects, in_turns(_model, trainings), strict=True))
         seeds = {key: count if key in ("plain", followed) else min(count, 6) for key in names}
         cases = {subjects[key][0]: (models[key].settings, seeds[key]) for key in names}
         label, settings = subjects[followed][0], models[followed].settings
@@ -252,7 +250,7 @@ def hardware_rows(
             for (period, gait), many in drifts.items()
             for seed in range(FIRST_TEST_SEED, FIRST_TEST_SEED + many)
         ]
-        found = _split(all_judged(pool, jobs), {**keys, **drifts})  # type: ignore[arg-type]
+        found = _split(all_judged(jobs), {**keys, **drifts})  # type: ignore[arg-type]
     told = f"hash {scenario_hash(FILE)}; {len(data.runs())} runs of {data.duration_s:g} s a model"
     runs: dict[Any, list[Run]] = {key: found[key] for key in keys}  # type: ignore[index]
     drift = [_drift(period, gait, found[period, gait], beacon_s, drift_s) for period, gait in drifts]  # type: ignore[index]
@@ -266,8 +264,7 @@ def hardware_rows(
     ]  # fmt: skip
 
 
-def _model(folder: Path, subject: tuple[str, str, TrainingSet]) -> Trained:
-    _, form, data = subject
+def _model(folder: Path, label: str, form: str, data: TrainingSet) -> Trained:
     return trained(folder, form, data.sources()) if form else Trained(PLAIN, 1.0)
 
 
@@ -385,7 +382,7 @@ def salp_unknown(quick: bool) -> list[Row]:
     cases += [(one, "gaussian_process") for one in splits() if one.group == "two days teach"]
     cases += [(one, _TO_THE_LETTER) for one in splits() if one.group in ("two days teach", "one day teaches")]
     rows, groups = [], dict[tuple[str, str], list[Run]]()
-    with workers() as pool, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         for split, form in cases[: 1 if quick else None]:
             sources, factor = {one: unknown(*one) for one in (*split.teach, *split.judge)}, None
             judging = [(sources[one], seed) for one in split.judge for seed in split.seeds]
@@ -396,10 +393,10 @@ def salp_unknown(quick: bool) -> list[Row]:
             else:
                 model = _trained(Path(name), form, [sources[one] for one in split.teach])
                 jobs, factor = [Job(source, model.settings, seed) for source, seed in judging], model.factor
-                runs = [one for (one,) in all_judged(pool, jobs)]
+                runs = [one for (one,) in all_judged(jobs)]
                 for words, doubt in DOUBTS.items() if (split.group, form) == ("two days teach", "calibrated") else ():
                     of = [Job(sources[one], {**model.settings, **doubt}, 0) for one in split.judge]
-                    off = all_judged(pool, [one for job in of for one in off_jobs(job)])
+                    off = all_judged([one for job in of for one in off_jobs(job)])
                     key = f"{split.group}, {OFF_DEG:g} deg off at the start, {words}", told
                     groups.setdefault(key, []).extend(one for (one,) in off)
             groups.setdefault((split.group, told), []).extend(runs)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
-from benchmarks.run import ONE_THREAD
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.judge import Truth, _Replays, judge_record, truth_at
 from onboard_estimation.evaluation.options import JudgeSettings
@@ -134,22 +130,9 @@ def _stretch(since_s: Array, parts: Mapping[str, Any], from_s: float, until_s: f
     return Run(error, stddev, nees, told)
 
 
-@contextmanager
-def workers(count: int = 2) -> Iterator[Executor]:
-    """Processes, each with one thread for NumPy."""
-    for name in ONE_THREAD:
-        os.environ[name] = "1"
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        yield pool
-
-
-def all_judged(pool: Executor, jobs: Iterable[Job]) -> list[list[Run]]:
+def all_judged(jobs: Iterable[Job]) -> list[list[Run]]:
     """Stretches of each job, in their order."""
-    found: list[list[Run]] = []
-    for number, runs in enumerate(pool.map(judged, jobs), 1):
-        found.append(runs)
-        print(f"{number}: joint RMSE {runs[0].joints_deg:.2f} deg", flush=True)
-    return found
+    return in_turns(judged, [(job,) for job in jobs])
 
 
 def off_jobs(job: Job) -> list[Job]:

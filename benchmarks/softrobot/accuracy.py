@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from benchmarks.softrobot.forecast import errors, filtered, true_states
 from onboard_estimation.configuration import load
@@ -43,10 +43,9 @@ def softrobot_unknown(quick: bool) -> list[dict[str, Any]]:
     Two runs teach, both ways round, and then each alone: tip, coverage, and with two how far models see ahead.
     """
     _unknown_folder(1)
-    with ProcessPoolExecutor(2) as pool:
-        split = pool.map(_of_split, SPLITS[:1] if quick else SPLITS)
-        untaught = pool.map(_untaught, RUNS)
-        found = [row for rows in (*untaught, *split) for row in rows]
+    untaught = in_turns(_untaught, [(number,) for number in RUNS])
+    split = in_turns(_of_split, [(one,) for one in (SPLITS[:1] if quick else SPLITS)])
+    found = [row for rows in (*untaught, *split) for row in rows]
     return sorted(found, key=lambda row: str(row["table"]), reverse=True)  # one table after the other
 
 
@@ -173,11 +172,8 @@ def softrobot_paper(quick: bool) -> list[dict[str, Any]]:
     """
     seeds = SEEDS[:2] if quick else SEEDS
     repetitions = range(1, 3 if quick else 11)
-    with ProcessPoolExecutor(2) as pool:
-        table = list(pool.map(_repeated, repetitions))
-        found = list(pool.map(_paper_judged, seeds))
-        told = list(pool.map(_told, seeds))
-        ahead = list(pool.map(_ahead, seeds))
+    table = in_turns(_repeated, [(seed,) for seed in repetitions])
+    found, told, ahead = ([*in_turns(one, [(seed,) for seed in seeds])] for one in (_paper_judged, _told, _ahead))
     ukf = _paper_figures(KNOWN, "ukf", paper_recording(TABLE_SEED))
     return [
         _table_one(f"marginalized_pf, {len(table)} runs on one recording", table),

@@ -7,7 +7,6 @@ is timed.
 from __future__ import annotations
 
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from benchmarks.strapdown.touchdowns import (
     Matches,
@@ -377,9 +377,8 @@ def walks_left_out(quick: bool) -> list[dict[str, Any]]:
         bags = {name: Path(folder) / name for name in TARGETS_CM}
         for name, bag in bags.items():
             convert("pyshoe", recordings("pyshoe_vicon") / f"{name}.mat", bag)
-        with ProcessPoolExecutor(2) as pool:
-            jobs = list(product(bags.values(), settings))
-            found = dict(zip(jobs, pool.map(_judged_setting, *zip(*jobs, strict=True), chunksize=4), strict=True))
+        jobs = list(product(bags.values(), settings))
+        found = dict(zip(jobs, in_turns(_judged_setting, jobs), strict=True))
     rows = []
     for name, bag in bags.items():
         others = [one for one in bags.values() if one != bag]

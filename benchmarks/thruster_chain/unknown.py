@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
-from benchmarks.run import ONE_THREAD
 from benchmarks.timing import row
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
@@ -103,20 +100,6 @@ def laboratory(count: int) -> ThrusterChainConfiguration:
     return ThrusterChainConfiguration(chain=chain, initial=initial, gyro=GyroConfiguration(range_rad_s=17.453))
 
 
-def compute(jobs: Sequence[Job]) -> dict[Job, Line]:
-    """Lines of all jobs, from as many processes as there are processors."""
-    for name in ONE_THREAD:  # before a process of the pool imports NumPy
-        os.environ[name] = "1"
-    lines = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        started = {pool.submit(judged, job): job for job in jobs}
-        for number, future in enumerate(as_completed(started), 1):
-            line = lines[started[future]] = future.result()
-            what = {name: line.get(name) for name in ("heading_deg", "joint_deg", "processor_s")}
-            print(f"{number} of {len(jobs)}: {started[future]} {what}", flush=True)
-    return lines
-
-
 def judged(job: Job) -> Line:
     """Figures of a run, by the same judge as a user's."""
     configuration, recording = job.loaded()
@@ -198,7 +181,8 @@ def thruster_chain_unknown(quick: bool) -> list[Row]:
     calibrated = calibrated_jobs() if recorded else []
     if quick:
         recorded, calibrated, simulated = recorded[:2], calibrated[:1], simulated[:2]
-    lines = compute([*recorded, *calibrated, *simulated])
+    jobs = [*recorded, *calibrated, *simulated]
+    lines = dict(zip(jobs, in_turns(judged, [(job,) for job in jobs]), strict=True))
     tables = [*_recorded_rows(lines, [*recorded, *calibrated]), *_simulated_rows(lines, simulated)]
     return [*_targets(lines, recorded), *_found(lines, simulated), *tables]
 
