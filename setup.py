@@ -7,19 +7,11 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 NAME = "onboard_estimation"
-TOP_LEVEL_PACKAGES = [
-    "onboard_estimation",
-    "salp_estimation",
-    "hopper_estimation",
-    "strapdown_estimation",
-    "softrobot_estimation",
-    "drivers",
-]
 
 
 def packages() -> list[str]:
     """The top-level packages and all below them; `test`, `launch` and `config` are folders, not packages."""
-    return find_packages(include=[pattern for name in TOP_LEVEL_PACKAGES for pattern in (name, f"{name}.*")])
+    return find_packages(include=["*_estimation", "*_estimation.*", "drivers", "drivers.*"])
 
 
 def data_files() -> list[tuple[str, list[str]]]:

@@ -6,14 +6,21 @@ says itself.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.hebi.feeds import HebiConfiguration
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
+LOW_G, HIGH_G = "imu/low_g", "imu/high_g"
+"""Both sensors of a serial line, `drivers.serial_frames`."""
 LEAST_READINGS = 100
 STILL_M_S2 = 1.5
 _STILL_RAD_S = 0.05
@@ -83,34 +90,278 @@ def stuck_fault(name: str, values: NDArray[np.float64]) -> str:
     return f"{name} reads the same all the time: its chip hangs; power it off and on" if stuck else ""
 
 
-def zero_rate_fault(name: str, values: Matrix) -> str:
-    """Of a gyro whose readings do not vary, and are more than an offset."""
+def resting_faults(name: str, values: Matrix, gravity_remedy: str, upright_remedy: str) -> Iterator[str]:
+    """Of readings (K, 6) that do not vary: a gyro that reads more than an offset, a specific force that is not gravity.
+
+    Parameters
+    ----------
+    gravity_remedy
+        What is to be done where it is not of gravity's size.
+    upright_remedy
+        The same where it is not along z most of all; empty: it need not be.
+    """
     rate = np.rad2deg(values[:, IMU.angular_velocity].mean(axis=0))
-    if not np.abs(rate).max() > _LARGEST_ZERO_RATE_DEG_S:
-        return ""
-    return (
-        f"{name} turns evenly by x {rate[0]:.1f}, y {rate[1]:.1f}, z {rate[2]:.1f} deg/s, or its gyro is at fault: at "
-        f"rest it reads less than {_LARGEST_ZERO_RATE_DEG_S:g}"
-    )
-
-
-def gravity_fault(name: str, force: Vector, remedy: str) -> str:
-    """Of a mean specific force (3,), m/s^2, at rest that is not of gravity's size."""
-    size = float(np.linalg.norm(force))
-    if not abs(size - STANDARD_GRAVITY_M_S2) > _LARGEST_OFFSET_M_S2:
-        return ""
-    return f"at rest {name} reads {written(force)}, {size:.2f} in all, not gravity: {remedy}"
-
-
-def upright_fault(name: str, force: Vector, remedy: str) -> str:
-    """Of a mean specific force (3,), m/s^2, at rest that is not along z most of all."""
-    axis = int(np.argmax(np.abs(force)))
-    if axis == 2 and force[axis] > 0.0:
-        return ""
-    where = f"{'' if force[axis] > 0.0 else '-'}{'xyz'[axis]}"
-    return f"at rest {name} reads {written(force)}: gravity along {where}, {remedy}"
+    if np.abs(rate).max() > _LARGEST_ZERO_RATE_DEG_S:
+        yield (
+            f"{name} turns evenly by x {rate[0]:.1f}, y {rate[1]:.1f}, z {rate[2]:.1f} deg/s, or its gyro is at fault: "
+            f"at rest it reads less than {_LARGEST_ZERO_RATE_DEG_S:g}"
+        )
+    force = values[:, IMU.linear_acceleration].mean(axis=0)
+    size, axis, read = float(np.linalg.norm(force)), int(np.argmax(np.abs(force))), f"at rest {name} reads"
+    if abs(size - STANDARD_GRAVITY_M_S2) > _LARGEST_OFFSET_M_S2:
+        yield f"{read} {written(force)}, {size:.2f} in all, not gravity: {gravity_remedy}"
+    elif upright_remedy and math.isfinite(size) and force[2] != np.abs(force).max():
+        where = f"{'' if force[axis] > 0.0 else '-'}{'xyz'[axis]}"
+        yield f"{read} {written(force)}: gravity along {where}, {upright_remedy}"
 
 
 def written(force: Vector, digits: int = 2) -> str:
     """Three specific forces."""
     return f"x {force[0]:.{digits}f}, y {force[1]:.{digits}f}, z {force[2]:.{digits}f} m/s^2"
+
+
+# Of both sensors at rest: whether they can be right when they have just started, and the offset between them.
+#
+# The H3LIS331DL's data sheet allows a zero offset of +-1 g on each axis, that of the MPU-6050 +-0.08 g: who goes from
+# one sensor to the other sees a step by the difference. It is measured and taken off the high-g one. In one attitude an
+# offset looks as axes would that are a quarter turn off; where that may be it is said.
+
+_LARGEST_HIGH_OFFSET_M_S2 = 15.0
+"""Of the H3LIS331DL: half more than its data sheet's +-1 g."""
+_STILL_HIGH_M_S2 = 10.0
+"""Standard deviation at rest, at most: three times the data sheet's noise at 840 Hz, twice the hopper's."""
+_BATCHES = 25
+
+
+def faults(low: Matrix, high: Matrix, seconds: float, told_hz: float) -> Iterator[str]:
+    """Sentences on what cannot be right; none where all is well, or where the sensors move and nothing can be said.
+
+    Parameters
+    ----------
+    low, high
+        (K, 6) and (L, 6) readings of both sensors along the body's axes; the high-g one has no gyro.
+    seconds
+        That they are from.
+    told_hz
+        The device's own rate.
+    """
+    for name, values in ((LOW_G, low), (HIGH_G, high)):
+        if len(values) < LEAST_READINGS:
+            yield f"{name}: {len(values)} readings in {seconds:.1f} s; is it wired, and powered?"
+            continue
+        remedy = f"the device tells {told_hz:.0f}: is the line too slow?"
+        if fault := rate_fault(name, len(values), seconds, told_hz, remedy) or stuck_fault(name, values):
+            yield fault
+    if len(low) < LEAST_READINGS or not lies_still(low):
+        return
+    upright = "where it has to be along z of a robot that stands; set axes"
+    yield from resting_faults(LOW_G, low, "calibrate it, or look at its ranges", upright)
+    if len(high) >= LEAST_READINGS:
+        force, other = (values[:, IMU.linear_acceleration].mean(axis=0) for values in (low, high))
+        apart = float(np.abs(other - force).max())
+        if apart > _LARGEST_HIGH_OFFSET_M_S2:
+            found = f"at rest {HIGH_G} reads {written(other, 1)}, {apart:.1f} from {LOW_G}"
+            yield f"{found}: other axes? set high_g_axes"
+
+
+class HighGOffset(NamedTuple):
+    """What the high-g sensor reads more than the low-g one.
+
+    Attributes
+    ----------
+    mean_m_s2, stddev_m_s2
+        (3,) along the body's axes; standard deviation of that mean.
+    """
+
+    mean_m_s2: Vector
+    stddev_m_s2: Vector
+
+    def __str__(self) -> str:
+        parts = zip("xyz", self.mean_m_s2, self.stddev_m_s2, strict=True)
+        return ", ".join(f"{axis} {mean:.2f} +- {stddev:.2f}" for axis, mean, stddev in parts) + " m/s^2"
+
+
+def high_g_offset(low: Matrix, high: Matrix) -> HighGOffset:
+    """Of readings of one second at rest.
+
+    Parameters
+    ----------
+    low, high
+        (K, 6) and (L, 6) along the body's axes.
+
+    Raises
+    ------
+    UserError
+        A sensor is missing, hangs or moves.
+    """
+    refuse_unless_still(LOW_G, low)
+    refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
+    hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
+    if hangs.any():
+        axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
+        raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
+    (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
+    return HighGOffset(high_mean - low_mean, np.hypot(high_stddev, low_stddev))
+
+
+class HighGAlignment:
+    """What is taken off the high-g sensor's readings.
+
+    Parameters
+    ----------
+    at_start
+        Whether it is to be measured without being asked, once.
+
+    Attributes
+    ----------
+    offset_m_s2
+        (3,) along the body's axes, zero until it is measured.
+    waits_for
+        Why it has not been measured yet though it is to be; else empty.
+    """
+
+    def __init__(self, at_start: bool) -> None:
+        self.offset_m_s2: Vector = np.zeros(3)
+        self.waits_for = "they have not both been there for a second yet" if at_start else ""
+
+    def align(self, low: Matrix, high: Matrix) -> str:
+        """Measure the offset; a sentence on it.
+
+        Parameters
+        ----------
+        low, high
+            (K, 6) and (L, 6) readings of the last second along the body's axes; the high-g ones without the offset
+            measured before.
+
+        Raises
+        ------
+        UserError
+            It cannot be measured, or is none of this sensor; what is taken off stays as it was.
+        """
+        try:
+            left = high_g_offset(low, high)
+            found = HighGOffset(self.offset_m_s2 + left.mean_m_s2, left.stddev_m_s2)
+            sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {found}", float(np.abs(found.mean_m_s2).max())
+            if largest > _LARGEST_HIGH_OFFSET_M_S2:
+                raise UserError(
+                    f"{sentence}: {largest:.1f} is no offset, of which the data sheet allows "
+                    f"{STANDARD_GRAVITY_M_S2:.1f} and this driver {_LARGEST_HIGH_OFFSET_M_S2:g}; other axes? set "
+                    "mounting.high_g_axes; another chip or range?"
+                )
+        except UserError as error:
+            self.waits_for = str(error) if self.waits_for else ""
+            raise
+        self.offset_m_s2, self.waits_for = found.mean_m_s2, ""
+        size = float(np.linalg.norm(found.mean_m_s2))
+        if size < STANDARD_GRAVITY_M_S2:
+            return f"{sentence}, taken off"
+        return (
+            f"{sentence}, taken off; {size:.1f} in all is more than gravity: are axes a quarter turn off? lay the "
+            "robot on its side and ask again: an offset stays as it is"
+        )
+
+
+def _mean(values: Matrix) -> tuple[Vector, Vector]:
+    """(3,) mean of the specific forces, and its standard deviation by the means of batches.
+
+    So that noise counts as it is, where readings that follow each other are alike: a low-pass filter, a chip that is
+    read more often than it measures.
+    """
+    batches = np.array_split(values[:, IMU.linear_acceleration], _BATCHES)
+    means = np.array([batch.mean(axis=0) for batch in batches])
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / math.sqrt(_BATCHES)
+
+
+# Whether modules that have just started can be right: their rate, and, where they lie still, gravity and gyros.
+
+_LOOKS_S = 2.0
+_LEAST_READINGS = 20
+
+
+class StartCheck:
+    """Keeps what modules measure for two seconds from when all of them have answered, and judges it once."""
+
+    def __init__(self, configuration: HebiConfiguration) -> None:
+        self._configuration = configuration
+        self._heard: set[int] = set()
+        self._values: list[list[Vector]] = [[] for _ in configuration.names]
+        self._since_s: float | None = None
+
+    def add(self, module: int, value: Vector) -> None:
+        """Of a module, by its place: gyro rad/s, accelerometer m/s^2, and what comes after; NaN: it has none."""
+        if self._since_s is None:
+            self._heard.add(module)
+        else:
+            self._values[module].append(value[:6])
+
+    def verdict(self, now_s: float) -> tuple[list[str], str] | None:
+        """What cannot be right, and a sentence on the whole; None: it is too early."""
+        if self._since_s is None:
+            if len(self._heard) == len(self._values):
+                self._since_s = now_s
+            return None
+        if now_s - self._since_s < _LOOKS_S:
+            return None
+        values = [np.array(rows).reshape(-1, 6) for rows in self._values]
+        return judged(self._configuration, values, now_s - self._since_s)
+
+
+def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: float) -> tuple[list[str], str]:
+    """What cannot be right, a sentence each, and a sentence on the whole.
+
+    Parameters
+    ----------
+    values
+        Of each module (K, 6): gyro rad/s, accelerometer m/s^2; NaN: it has none.
+    seconds
+        That they are from.
+    """
+    found, unseen = [], []
+    for number, (name, rows) in enumerate(zip(configuration.names, values, strict=True), start=1):
+        called = f"module {number} ({name})"
+        found += [sentence for sentence in _module_faults(configuration, called, rows, seconds) if sentence]
+        if not _may_be_judged(rows):
+            unseen.append(name)
+    rates_hz = [round(len(rows) / seconds) for rows in values]
+    slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
+    told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
+    told += f" {slowest_hz if slowest_hz == fastest_hz else f'{slowest_hz} to {fastest_hz}'} times a second"
+    if configuration.source != "log":
+        told += f", asked {configuration.feedback_frequency_hz:g} times"
+    if unseen:
+        told += f"; gyros and gravity are not judged of {', '.join(unseen)}, which had to lie still for it"
+    elif not found:
+        told += "; at rest their gyros and gravity are plausible"
+    return found, told
+
+
+def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, seconds: float) -> Iterator[str]:
+    """Of one module; empty where there is none."""
+    if not len(values):
+        yield f"{name}: no reading in {seconds:.1f} s"
+        return
+    if configuration.source == "network":  # a log has the rate that it was recorded at, an imitation gives what it can
+        asked_hz = configuration.feedback_frequency_hz
+        remedy = f"asked {asked_hz:g} times: is the network too slow, or this computer?"
+        yield rate_fault(name, len(values), seconds, asked_hz, remedy)
+    for part, where in (("gyro", IMU.angular_velocity), ("accelerometer", IMU.linear_acceleration)):
+        yield _absent_or_stuck(f"{name}: its {part}", values[:, where], configuration.source == "imitation")
+    if _may_be_judged(values):  # a robot's estimator goes by the rate about z
+        upright = (
+            "where it has to be along z of a link that lies flat; mount the module so" if configuration.robot else ""
+        )
+        gravity = "is it being moved evenly, or is its accelerometer at fault?"
+        yield from resting_faults(name, values, gravity, upright)
+
+
+def _may_be_judged(values: Matrix) -> bool:
+    """Whether there are readings (K, 6) enough, at rest."""
+    return len(values) >= _LEAST_READINGS and lies_still(values)
+
+
+def _absent_or_stuck(name: str, values: NDArray[np.float64], imitated: bool) -> str:
+    """Of gyro or accelerometer (K, 3). Those of an imitation may have no noise."""
+    there = values[np.isfinite(values).all(axis=1)]
+    if not len(there):
+        return f"{name} tells nothing"
+    return "" if imitated else stuck_fault(name, there)

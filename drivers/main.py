@@ -6,6 +6,6 @@ from onboard_estimation.nodes.run import NodeExecutable
 
 ethercat_wrench = NodeExecutable("drivers.ethercat.node:EthercatWrenchNode")
 hebi = NodeExecutable("drivers.hebi.node:HebiNode")
-optitrack = NodeExecutable("drivers.optitrack.node:OptitrackNode")
+optitrack = NodeExecutable("drivers.motion_capture.node:OptitrackNode")
 serial_imu = NodeExecutable("drivers.serial_imu.node:SerialImuNode")
-vicon = NodeExecutable("drivers.vicon.node:ViconNode")
+vicon = NodeExecutable("drivers.motion_capture.node:ViconNode")

@@ -16,7 +16,7 @@ from std_srvs.srv import Trigger
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.measurement import Channel, Measurement, Vector
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.ros.diagnostics import status
@@ -93,19 +93,42 @@ class DriverNode(SteadyNode):
 
 
 class MeasuringNode(DriverNode):
-    """A driver whose readings an estimator of the same process may take without messages: a `Source`.
+    """A driver whose readings go out as messages, and without them to an estimator of the same process: a `Source`.
 
     Attributes
     ----------
     measured
         Channels of its readings.
+    outputs
+        Their publishers, by sensor.
+    messages
+        What makes their messages of stamps and values, by sensor.
+    heard
+        Sensors that somebody listens to.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.measured: list[Channel] = []
+        self.outputs: dict[str, Any] = {}
+        self.messages: dict[str, Callable[[int, Vector], bytes]] = {}
+        self.heard: frozenset[str] = frozenset()
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
+
+    def offer_readings(self, channel: Channel, kind: Any) -> None:
+        """A topic for the readings of a sensor; what makes its messages is still to be told."""
+        self.measured.append(channel)
+        self.outputs[channel.sensor] = self.create_publisher(kind, channel.topic, STREAM)
+
+    def look_who_listens(self) -> None:
+        """Find it out."""
+        self.heard = frozenset(sensor for sensor, one in self.outputs.items() if one.get_subscription_count())
+
+    def publish(self, sensor: str, stamp_ns: int, value: Vector) -> None:
+        """A reading, where somebody listens."""
+        if sensor in self.heard:
+            self.outputs[sensor].publish(self.messages[sensor](stamp_ns, value))
 
     @property
     def measured_topics(self) -> frozenset[str]:

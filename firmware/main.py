@@ -4,9 +4,8 @@ from time import sleep_ms, ticks_add, ticks_diff, ticks_us
 
 import settings
 from frames import Frames
-from h3lis331dl import H3lis331dl
 from machine import I2C, UART, Pin, unique_id
-from mpu6050 import Mpu6050
+from sensor import H3lis331dl, Mpu6050
 
 LOW_G_MISSING, HIGH_G_MISSING = 1, 2
 SECOND_US = 1_000_000

@@ -36,28 +36,7 @@ from numba import njit
 
 from hopper_estimation import bounce_events as bounce
 from hopper_estimation import phases
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    GAP_STEPS,
-    LIFTOFF,
-    LOST,
-    MAX_SQUAT,
-    NO_EVENT,
-    REBOUND,
-    STANCE_DOWN,
-    STANCE_UP,
-    STARTUP,
-    STILL_M_S2,
-    STILL_S,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Level,
-    Record,
-    Records,
-    Tuned,
-)
+from hopper_estimation.phases import Array, Body, Level, Record, Records, Tuned
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -69,13 +48,13 @@ def bridge(
     Where nothing was read the robot may have landed, as its fall until then foretells.
     """
     used, unknown = phases.acceleration_over_gap(s.dt, y1, a)
-    fall = bounce.fall_time(x, used - x.bias, t.body.length) if x.phase == DROP else np.inf
+    fall = bounce.fall_time(x, used - x.bias, t.body.length) if x.phase == phases.DROP else np.inf
     if fall >= s.dt:
         return used, unknown * s.dt * s.dt, found
-    found = phases.add_event(events, found, TOUCHDOWN, n, x.time + fall, t.body.length, x.v, x.zz)
+    found = phases.add_event(events, found, phases.TOUCHDOWN, n, x.time + fall, t.body.length, x.v, x.zz)
     bounce.step_of_ground(x, t.body.ground_step)
     bounce.land_unseen(x, x.time, fall, used - x.bias, t.body.length, flight_noise(t))
-    x.phase, x.since, x.push = STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
+    x.phase, x.since, x.push = phases.STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
     return x.bias, 0.0, found
 
 
@@ -88,7 +67,7 @@ def flight_noise(t: Tuned) -> float:
 @njit(cache=True, error_model="numpy", nogil=True)
 def noise_of(t: Tuned, x: Record) -> float:
     """The same in the phase that the robot is in."""
-    stance = x.phase == STANCE_DOWN or x.phase == STANCE_UP
+    stance = x.phase == phases.STANCE_DOWN or x.phase == phases.STANCE_UP
     return bounce.acceleration_noise(t.parameters, x, stance, flight_noise(t))
 
 
@@ -98,21 +77,21 @@ def believed(t: Tuned, x: Record, event: int, step: float, doubt: float) -> int:
 
     A touchdown where none can be needs a shock, and a liftoff a bounce; below the ground one of both was missed.
     """
-    length, below = t.body.length, x.phase == DROP and event < 0 and x.z < t.body.length - bounce.BELOW_M
+    length, below = t.body.length, x.phase == phases.DROP and event < 0 and x.z < t.body.length - bounce.BELOW_M
     x.by_shock = 0.0
-    if event == TOUCHDOWN and (x.phase == STARTUP or not bounce.may_land(x, length)):
+    if event == phases.TOUCHDOWN and (x.phase == phases.STARTUP or not bounce.may_land(x, length)):
         if x.shock < bounce.SHOCK_M_S2:
-            event = NO_EVENT
+            event = phases.NO_EVENT
         else:
             x.gap, x.by_shock = max(x.gap, bounce.SHOCK_SEEN_S), 1.0
-    if doubt > 0.0 and event != TOUCHDOWN:
+    if doubt > 0.0 and event != phases.TOUCHDOWN:
         bounce.add_doubt(x, step, doubt)
-    if event == LIFTOFF and not bounce.turned_round(x, x.push):
-        event = LOST
+    if event == phases.LIFTOFF and not bounce.turned_round(x, x.push):
+        event = phases.LOST
     if below and x.z < length - bounce.BELOW_M - bounce.DEVIATIONS * np.sqrt(x.zz):
-        event = LOST  # no shock: it is somewhere else
+        event = phases.LOST  # no shock: it is somewhere else
         if x.gap > bounce.HIDDEN_S:
-            event = TOUCHDOWN
+            event = phases.TOUCHDOWN
             x.gap = max(x.gap, (length - x.z) / max(-x.v, bounce.SLOWEST_M_S))
     return event
 
@@ -121,23 +100,23 @@ def believed(t: Tuned, x: Record, event: int, step: float, doubt: float) -> int:
 def happen(t: Tuned, x: Record, event: int, step: float, doubt: float) -> None:
     """What an event does; see `believed`."""
     p, length = t.parameters, t.body.length
-    if event == LOST:
+    if event == phases.LOST:
         x.grounded *= 1.0 if abs(x.y1) < bounce.RESTING_M_S2 else 0.0
         bounce.lose(x, length)
-        x.phase, x.since, x.idle, x.moving, x.moving_s = STARTUP, 0.0, 0.0, 0.0, 0.0
+        x.phase, x.since, x.idle, x.moving, x.moving_s = phases.STARTUP, 0.0, 0.0, 0.0, 0.0
         return
-    if event == TOUCHDOWN:
+    if event == phases.TOUCHDOWN:
         bounce.step_of_ground(x, t.body.ground_step)
         bounce.compare(x, length, p[phases.DELAY_TD])
         bounce.touch_down(p, length, x)
         if doubt > 0.0:
             bounce.add_doubt(x, step, bounce.shock_variance(x.speed))
         x.push = 0.0
-    elif event == MAX_SQUAT:
+    elif event == phases.MAX_SQUAT:
         bounce.update(x, 0.0, 1.0, 0.0, p[phases.DELAY_MS] * x.y1 - x.v, bounce.SQUAT_STDDEV_M_S**2)
-    elif event == LIFTOFF:
+    elif event == phases.LIFTOFF:
         bounce.lift_off(p, length, t.body.gravity, x)
-    x.phase, x.since = (DROP if event == APEX else event + 1), 0.0
+    x.phase, x.since = (phases.DROP if event == phases.APEX else event + 1), 0.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -165,20 +144,20 @@ def look(
         About the velocity, (m/s)^2.
     """
     length = t.body.length
-    if rests and x.phase != STARTUP:
+    if rests and x.phase != phases.STARTUP:
         x.idle, x.moving, x.moving_s = bounce.IDLE_S, 0.0, 0.0
-        if x.phase == REBOUND and x.since - x.still < bounce.NEVER_FLEW_S:
+        if x.phase == phases.REBOUND and x.since - x.still < bounce.NEVER_FLEW_S:
             x.grounded, x.z = 1.0, length  # the liftoff was none
     event = believed(t, x, event, step, doubt)
     if event >= 0:
         found = phases.add_event(events, found, event, n, x.time, x.z, x.v, x.zz)
-    if event != NO_EVENT:
+    if event != phases.NO_EVENT:
         happen(t, x, event, step, doubt)
     elif rests or handled:
         if handled:
             bounce.leave_ground(x)
         bounce.rest(x, length, x.idle, rests)
-        x.idle, x.phase = 0.0, STARTUP
+        x.idle, x.phase = 0.0, phases.STARTUP
         x.since = 0.0 if rests else x.since
     return found
 
@@ -211,7 +190,7 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
         gap = phases.remembered_gap(gap, s.dt, body.nominal_dt)
         if begun == 0.0:
             level, begun = Level(a, a, a, a, a), 1.0
-        is_gap, used, doubt = s.dt > GAP_STEPS * body.nominal_dt, 0.0, 0.0
+        is_gap, used, doubt = s.dt > phases.GAP_STEPS * body.nominal_dt, 0.0, 0.0
         if is_gap:
             bounce.propagate(x, waiting, noise)
             x.z, x.v, x.time, x.phase, x.since, x.push, waiting = z, v, time, phase, since, push, 0.0
@@ -224,7 +203,7 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
         z += s.dt * (v + 0.5 * s.dt * used)
         v += s.dt * used
         since, time, push, waiting = since + s.dt, time + s.dt, push + s.dt * a, waiting + s.dt
-        if phase == STARTUP:
+        if phase == phases.STARTUP:
             bounce.wait(x, s.dt, level.y1)
         if distrust > 0.0:
             bounce.propagate(x, waiting - s.dt, noise)
@@ -232,16 +211,21 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
             waiting = 0.0
         limit = phases.touchdown_rise(t, s, gap, gain2)
         event = phases.phase_event(phase, since, v, level.y2, rise, limit)
-        if event == NO_EVENT and phase == STANCE_DOWN and level.y2 < 0.0 and since > parameters[phases.STANCE_TIME]:
-            event = LIFTOFF  # whose maximum squat was missed
+        if (
+            event == phases.NO_EVENT
+            and phase == phases.STANCE_DOWN
+            and level.y2 < 0.0
+            and since > parameters[phases.STANCE_TIME]
+        ):
+            event = phases.LIFTOFF  # whose maximum squat was missed
         if phases.awaits_high(s.usable, s.low, body.gravity, t.switch):
-            event = NO_EVENT
-        still = still + s.dt if max(abs(a), abs(level.y1)) < STILL_M_S2 else 0.0
-        due = phase != STARTUP or x.idle >= bounce.IDLE_S
-        rests = still > STILL_S and event < 0 and due
-        handled = phase == STARTUP and due and (x.grounded == 0.0 or x.moving_s > bounce.MOVED_S)
-        below = z < lowest and phase == DROP
-        if event != NO_EVENT or below or rests or handled or every or doubt > 0.0:
+            event = phases.NO_EVENT
+        still = still + s.dt if max(abs(a), abs(level.y1)) < phases.STILL_M_S2 else 0.0
+        due = phase != phases.STARTUP or x.idle >= bounce.IDLE_S
+        rests = still > phases.STILL_S and event < 0 and due
+        handled = phase == phases.STARTUP and due and (x.grounded == 0.0 or x.moving_s > bounce.MOVED_S)
+        below = z < lowest and phase == phases.DROP
+        if event != phases.NO_EVENT or below or rests or handled or every or doubt > 0.0:
             bounce.propagate(x, waiting, noise)
             x.z, x.v, x.time, x.gap, x.phase, x.since, x.still, waiting = z, v, time, gap, phase, since, still, 0.0
             x.push, x.shock, x.y1 = push, shock, level.y1

@@ -2,23 +2,31 @@
 
 The state knows neither tilt nor leg length, so the robot is drawn upright. Its foot is drawn at the lower end of the
 extended leg, or on the ground of the start where that end would be below it: there the leg slides through the body.
+
+The root of the URDF, for `robot_state_publisher` and RViz's RobotModel, is `body`, so that `base_link` -> `body` stays
+the estimator's; the leg hangs on it by a prismatic joint whose position is the height of the foot in the body's frame:
+minus the standing height with the leg extended, and never above the centre of mass.
 """
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.description import Shape
+from onboard_estimation.description import Shape, number, robot_element, urdf_text, visual
+from onboard_estimation.filtering.planar import HEIGHT
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT
 
-BODY, LEG = "body", "leg"
+BODY, LEG, JOINT = "body", "leg", "leg_slide"
 
 _BODY_WIDTH, _BODY_HEIGHT = 0.35, 0.25
 _ROTOR_REACH, _ROTOR_DIAMETER, _ROTOR_HEIGHT, _ROTOR_ABOVE = 0.35, 0.45, 0.03, 0.2
 _LEG_DIAMETER, _FOOT_DIAMETER, _FOOT_HEIGHT = 0.05, 0.12, 0.06
 """As shares of the standing height, which the paper gives; it gives no other lengths."""
+_FASTEST_M_S = 10.0
+"""URDF asks for a limit of every joint's speed: that of a fall from 5 m."""
 
 
 def hopper_shapes(standing_height_m: float) -> dict[str, tuple[Shape, ...]]:
@@ -64,3 +72,19 @@ def _upright(height_m: NDArray[np.float64]) -> NDArray[np.float64]:
     poses = np.zeros((len(height_m), 7))
     poses[:, 2], poses[:, 6] = height_m, 1.0
     return poses
+
+
+def hopper_urdf(standing_height_m: float, name: str = "hopper") -> str:
+    """The URDF document, metres; the same lengths give the same text."""
+    robot = robot_element(name)
+    for link_name, shapes in hopper_shapes(standing_height_m).items():
+        link = ElementTree.SubElement(robot, "link", name=link_name)
+        for shape in shapes:
+            visual(link, shape)
+    joint = ElementTree.SubElement(robot, "joint", name=JOINT, type="prismatic")
+    ElementTree.SubElement(joint, "parent", link=BODY)
+    ElementTree.SubElement(joint, "child", link=LEG)
+    ElementTree.SubElement(joint, "axis", xyz="0 0 1")
+    limits = {"effort": 0.0, "velocity": _FASTEST_M_S, "lower": -standing_height_m, "upper": 0.0}
+    ElementTree.SubElement(joint, "limit", {name: number(value) for name, value in limits.items()})
+    return urdf_text(robot)

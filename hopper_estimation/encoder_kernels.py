@@ -18,39 +18,27 @@ leg still gains speed in those readings, and the accelerometer feels the shock o
 liftoff, so that the momentum that is shared counts twice. The best one follows the gain with a parabola and lets the
 shock pass. The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on,
 no test seed).
+
+**Beside the bounce.** Which of the two, the filter that goes by the bounce or DR1, foretells a flight better is not
+known before: springs that give back what they get are good for one, masses and scales that are known for the other.
+What both foretold is seen at the touchdown, where the robot is a leg's length high; the mean squares m of these errors,
+of the last few hops, weigh them:
+
+    w = m_bounce^2 / (m_bounce^2 + m_leg^2)     of DR1; its covariance grows by m over what it foretold, if more
+
+What is told is the mean, with the moments of both. While the leg is pressed, its encoder tells the height. Phases and
+events are the bounce's, and where it knows of no hops, or the leg is not read, it goes alone.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from hopper_estimation import phases
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    LIFTOFF,
-    LONGEST_FLIGHT_S,
-    LONGEST_STANCE_S,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    MAX_SQUAT,
-    NO_EVENT,
-    REBOUND,
-    SHORTEST_FLIGHT_S,
-    SHORTEST_STANCE_S,
-    STANCE_DOWN,
-    STANCE_UP,
-    STARTUP,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Record,
-    Records,
-    layout,
-)
+from hopper_estimation import bounce_kernels, phases
+from hopper_estimation.phases import Array, Body, Record, Records, layout
 
 BA1, DR1 = 0, 1
 
@@ -185,7 +173,7 @@ def fitted(
 def fly(e: Encoder, body: Body, x: Record, s: Record) -> int:
     """A `SIGNAL` in flight; the event that ends it, if any."""
     acceleration, doubt = -body.gravity, 0.0
-    if e.kind == DR1 and (x.phase == DROP or x.since > e.settle_s):
+    if e.kind == DR1 and (x.phase == phases.DROP or x.since > e.settle_s):
         acceleration, doubt = phases.choose(s, 0.0, body.gravity, _SWITCH_G * body.gravity)
     x.z += s.dt * (x.v + 0.5 * s.dt * acceleration)
     x.v += s.dt * acceleration
@@ -193,21 +181,21 @@ def fly(e: Encoder, body: Body, x: Record, s: Record) -> int:
     x.zv += s.dt * x.vv
     x.vv += s.dt * e.unmodelled + s.dt * s.dt * doubt
     # Right after liftoff the leg bounces on its stop: no touchdown.
-    if s.leg > PRESSED_M and (x.phase == DROP or x.since > SHORTEST_FLIGHT_S):
-        return TOUCHDOWN
-    if x.phase == REBOUND and x.v < 0.0:
-        return APEX
-    if x.since > LONGEST_FLIGHT_S:
+    if s.leg > PRESSED_M and (x.phase == phases.DROP or x.since > phases.SHORTEST_FLIGHT_S):
+        return phases.TOUCHDOWN
+    if x.phase == phases.REBOUND and x.v < 0.0:
+        return phases.APEX
+    if x.since > phases.LONGEST_FLIGHT_S:
         lose(x)
-    return NO_EVENT
+    return phases.NO_EVENT
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def lose(x: Record) -> None:
     """A phase that no robot stays in: it is somewhere else."""
-    x.zz += LOST_HEIGHT_M**2
-    x.vv += LOST_SPEED_M_S**2
-    x.v, x.phase, x.since = 0.0, STARTUP, 0.0
+    x.zz += phases.LOST_HEIGHT_M**2
+    x.vv += phases.LOST_SPEED_M_S**2
+    x.v, x.phase, x.since = 0.0, phases.STARTUP, 0.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -221,22 +209,22 @@ def extend(e: Encoder, body: Body, x: Record, leg: float) -> None:
 @njit(cache=True, error_model="numpy", nogil=True)
 def stand(e: Encoder, body: Body, x: Record, s: Record) -> int:
     """A `SIGNAL` in stance; the event that ends its phase, if any."""
-    if x.since > LONGEST_STANCE_S:
+    if x.since > phases.LONGEST_STANCE_S:
         lose(x)
-        return NO_EVENT
+        return phases.NO_EVENT
     if np.isnan(s.leg):
         x.z += s.dt * x.v
-        return NO_EVENT
-    if x.phase == STANCE_UP and s.leg <= PRESSED_M:
-        return LIFTOFF
+        return phases.NO_EVENT
+    if x.phase == phases.STANCE_UP and s.leg <= PRESSED_M:
+        return phases.LIFTOFF
     extend(e, body, x, s.leg)
     if x.count > e.degree:
         readings = min(e.readings, _STANCE_READINGS)
         slope, variance = fitted(x.read, x.count, readings, e.degree, x.time, body.nominal_dt, True)
         x.v, x.vv = -slope, e.noise * variance
-    if x.phase == STANCE_DOWN and x.since > SHORTEST_STANCE_S and (x.v > 0.0 or s.leg <= PRESSED_M):
-        return MAX_SQUAT
-    return NO_EVENT
+    if x.phase == phases.STANCE_DOWN and x.since > phases.SHORTEST_STANCE_S and (x.v > 0.0 or s.leg <= PRESSED_M):
+        return phases.MAX_SQUAT
+    return phases.NO_EVENT
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -253,7 +241,7 @@ def leave(e: Encoder, body: Body, x: Record) -> None:
         x.v, x.vv = max(-slope, 0.0) * e.share, e.noise * variance * e.share * e.share
     x.vv += (_SPEED_SHARE * x.v) ** 2
     if x.v < _SLOWEST_HOP_M_S:
-        x.z, x.v, x.phase = body.length, 0.0, STARTUP
+        x.z, x.v, x.phase = body.length, 0.0, phases.STARTUP
     else:
         flown = x.time - stop
         x.z, x.v = body.length + flown * (x.v - 0.5 * body.gravity * flown), x.v - body.gravity * flown
@@ -270,20 +258,137 @@ def run(e: Encoder, body: Body, states: Records, signals: Records, out: Array, e
         s = signals[n]
         x.time += s.dt
         x.since += s.dt
-        event = NO_EVENT
-        if x.phase in (DROP, REBOUND):
+        event = phases.NO_EVENT
+        if x.phase in (phases.DROP, phases.REBOUND):
             event = fly(e, body, x, s)
-        elif x.phase == STARTUP:
-            event = TOUCHDOWN if s.leg > PRESSED_M else NO_EVENT
+        elif x.phase == phases.STARTUP:
+            event = phases.TOUCHDOWN if s.leg > PRESSED_M else phases.NO_EVENT
         else:
             event = stand(e, body, x, s)
         if event >= 0:
             found = phases.add_event(events, found, event, n, x.time, x.z, x.v, x.zz)
-            x.phase, x.since = (DROP if event == APEX else event + 1), 0.0
-            if event == TOUCHDOWN:
+            x.phase, x.since = (phases.DROP if event == phases.APEX else event + 1), 0.0
+            if event == phases.TOUCHDOWN:
                 x.count = 0
                 extend(e, body, x, s.leg)
-            elif event == LIFTOFF:
+            elif event == phases.LIFTOFF:
                 leave(e, body, x)
         out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = x.z, x.v, x.zz, x.zv, x.vv, x.phase
     return found
+
+
+# The bounce, and a baseline beside it.
+
+USUAL_M, USUAL_HOPS = 0.1, 0.3
+"""What a touchdown is foretold to, before any was seen, and for how many it counts."""
+KEPT_SHARE = 0.7
+"""Share of the mean square that is kept from hop to hop: the last three count most."""
+LEAST_M, LARGEST_M = 0.005, 1.0
+STANCE_STDDEV_M = 0.02
+"""What a pressed leg does not tell of the height: how the foot stands and sinks, a leg that leans, the leg's length."""
+STANCE_SHARE = 0.1
+"""And of the speed, as a share of the landing's: a stance turns it round in tens of milliseconds, by some of which
+the slope of an encoder's readings is late."""
+UNREAD_S = 0.1
+"""A leg that was not read for longer is not gone by."""
+_HOPS, _SQUARES = range(2)
+BOTH_STATE = layout(
+    [
+        *((name, np.float64, 2) for name in ("own_done", "leg_done")),
+        *((name, np.float64) for name in ("ratios", "landed_m_s", "unread")),
+    ]
+)
+"""How the bounce and the leg have done: how many touchdowns are remembered, and the sum of their squared errors. Of the
+leg's, the sum of these over what was foretold (the bounce's own covariance has it); speed of the last landing; for how
+long the leg was not read, s."""
+
+
+def start_both(*_: Any) -> Records:
+    """(1,) of `BOTH_STATE` before the first sample, wherever the robot is."""
+    state = phases.new_state(BOTH_STATE, ratios=USUAL_HOPS, unread=np.inf)
+    state["own_done"] = state["leg_done"] = USUAL_HOPS, USUAL_HOPS * USUAL_M**2
+    return state
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def run_both(
+    e: Encoder,
+    parameters: Array,
+    body: Body,
+    own: Records,
+    leg: Records,
+    states: Records,
+    signals: Records,
+    out: Array,
+    events: Records,
+) -> int:
+    """Both over one `SIGNAL` after another; how many events were found. As `bounce_kernels.run`.
+
+    `own` and `leg` are states of both, `states` (1,) of `BOTH_STATE`.
+    """
+    x, told, leg_events = states[0], np.empty((len(signals), 6)), np.empty_like(events)
+    found = bounce_kernels.run(parameters, body, own, signals, out, events)
+    leg_found = run(e, body, leg, signals, told, leg_events)
+    next_own, next_leg = 0, 0
+    for n in range(len(signals)):
+        first = next_own
+        while next_own < found and events[next_own].sample == n:
+            # A landing in a gap is as foretold, and tells nothing.
+            if events[next_own].kind == phases.TOUCHDOWN and events[next_own].height != body.length:
+                compare(x.own_done, events[next_own], body.length, parameters[phases.DELAY_TD])
+            next_own += 1
+        while next_leg < leg_found and leg_events[next_leg].sample == n:
+            if leg_events[next_leg].kind == phases.TOUCHDOWN:
+                square = compare(x.leg_done, leg_events[next_leg], body.length, 0.0)
+                x.ratios = KEPT_SHARE * x.ratios + square / max(leg_events[next_leg].variance, LEAST_M**2)
+                x.landed_m_s = abs(leg_events[next_leg].velocity)
+            next_leg += 1
+        x.unread = x.unread + signals[n].dt if np.isnan(signals[n].leg) else 0.0
+        if tell(x, out[n], told[n]):
+            for row in range(first, next_own):
+                if events[row].kind == phases.APEX:
+                    events[row].height, events[row].velocity, events[row].variance = out[n, 0], out[n, 1], out[n, 2]
+    return found
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def tell(x: Record, out: Array, told: Array) -> bool:
+    """What both tell, from what the bounce (`out`) and the leg (`told`) do; whether it is not the bounce's alone."""
+    phase, leg_phase = int(out[5]), int(told[5])
+    stands = phase in (phases.STANCE_DOWN, phases.STANCE_UP)
+    if x.unread > UNREAD_S or not (stands or phase in (phases.DROP, phases.REBOUND)):
+        return False
+    if leg_phase in (phases.STANCE_DOWN, phases.STANCE_UP):
+        for column in range(5):
+            out[column] = told[column]
+        out[2] += STANCE_STDDEV_M**2
+        out[4] += (STANCE_SHARE * x.landed_m_s) ** 2
+    elif leg_phase in (phases.DROP, phases.REBOUND):
+        # The bounce sees a liftoff late: until then it is the leg's alone.
+        m, m_leg = x.own_done[_SQUARES] / x.own_done[_HOPS], x.leg_done[_SQUARES] / x.leg_done[_HOPS]
+        share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)
+        told[2] += STANCE_STDDEV_M**2
+        told[4] += (STANCE_SHARE * x.landed_m_s) ** 2 if stands else 0.0
+        mix(out, told, share, max(x.ratios / x.leg_done[_HOPS], 1.0))
+    return True
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def compare(done: Array, event: Record, length: float, late: float) -> float:
+    """How well a touchdown was foretold that is seen `late`, s, is remembered; the square of its error, m^2."""
+    error = min(max(abs(event.height - late * event.velocity - length), LEAST_M), LARGEST_M)
+    done[_HOPS] = KEPT_SHARE * done[_HOPS] + 1.0
+    done[_SQUARES] = KEPT_SHARE * done[_SQUARES] + error * error
+    return error * error
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def mix(out: Array, told: Array, share: float, wider: float) -> None:
+    """Mean and covariance of both; `share` is that of the second, and `wider` what its covariance grows by."""
+    z, v, zz, zv, vv = out[0], out[1], out[2], out[3], out[4]
+    apart_z, apart_v, rest = told[0] - z, told[1] - v, 1.0 - share
+    out[0] = z + share * apart_z
+    out[1] = v + share * apart_v
+    out[2] = rest * zz + share * wider * told[2] + share * rest * apart_z * apart_z
+    out[3] = rest * zv + share * wider * told[3] + share * rest * apart_z * apart_v
+    out[4] = rest * vv + share * wider * told[4] + share * rest * apart_v * apart_v

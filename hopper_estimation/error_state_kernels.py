@@ -29,28 +29,7 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    GAP_STEPS,
-    LIFTOFF,
-    LOST,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    MAX_SQUAT,
-    NO_EVENT,
-    REBOUND,
-    STARTUP,
-    STILL_M_S2,
-    STILL_S,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Level,
-    Records,
-    Tuned,
-    layout,
-)
+from hopper_estimation.phases import Array, Body, Records, Tuned, layout
 from hopper_estimation.vertical_kernels import STANDING_VV, thrust_excess
 
 ESKF1, ESKF2 = 0, 1
@@ -188,12 +167,12 @@ def inject(
 def inferred(t: Tuned, x: Array, p: Array, column: Array, event: int, gap: float, y1: float) -> None:
     """The measurements that an event infers, at a gap, s, and a level of acceleration, m/s^2; see `inject`."""
     parameters = t.parameters
-    if event in (TOUCHDOWN, LIFTOFF):
-        delay = parameters[phases.DELAY_TD] if event == TOUCHDOWN else parameters[phases.DELAY_LO]
+    if event in (phases.TOUCHDOWN, phases.LIFTOFF):
+        delay = parameters[phases.DELAY_TD] if event == phases.TOUCHDOWN else parameters[phases.DELAY_LO]
         variance = parameters[phases.SIGMA_P] ** 2 + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
         residual = t.body.length - (x[X_Z] - delay * x[X_V])  # z - v d = L
         inject(x, p, column, X_Z, X_V, -delay, residual, variance)
-    elif event == MAX_SQUAT:
+    elif event == phases.MAX_SQUAT:
         residual = parameters[phases.DELAY_MS] * y1 - x[X_V]
         inject(x, p, column, X_V, X_V, 0.0, residual, parameters[phases.SIGMA_V] ** 2)
 
@@ -220,54 +199,41 @@ def run(
     """
     state, t, found, gravity = states[0], phases.tuned(parameters, body), 0, body.gravity
     x, p, column = state.x, state.p, np.empty(ERROR_COUNT)
-    level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
-    phase, since, still = state.phase, state.since, state.still
-    begun, time, gap, side_x, side_y = state.begun, state.time, state.gap, state.side_x, state.side_y
+    hop, side_x, side_y = phases.hop_of(state), state.side_x, state.side_y
     for n in range(len(signals)):
         s = signals[n]
-        gain1, gain2 = phases.gains(t, s.dt)
-        a, doubt = phases.choose(s, level.y1, gravity, t.switch)
-        is_gap, over_gap = s.dt > GAP_STEPS * body.nominal_dt, 0.0
-        gap = phases.remembered_gap(gap, s.dt, body.nominal_dt)
-        if is_gap:
-            over_gap, unknown = phases.acceleration_over_gap(s.dt, level.y1, a)
-            doubt += unknown
-        if begun == 0.0:
-            level, begun, side_x, side_y = Level(a, a, a, a, a), 1.0, s.side_x, s.side_y
-        level, rise = phases.heard(level, a, gain1, gain2)
-        side_x += gain1 * (s.side_x - side_x)
-        side_y += gain1 * (s.side_y - side_y)
-        force = (over_gap if is_gap else level.y1) + gravity
-        propagate_covariance(x, p, s.dt, side_x, side_y, force, parameters[phases.SIGMA_A] ** 2 + doubt)
-        propagate(x, s.dt, side_x, side_y, force, gravity)
-        since += s.dt
-        time += s.dt
-        limit = phases.touchdown_rise(t, s, gap, gain2)
-        event = phases.phase_event(phase, since, x[X_V], level.y2, rise, limit)
-        if phases.awaits_high(s.usable, s.low, gravity, t.switch):
-            event = NO_EVENT
-        if event == LOST:
-            p[X_Z, X_Z] += LOST_HEIGHT_M**2
-            p[X_V, X_V] += LOST_SPEED_M_S**2
-            phase, since = STARTUP, 0.0
-        rests = abs(a) < STILL_M_S2 + 0.5 * abs(level.y1) and abs(level.y1) < STILL_M_S2
-        still = still + s.dt if rests else 0.0
+        if hop.begun == 0.0:
+            side_x, side_y = s.side_x, s.side_y
+        hop, a, used, doubt, rise, gain = phases.listen(t, hop, s)
+        y1 = hop.level.y1
+        side_x += gain[0] * (s.side_x - side_x)
+        side_y += gain[0] * (s.side_y - side_y)
+        propagate_covariance(x, p, s.dt, side_x, side_y, used + gravity, parameters[phases.SIGMA_A] ** 2 + doubt)
+        propagate(x, s.dt, side_x, side_y, used + gravity, gravity)
+        event = phases.seen(t, hop, s, x[X_V], rise, gain[1])
+        rests = abs(a) < phases.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < phases.STILL_M_S2
+        if event == phases.LOST:
+            p[X_Z, X_Z] += phases.LOST_HEIGHT_M**2
+            p[X_V, X_V] += phases.LOST_SPEED_M_S**2
         if event >= 0:
-            found = phases.add_event(events, found, event, n, time, x[X_Z], x[X_V], p[X_Z, X_Z])
-            inferred(t, x, p, column, event, gap, level.y1)
-            phase, since = (DROP if event == APEX else event + 1), 0.0
-        elif kind == ESKF2 and (phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
+            found = phases.add_event(events, found, event, n, hop.time, x[X_Z], x[X_V], p[X_Z, X_Z])
+            inferred(t, x, p, column, event, hop.gap, y1)
+        elif (
+            kind == ESKF2
+            and event != phases.LOST
+            and (hop.phase in (phases.DROP, phases.REBOUND))
+            and not np.isnan(s.thrust)
+        ):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             upwards = corrected_acceleration(x, s.side_x, s.side_y, a + gravity, gravity)
             excess = thrust_excess(t, upwards, s.thrust)
             inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, parameters[phases.SIGMA_B] ** 2)
-        if still > STILL_S and event < 0:
-            phase, since = STARTUP, 0.0
+        hop, stands = phases.entered(hop, event, rests, s.dt)
+        if stands:
             stood(x, p, s.dt, body.length)
         out[n, 0], out[n, 1] = x[X_Z], x[X_V]
         if out.shape[1] > 2:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_Z], p[X_Z, X_V], p[X_V, X_V], phase
-    state.y1, state.y2, state.h1, state.h2, state.h3 = level
-    state.phase, state.since, state.still = phase, since, still
-    state.begun, state.time, state.gap, state.side_x, state.side_y = begun, time, gap, side_x, side_y
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_Z], p[X_Z, X_V], p[X_V, X_V], hop.phase
+    state.side_x, state.side_y = side_x, side_y
+    phases.keep_hop(state, hop)
     return found

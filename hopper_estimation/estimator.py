@@ -21,9 +21,8 @@ from hopper_estimation.sensor_faults import rest_fault, sensor_faults
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, PhaseEvent, Scanned
 from onboard_estimation.reading_parts import POSE
-from onboard_estimation.scanned import Scanned
 from onboard_estimation.series import Series
 from onboard_estimation.simulation import SET_POSE
 from onboard_estimation.use_counters import UseCounters

@@ -16,8 +16,8 @@ import numpy as np
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filters import Filtered, body_of, state_filter
-from hopper_estimation.hop_matching import match_events
-from hopper_estimation.hops import HopEvents
+from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
+from hopper_estimation.hops import HopEvents, hop_cycles, match_events
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN, Array
 from hopper_estimation.training_trials import Trial
 
@@ -44,6 +44,22 @@ def filtered(
     return kind.run(parameters, body_of(configuration), state, trial.signals)
 
 
+def judged(
+    configuration: HopperConfiguration, estimator: str, entry: FilterEntry, trial: Trial
+) -> tuple[HopErrors, Filtered]:
+    """Errors by hop of a filter over a trial, and what it told."""
+    zz, zv, vv = entry.start_covariance
+    run = filtered(configuration, estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+    kinds, seen_s = run.events["kind"], trial.time_s[run.events["sample"]]
+    events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events["height"])
+    height, velocity = run.out[:, 0], run.out[:, 1]
+    cycles = hop_cycles(events, trial.time_s, height, configuration.robot.standing_height_m)
+    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals["goal"])
+    from_ground = configuration.ground_changes
+    errors = hop_errors(estimator, trial.hops, trial.time_s, height, velocity, cycles, command, from_ground=from_ground)
+    return errors, run
+
+
 def calibrated(
     configuration: HopperConfiguration, estimator: str, parameters: Array, trials: Sequence[Trial]
 ) -> FilterEntry:
@@ -55,33 +71,17 @@ def calibrated(
     # Filters whose own covariance means something begin with that of the height that they are told.
     as_told = estimator == "bounce" or not len(rows)
     start_covariance = np.array([start[0, 0], 0.0, start[1, 1]]) if as_told else rows.mean(axis=0)
-    height_scale, height_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.01)
-    velocity_scale, velocity_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.02)
     least = 1.0 if estimator == "bounce" else 0.0
-    for phase in range(len(PHASES)):
-        errors = [_errors(run, trial, phase) for run, trial in zip(runs, trials, strict=True)]
-        (z, z_sigma), (v, v_sigma) = (
-            (np.concatenate([one[k][0] for one in errors]), np.concatenate([one[k][1] for one in errors]))
-            for k in range(2)
-        )
-        height_scale[phase], height_floor[phase] = scale_and_floor(z, z_sigma, configuration.truth_stddev_m, least)
-        velocity_scale[phase], velocity_floor[phase] = scale_and_floor(
-            v, v_sigma, configuration.truth_velocity_stddev_m_s, least
-        )
-    delay, stddev = _event_delays(runs, trials)
-    fit, left = _touchdown_fit(configuration, runs, trials)
-    return FilterEntry(
-        parameters,
-        start_covariance,
-        height_scale,
-        height_floor,
-        velocity_scale,
-        velocity_floor,
-        delay,
-        stddev,
-        fit,
-        left,
-    )
+    found = np.empty((2, len(PHASES), 2))  # by quantity and phase: scale, floor
+    for quantity, noise in enumerate((configuration.truth_stddev_m, configuration.truth_velocity_stddev_m_s)):
+        for phase in range(len(PHASES)):
+            errors = [_errors(run, trial, quantity, phase) for run, trial in zip(runs, trials, strict=True)]
+            error, sigma = np.concatenate(errors, axis=1)
+            found[quantity, phase] = scale_and_floor(error, sigma, noise, least)
+    (height_scale, height_floor), (velocity_scale, velocity_floor) = found.transpose(0, 2, 1)
+    spread = height_scale, height_floor, velocity_scale, velocity_floor
+    touchdowns = _touchdown_fit(configuration, runs, trials)
+    return FilterEntry(parameters, start_covariance, *spread, *_event_delays(runs, trials), *touchdowns)
 
 
 def _after_apexes(run: Filtered) -> Array:
@@ -90,14 +90,12 @@ def _after_apexes(run: Filtered) -> Array:
     return run.out[rows[_SETTLING_HOPS:], 2:5]
 
 
-def _errors(run: Filtered, trial: Trial, phase: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Errors and standard deviations of height and of velocity in one phase."""
-    known = (run.out[:, 5] == phase) & np.isfinite(trial.true_height_m) & np.isfinite(trial.true_velocity_m_s)
-    out = run.out[known]
-    return (
-        (out[:, 0] - trial.true_height_m[known], np.sqrt(np.maximum(out[:, 2], 0.0))),
-        (out[:, 1] - trial.true_velocity_m_s[known], np.sqrt(np.maximum(out[:, 4], 0.0))),
-    )
+def _errors(run: Filtered, trial: Trial, quantity: int, phase: int) -> Array:
+    """(2, K) errors and standard deviations of height (0) or velocity (1) in one phase."""
+    true = np.array([trial.true_height_m, trial.true_velocity_m_s])
+    known = (run.out[:, 5] == phase) & np.isfinite(true).all(axis=0)
+    variance = run.out[known, (2, 4)[quantity]]
+    return np.array([run.out[known, quantity] - true[quantity, known], np.sqrt(np.maximum(variance, 0.0))])
 
 
 def scale_and_floor(error: Array, sigma: Array, noise: float, least_scale: float = 0.0) -> tuple[float, float]:
@@ -151,11 +149,6 @@ def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Ar
     return delay, stddev
 
 
-def touchdown_features(velocity: Array, apex: Array) -> Array:
-    """(N, 3) what a touchdown's height is corrected with: one, velocity (m/s) and height of the apex before (m)."""
-    return np.column_stack([np.ones(len(velocity)), velocity, apex])
-
-
 def _touchdown_fit(
     configuration: HopperConfiguration, runs: Sequence[Filtered], trials: Sequence[Trial]
 ) -> tuple[Array, float]:
@@ -182,8 +175,7 @@ def _touchdown_fit(
             errors.append(event["height"] - standing - change)
     if len(errors) < _FEWEST_TOUCHDOWNS:
         return np.zeros(3), 0.1
-    rows, error = np.array(features), np.array(errors)
-    design = touchdown_features(rows[:, 0], rows[:, 1])
+    error, design = np.array(errors), np.column_stack([np.ones(len(errors)), features])
     fit = np.linalg.lstsq(design, error, rcond=None)[0]
     left = float(np.sqrt(np.sum((error - design @ fit) ** 2) / (len(error) - design.shape[1])))
     return np.clip(fit, -10.0, 10.0), min(max(left, 1e-3), 5.0)

@@ -8,7 +8,7 @@ Nothing in a file is trusted: sizes, names, bounds and finiteness are checked.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -73,6 +73,14 @@ _UPPER_SCALE = 1e7
 _COVARIANCE = ("height_height_m2", "height_velocity_m2_s", "velocity_velocity_m2_s2")
 _TOUCHDOWN = ("constant_m", "per_velocity_s", "per_apex_height", "stddev_m")
 _BY_PHASE = ("height_scale", "height_floor_m", "velocity_scale", "velocity_floor_m_s")
+_NAMES = {
+    "parameters": tuple(one.name for one in PARAMETERS),
+    "start_covariance": _COVARIANCE,
+    **dict.fromkeys(_BY_PHASE, PHASES),
+    **dict.fromkeys(("event_delay_s", "event_stddev_s"), EVENTS),
+    "touchdown": _TOUCHDOWN,
+}
+"""What a file has of an estimator, and the names of its numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +137,11 @@ class FilterModel:
 
     def save(self, path: Path) -> None:
         """Write the file; one that is there is replaced at once, or not at all."""
-        entries = {
-            name: {
-                "parameters": {p.name: float(v) for p, v in zip(PARAMETERS, one.parameters, strict=True)},
-                "start_covariance": dict(zip(_COVARIANCE, one.start_covariance.tolist(), strict=True)),
-                **{name: dict(zip(PHASES, getattr(one, name).tolist(), strict=True)) for name in _BY_PHASE},
-                "event_delay_s": dict(zip(EVENTS, one.event_delay_s.tolist(), strict=True)),
-                "event_stddev_s": dict(zip(EVENTS, one.event_stddev_s.tolist(), strict=True)),
-                "touchdown": dict(zip(_TOUCHDOWN, [*one.touchdown_fit.tolist(), one.touchdown_stddev_m], strict=True)),
-            }
-            for name, one in self.entries.items()
-        }
+        entries: dict[str, Any] = {}
+        for estimator, entry in self.entries.items():
+            values = {name: getattr(entry, name).tolist() for name in _NAMES if name != "touchdown"}
+            values["touchdown"] = [*entry.touchdown_fit.tolist(), entry.touchdown_stddev_m]
+            entries[estimator] = {name: dict(zip(_NAMES[name], one, strict=True)) for name, one in values.items()}
         content = {"format": FORMAT, "version": FORMAT_VERSION, "estimators": entries, "training": dict(self.training)}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), f"model {path}")
@@ -194,31 +196,21 @@ def _entry(content: Any, where: str) -> FilterEntry:
         raise UserError(f"{where}: no mapping; train it anew")
     given = content.get("parameters")
     content = {**content, "parameters": {**_ADDED, **given}} if isinstance(given, dict) else content
-    parameters = _numbers(content, "parameters", tuple(one.name for one in PARAMETERS), where)
-    for one, value in zip(PARAMETERS, parameters, strict=True):
+    values = {name: _numbers(content, name, keys, where) for name, keys in _NAMES.items()}
+    for one, value in zip(PARAMETERS, values["parameters"], strict=True):
         if not one.lower <= value <= one.upper:
             raise UserError(f"{where}: {one.name} is {value:g}, must be between {one.lower:g} and {one.upper:g}")
-    start = _numbers(content, "start_covariance", _COVARIANCE, where)
+    start, touchdown = values["start_covariance"], values.pop("touchdown")
     if start[0] <= 0.0 or start[2] <= 0.0 or start[1] ** 2 >= start[0] * start[2]:
         raise UserError(f"{where}: start_covariance is none: {start.tolist()}")
-    scales = {name: _numbers(content, name, PHASES, where) for name in _BY_PHASE}
-    if any(not np.all((scale > 0.0) & (scale < _UPPER_SCALE)) for scale in scales.values()):
+    if any(not np.all((values[name] > 0.0) & (values[name] < _UPPER_SCALE)) for name in _BY_PHASE):
         raise UserError(f"{where}: a scale or floor is not between 0 and {_UPPER_SCALE:g}; train it anew")
-    delay, stddev = (_numbers(content, name, EVENTS, where) for name in ("event_delay_s", "event_stddev_s"))
+    delay, stddev = values["event_delay_s"], values["event_stddev_s"]
     if np.any(delay < 0.0) or np.any(delay > 1.0) or np.any(stddev <= 0.0) or np.any(stddev > 1.0):
         raise UserError(f"{where}: delays of events must be in 0 to 1 s, their deviations positive; train it anew")
-    touchdown = _numbers(content, "touchdown", _TOUCHDOWN, where)
     if not 0.0 < touchdown[3] < 10.0 or np.any(np.abs(touchdown[:3]) > 10.0):
         raise UserError(f"{where}: what touchdowns are corrected by is out of bounds: {touchdown.tolist()}; train anew")
-    return FilterEntry(
-        parameters,
-        start,
-        event_delay_s=delay,
-        event_stddev_s=stddev,
-        touchdown_fit=touchdown[:3],
-        touchdown_stddev_m=float(touchdown[3]),
-        **scales,
-    )
+    return FilterEntry(**values, touchdown_fit=touchdown[:3], touchdown_stddev_m=float(touchdown[3]))
 
 
 def _numbers(content: Mapping[str, Any], name: str, keys: tuple[str, ...], where: str) -> NDArray[np.float64]:
@@ -226,18 +218,9 @@ def _numbers(content: Mapping[str, Any], name: str, keys: tuple[str, ...], where
     if not isinstance(found, dict) or set(found) != set(keys):
         raise UserError(f"{where}: {name} must have {', '.join(keys)}")
     values = [found[key] for key in keys]
-    if not all(_is_number(one) for one in values):
+    if not all(type(one) in (int, float) and abs(one) <= sys.float_info.max for one in values):
         raise UserError(f"{where}: {name} holds what is no finite number")
     return np.array(values, dtype=np.float64)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer that no float64 holds
-        return False
 
 
 def filters_of(path: str) -> FilterModel:

@@ -1,8 +1,13 @@
 """Training of the hopper's filters: parameters by an optimiser, then what their covariance and events need.
 
 Section IV-B of the paper: the filters are run on recordings with motion capture, exactly as on the robot, and their
-parameters are those of the lowest cost (`cost_kernels`). Their own covariance then says little, for only accuracy was
-asked for; so the parameters are kept, and standard deviations are scaled in each phase as the training hops ask for.
+parameters are those of the lowest cost. Their own covariance then says little, for only accuracy was asked for; so the
+parameters are kept, and standard deviations are scaled in each phase as the training hops ask for.
+
+    cost = mean |h - h_true| / h_true over all hops + |n - n_true| / n_true + 0.01 RMSE(z) + 0.01 RMSE(vz)
+
+(eqs. (8) to (10) of the paper, weights as MODELS settles them): h and n are heights and number of the apexes. A hop
+whose apex was not seen counts as an error of 100 %.
 """
 
 from __future__ import annotations
@@ -13,16 +18,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.cost_kernels import SURPRISE_WEIGHT, CostedTrial, cost, room_for
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.filter_calibration import calibrated
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
-from hopper_estimation.filters import body_of, state_filter
-from hopper_estimation.phases import DROP, Array
+from hopper_estimation.filters import Filtered, State, StateFilter, body_of, state_filter
+from hopper_estimation.phases import APEX, DROP, EVENT, Array, Body, Records, copied
 from hopper_estimation.training_trials import Trial
 from onboard_estimation.learning.optimisation.minimise import SeedResults, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Settings
@@ -54,33 +60,15 @@ SEARCHED: dict[str, tuple[int, ...]] = {
 """Which parameters each filter has; the others stay at values that they do not look at."""
 _DELAYS = (phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO)
 
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """How parameters are searched.
-
-    Attributes
-    ----------
-    method
-        `genetic` (the paper's), `differential_evolution` or `cma`.
-    individuals, generations, seeds
-        See `onboard_estimation.learning.optimisation.Settings`; of several seeds the best is kept.
-    threads
-        None: as many as there are cores.
-    delays
-        Whether the delays of event detection are searched too; the paper's form is without, and does worse on robots
-        that it was not trained with (`docs/hopper.md`).
-    state_file
-        To continue from after an interruption; None: none is written.
-    """
-
-    method: str = "genetic"
-    individuals: int = 1000
-    generations: int = 20
-    seeds: tuple[int, ...] = (0,)
-    threads: int | None = None
-    delays: bool = True
-    state_file: Path | None = None
+RMSE_WEIGHT = 0.01
+RMSE_STEPS = 4
+"""The errors along the way only give a slope where hops are missed: every fourth sample tells as much."""
+LARGEST_SQUARE = 1e6
+SURPRISE_WEIGHT = 0.01
+_LARGEST_ERROR = 10.0
+_LARGEST_SURPRISE = 10.0
+_USUAL_SURPRISE = 4.0
+_TRUTH_SHARE = 0.003
 
 
 class FilterObjective:
@@ -91,7 +79,7 @@ class FilterObjective:
     estimator
         One of `SEARCHED`.
     threads
-        That share a population; None: one a core.
+        That share a population; 0: one a core.
     delays
         Whether the delays of event detection are among the parameters, else they are zero.
     """
@@ -101,7 +89,7 @@ class FilterObjective:
         configuration: HopperConfiguration,
         estimator: str,
         trials: Sequence[Trial],
-        threads: int | None = None,
+        threads: int = 0,
         delays: bool = True,
     ) -> None:
         self.estimator = estimator
@@ -182,33 +170,143 @@ def neutral_parameters() -> Array:
     return values
 
 
+class CostedTrial(NamedTuple):
+    """A trial as its cost needs it.
+
+    Attributes
+    ----------
+    start
+        State of the filter at the first sample.
+    signals
+        (N,) of `phases.SIGNAL`.
+    true_height, true_velocity
+        (N,) the truth at the samples, m and m/s, NaN where unknown.
+    touchdown_s, next_touchdown_s, hop_height
+        (H,) see `apex_errors`; s since the trial's first sample.
+    """
+
+    start: State
+    signals: Records
+    true_height: Array
+    true_velocity: Array
+    touchdown_s: Array
+    next_touchdown_s: Array
+    hop_height: Array
+
+
+def room_for(trials: Sequence[CostedTrial]) -> Filtered:
+    """For what comes of any of them: memory that is used again and again is fast."""
+    longest = max(len(one.signals) for one in trials)
+    return Filtered(np.empty((longest, 2)), np.empty(4 + longest // 20, EVENT))
+
+
+def cost(
+    state_filter: StateFilter,
+    parameters: Array,
+    body: Body,
+    trials: Sequence[CostedTrial],
+    room: Filtered,
+    surprise_weight: float,
+) -> float:
+    """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
+    errors, miscounts, surprises, squares_z, squares_v, hops, samples = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
+    for one in trials:
+        run = state_filter.run(parameters, body, tuple(map(copied, one.start)), one.signals, room)
+        square_z, square_v, count = squared_errors(run.out, one.true_height, one.true_velocity)
+        apex, miscount, surprise, judged = apex_errors(
+            run.events, body.length, one.touchdown_s, one.next_touchdown_s, one.hop_height
+        )
+        if judged == 0 or count == 0:
+            apex, miscount, square_z, square_v, count = 1.0, 1.0, 0.0, 0.0, 1
+        rmse_z, rmse_v = np.sqrt(square_z / count), np.sqrt(square_v / count)
+        errors += apex * len(one.hop_height)
+        miscounts += miscount * len(one.hop_height)
+        surprises += surprise * len(one.hop_height)
+        squares_z += rmse_z * rmse_z * len(one.signals)
+        squares_v += rmse_v * rmse_v * len(one.signals)
+        hops += len(one.hop_height)
+        samples += len(one.signals)
+    found = (errors + miscounts) / hops + RMSE_WEIGHT * (np.sqrt(squares_z / samples) + np.sqrt(squares_v / samples))
+    if surprise_weight > 0.0:
+        found += surprise_weight * (surprises / hops + _USUAL_SURPRISE)
+    return float(found)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def squared_errors(out: Array, true_height: Array, true_velocity: Array) -> tuple[float, float, int]:
+    """Sums of the squared errors of height and velocity, and how many were summed up."""
+    square_z, square_v, count = 0.0, 0.0, 0
+    for n in range(0, out.shape[0], RMSE_STEPS):
+        ez, ev = out[n, 0] - true_height[n], out[n, 1] - true_velocity[n]
+        if ez == ez and ev == ev:
+            square_z += min(ez * ez, LARGEST_SQUARE)
+            square_v += min(ev * ev, LARGEST_SQUARE)
+            count += 1
+    return square_z, square_v, count
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def apex_errors(
+    events: Records, length: float, touchdown_s: Array, next_touchdown_s: Array, hop_height: Array
+) -> tuple[float, float, float, int]:
+    """Apex error, miscount, surprise and number of the hops that are judged.
+
+    The surprise is the mean negative log likelihood of the apex heights' errors, as shares of the heights, given the
+    filter's own variance.
+
+    Parameters
+    ----------
+    events
+        Of `phases.EVENT`.
+    touchdown_s, next_touchdown_s, hop_height
+        (H,) both touchdowns of each hop, s on the events' clock, and the height of its apex above standing, m (NaN: not
+        seen, not judged).
+    """
+    error, surprise, judged, apexes, event = 0.0, 0.0, 0, 0, 0
+    for hop in range(touchdown_s.shape[0]):
+        while event < len(events) and events[event].time < touchdown_s[hop]:
+            event += 1
+        seen = 0
+        hop_error, hop_surprise = 1.0, _LARGEST_SURPRISE
+        while event < len(events) and events[event].time < next_touchdown_s[hop]:
+            if events[event].kind == APEX:
+                if seen == 0:
+                    miss = abs(events[event].height - length - hop_height[hop]) / hop_height[hop]
+                    hop_error = min(miss, _LARGEST_ERROR) if miss == miss else _LARGEST_ERROR
+                    variance = events[event].variance / hop_height[hop] ** 2 + _TRUTH_SHARE**2
+                    hop_surprise = 0.5 * (hop_error * hop_error / variance + np.log(variance))
+                seen += 1
+            event += 1
+        if hop_height[hop] == hop_height[hop]:
+            error += hop_error
+            surprise += min(hop_surprise, _LARGEST_SURPRISE) if hop_surprise == hop_surprise else _LARGEST_SURPRISE
+            apexes += seen
+            judged += 1
+    if judged == 0:
+        return 1.0, 1.0, _LARGEST_SURPRISE, 0
+    return error / judged, abs(apexes - judged) / judged, surprise / judged, judged
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedFilter:
     """A trained filter and how it came about."""
 
     entry: FilterEntry
     search: SeedResults
-    problem: Problem
+    objective: FilterObjective
 
 
 def train_filter(
     configuration: HopperConfiguration,
     estimator: str,
     trials: Sequence[Trial],
-    settings: SearchSettings,
+    search: HopperTrainingConfiguration,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedFilter:
     """Search a filter's parameters on trials and calibrate it with them."""
-    objective = FilterObjective(configuration, estimator, trials, settings.threads, settings.delays)
-    problem = objective.problem()
-    search = minimise_seeds(
-        settings.method,
-        problem,
-        objective,
-        Settings(settings.individuals, settings.generations),
-        settings.seeds,
-        progress,
-        settings.state_file,
-    )
-    parameters = objective.full(search.best.best[None])[0]
-    return TrainedFilter(calibrated(configuration, estimator, parameters, trials), search, problem)
+    objective = FilterObjective(configuration, estimator, trials, search.threads, search.delays)
+    problem, budget = objective.problem(), Settings(search.individuals, search.generations)
+    state_file = Path(f"{search.state_file}_{estimator}.npz") if search.state_file else None
+    found = minimise_seeds(search.method, problem, objective, budget, search.seeds, progress, state_file)
+    parameters = objective.full(found.best.best[None])[0]
+    return TrainedFilter(calibrated(configuration, estimator, parameters, trials), found, objective)

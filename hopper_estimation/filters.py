@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hopper_estimation import bounce_encoder, bounce_kernels, phases
 from hopper_estimation import bounce_events as bounce
+from hopper_estimation import bounce_kernels, phases
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as vertical
@@ -122,9 +122,9 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
         return StateFilter((errors.start_state,), partial(errors.run, _ERROR_STATE[name]), (kept,))
     if name == "bounce_encoder":
         leg = encoder.encoder_of("dr1_best", *masses)
-        starts = bounce.start_state, encoder.start_state, bounce_encoder.start_state
+        starts = bounce.start_state, encoder.start_state, encoder.start_both
         kept_parts = _BOUNCE_KEPT, (), ("own_done", "leg_done", "ratios")
-        return StateFilter(starts, partial(bounce_encoder.run, leg), kept_parts, 9)
+        return StateFilter(starts, partial(encoder.run_both, leg), kept_parts, 9)
     if name in encoder.BASELINES:
         own = encoder.encoder_of(name, *masses)
 

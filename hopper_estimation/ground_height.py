@@ -27,8 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.errors import UserError
-
 Array = NDArray[np.float64]
 
 PAPER_DROP_WEIGHT = 0.5
@@ -47,13 +45,9 @@ def ground_changes(
     apex_height_m, touchdown_height_m
         (N,) estimated heights above the ground last left, the second just before its update, m. An apex that was not
         seen (NaN) counts as a drop like the one before; the first hop, which has no drop before it, counts with eq.
-        (12); a touchdown must have a height.
+        (12).
     """
     apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
-    if apex.shape != touchdown.shape or apex.ndim != 1:
-        raise UserError(f"{apex.size} apexes and {touchdown.size} touchdowns: each hop needs one of both")
-    if not np.isfinite(touchdown).all():
-        raise UserError(f"{np.sum(~np.isfinite(touchdown))} of {touchdown.size} heights at touchdown are not numbers")
     direct = touchdown - standing_height_m
     drop = apex - touchdown
     seen = np.maximum.accumulate(np.where(np.isfinite(drop), np.arange(len(drop)), -1))
@@ -86,8 +80,6 @@ def drift_m(estimated_m: ArrayLike, true_m: ArrayLike, hops: int) -> Array:
     -------
     (N - hops + 1,) float64 with signs: stretches overlap, so that they are not independent. Empty for shorter runs.
     """
-    if hops < 1:
-        raise UserError(f"a drift over {hops} hops is not defined; take 1 or more")
     error = np.concatenate(([0.0], np.asarray(estimated_m, float) - np.asarray(true_m, float)))
     return error[hops:] - error[:-hops]
 

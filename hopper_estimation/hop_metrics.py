@@ -32,10 +32,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation.hop_matching import HopMatches, match_cycles
 from hopper_estimation.hop_truth import TrueHops
-from hopper_estimation.hops import HopCycles
-from onboard_estimation.errors import UserError
+from hopper_estimation.hops import HopCycles, HopMatches, match_cycles
 
 Array = NDArray[np.float64]
 
@@ -152,26 +150,11 @@ def hop_errors(
     from_ground
         The estimate is a height above the ground last stood on, so the true heights of each hop are taken above that
         ground too (M1). Hop heights of both always are.
-
-    Raises
-    ------
-    UserError
-        Where the estimate's lengths or times do not fit, or a command per hop is missing.
     """
-    time, height, velocity = (np.asarray(one, float).reshape(-1) for one in (time_s, height_m, velocity_m_s))
-    if not len(time) == len(height) == len(velocity) or len(time) < 2:
-        raise UserError(
-            f"{estimator}: {len(time)} times, {len(height)} heights and {len(velocity)} velocities; they must be as "
-            "many, and two or more"
-        )
-    if np.any(np.diff(time) < 0.0):
-        raise UserError(f"{estimator}: {np.sum(np.diff(time) < 0.0)} times come before the one before them; sort them")
+    time, height, velocity = (np.asarray(one, float) for one in (time_s, height_m, velocity_m_s))
     true = truth.cycles
     count = len(true)
-    commanded = np.full(count, np.nan) if command_m is None else np.asarray(command_m, float)
-    if commanded.shape not in ((), (count,)):
-        raise UserError(f"{commanded.size} commanded heights for {count} hops: each hop needs one")
-    commanded = np.broadcast_to(commanded, (count,)).copy()
+    commanded = np.broadcast_to(np.asarray(np.nan if command_m is None else command_m, float), (count,)).copy()
     span = (float(truth.time_s[0]), float(truth.time_s[-1]))
     matches = match_cycles(true, cycles, span, truth.unknown_s)
 
@@ -191,17 +174,9 @@ def hop_errors(
     values["m3"] = 100.0 * np.abs(apex_error) / true.hop_height_m
     values["m4"] = np.abs(apex_time_error)
     values["m5"] = np.abs(true.hop_height_m - commanded)
+    told_apexes = apex_error, apex_time_error
     return HopErrors(
-        estimator,
-        control,
-        part,
-        values,
-        from_standing,
-        apex_error,
-        apex_time_error,
-        commanded,
-        true.touchdown_s,
-        matches,
+        estimator, control, part, values, from_standing, *told_apexes, commanded, true.touchdown_s, matches
     )
 
 
@@ -233,10 +208,8 @@ def commands_at(apex_s: ArrayLike, command_time_s: ArrayLike, command_m: ArrayLi
     """
     times, heights = np.asarray(command_time_s, float), np.asarray(command_m, float)
     apexes = np.asarray(apex_s, float)
-    if not len(times):
-        return np.full(len(apexes), np.nan)
-    index = np.searchsorted(times, apexes, side="right") - 1
-    return np.where((index >= 0) & np.isfinite(apexes), heights[np.maximum(index, 0)], np.nan)
+    found = np.append(np.nan, heights)[np.searchsorted(times, apexes, side="right")]
+    return np.where(np.isfinite(apexes), found, np.nan)
 
 
 def mean_of(values: ArrayLike) -> float:

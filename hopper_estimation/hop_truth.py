@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
 
-from hopper_estimation.contact_level import contact_level
 from hopper_estimation.hops import HopCycles, HopEvents, finite_samples, hop_cycles
 from hopper_estimation.local_polynomials import local_quadratics
 from hopper_estimation.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
@@ -45,6 +45,10 @@ _LONGEST_GAP_IN_STANCE_S = 0.015
 _LONGEST_EXTRAPOLATION_S = 0.05
 _LONGEST_STANCE_S = 0.4
 _FEWEST_SAMPLES = 6
+_COARSE_M, _FINE_M = 0.008, 0.002
+"""Steps in which the level of a stance is searched, and of its cost's curvature."""
+_FEWEST_OF_A_STANCE = 16
+_STANCE_POWERS = (2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def true_hops(
     Raises
     ------
     UserError
-        Where times are not in order or samples are too few or too slow for the kink of a touchdown.
+        Where samples are too few or too slow for the kink of a touchdown.
     """
     columns = [height_m] if velocity_m_s is None else [height_m, velocity_m_s]
     time, height, *given = finite_samples(time_s, *columns)
@@ -241,7 +245,7 @@ def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool
     used = above[np.abs(time[above] - edge) <= _FLIGHT_S]
     if len(used) < _FEWEST_SAMPLES:
         return None
-    roots = _real(_fit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
+    roots = _real(np.polyfit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
     return (edge + roots[0], level) if roots else None
 
 
@@ -251,7 +255,84 @@ def _ground(time: Array, height: Array, one: _Stance, standing: float) -> tuple[
     if last - first < 2 or np.diff(time[first:last]).max() > _LONGEST_GAP_IN_STANCE_S:
         return np.nan, np.nan
     level = contact_level(time[first:last], height[first:last], one.lowest_s, one.falls, one.rises)
-    return (level.height_m - standing, level.stddev_m) if level else (np.nan, np.nan)
+    return (level[0] - standing, level[1]) if level else (np.nan, np.nan)
+
+
+def contact_level(
+    time_s: Array, height_m: Array, lowest_s: float, lands: bool, leaves: bool
+) -> tuple[float, float] | None:
+    """Height of a body at touchdown and liftoff, where its track has its kinks, and standard deviation, m.
+
+    None with too few samples or no level that fits best.
+
+    For a level, t_d and t_l are when the track crosses it. With t' = min(t, t_l) the model is
+
+        z(t) = c_0 + c_1 t' + c_2 t'^2 + sum over k = 2 .. 5 of b_k max(t' - t_d, 0)^k         flight, then stance
+             + d_1 max(t - t_l, 0) + d_2 max(t - t_l, 0)^2                                     flight again
+
+    Height and velocity go on at touchdown, the acceleration jumps. At liftoff the velocity jumps too, since the body
+    pulls the leg along. The model is linear for a given level, which is the one with the least squared residuals; its
+    standard deviation follows from their size and curvature.
+
+    Parameters
+    ----------
+    time_s, height_m
+        (K,) samples of the stance with some 40 ms of flight before and after it.
+    lowest_s
+        Time of the lowest point.
+    lands, leaves
+        Whether the track has a touchdown and a liftoff. Without one, the samples on its side of the lowest point are
+        not used.
+    """
+    used = np.ones(len(time_s), bool)
+    used &= (time_s <= lowest_s) | leaves
+    used &= (time_s >= lowest_s) | lands
+    times, heights = time_s[used], height_m[used]
+    if len(times) < _FEWEST_OF_A_STANCE or not (lands or leaves):
+        return None
+    scale = max(times[-1] - times[0], 1e-3)
+    x, lowest = (times - times[0]) / scale, (lowest_s - times[0]) / scale
+    before, after = x <= lowest, x >= lowest
+
+    def columns(level: float) -> Array:
+        landing = _last_crossing(x[before], heights[before], level) if lands else 0.0
+        leaving = -_last_crossing(-x[after][::-1], heights[after][::-1], level) if leaves else x[-1]
+        held = np.minimum(x, leaving)
+        flight = [np.ones_like(x), held, held**2]
+        stance = [np.maximum(held - landing, 0.0) ** power for power in _STANCE_POWERS if lands or power > 2]
+        rest = [np.maximum(x - leaving, 0.0), np.maximum(x - leaving, 0.0) ** 2] if leaves else []
+        return np.column_stack([*flight, *stance, *rest])
+
+    def cost(level: float) -> float:
+        # What is left of the heights once the columns are taken out of them: the last element of the triangle.
+        triangle = np.asarray(np.linalg.qr(np.column_stack([columns(level), heights]), mode="r"))
+        return float(triangle[-1, -1] ** 2)
+
+    bottom = float(heights.min())
+    tops = [heights[before].max()] * lands + [heights[after].max()] * leaves
+    grid = np.arange(bottom + 0.01, min(tops) - 0.01, _COARSE_M)
+    if len(grid) < 3:
+        return None
+    costs = np.array([cost(level) for level in grid])
+    best = int(np.argmin(costs))
+    if best in (0, len(grid) - 1):
+        return None
+    bounds = (grid[best - 1], grid[best + 1])
+    level = float(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-5}).x)
+    least = cost(level)
+    curvature = (cost(level + _FINE_M) - 2.0 * least + cost(level - _FINE_M)) / _FINE_M**2
+    variance = least / max(len(times) - columns(level).shape[1] - 1, 1)
+    spread = float(np.sqrt(2.0 * variance / curvature)) if curvature > 0.0 else float(grid[-1] - grid[0])
+    return level, max(spread, 1e-6)
+
+
+def _last_crossing(x: Array, height: Array, level: float) -> float:
+    """Where a track that comes down crosses a level for the last time; its end if it does not."""
+    above = np.flatnonzero(height > level)
+    if not len(above) or above[-1] + 1 >= len(x):
+        return float(x[-1])
+    k = above[-1]
+    return float(x[k] + (x[k + 1] - x[k]) * (height[k] - level) / (height[k] - height[k + 1]))
 
 
 def _apex(time: Array, height: Array, after: float, before: float) -> tuple[float, float] | None:
@@ -273,17 +354,9 @@ def _extremum(time: Array, height: Array, near: float, half_window: float, degre
     gaps = np.diff(times, prepend=near - half_window, append=near + half_window)
     if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
         return None
-    curve = _fit(times - near, height[first:last], degree)
+    curve = np.polyfit(times - near, height[first:last], degree)
     roots = _real(curve[:-1] * np.arange(degree, 0, -1), half_window)
     return (near + roots[0], float(np.polyval(curve, roots[0]))) if roots else None
-
-
-def _fit(time: Array, value: Array, degree: int) -> Array:
-    """Coefficients of the least-squares polynomial, the highest power first."""
-    scale = float(np.abs(time).max())
-    powers = np.vander(time / scale, degree + 1)
-    coefficients = np.linalg.lstsq(powers, value, rcond=None)[0]
-    return np.asarray(coefficients / scale ** np.arange(degree, -1, -1))
 
 
 def _real(coefficients: Array, largest: float) -> list[float]:

@@ -133,7 +133,7 @@ class Body(NamedTuple):
     ground_step: float = 0.0
 
 
-HOP = [
+HOP: list[Any] = [
     ("phase", np.int64),
     *((name, np.float64) for name in ("since", "still", "apex", "begun", "time", "gap", "y1", "y2", "h1", "h2", "h3")),
 ]
@@ -172,6 +172,18 @@ class Level(NamedTuple):
     h1: float
     h2: float
     h3: float
+
+
+class Hop(NamedTuple):
+    """Fields of a state that the phase estimator has, see `HOP`, but for the last apex."""
+
+    phase: int
+    since: float
+    still: float
+    begun: float
+    time: float
+    gap: float
+    level: Level
 
 
 class Tuned(NamedTuple):
@@ -273,6 +285,61 @@ def heard(level: Level, a: float, gain1: float, gain2: float) -> tuple[Level, fl
     y1 = level.y1 + gain1 * (a - level.y1)
     y2 = level.y2 + gain2 * (a - level.y2)
     return Level(y1, y2, y2, level.h1, level.h2), y2 - level.h3
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def hop_of(state: Record) -> Hop:
+    """What a state has of it."""
+    level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
+    return Hop(state.phase, state.since, state.still, state.begun, state.time, state.gap, level)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def keep_hop(state: Record, hop: Hop) -> None:
+    """Write it back."""
+    state.phase, state.since, state.still, state.begun, state.time, state.gap, level = hop
+    state.y1, state.y2, state.h1, state.h2, state.h3 = level
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def listen(t: Tuned, hop: Hop, s: Record) -> tuple[Hop, float, float, float, float, tuple[float, float]]:
+    """After a `SIGNAL`, the phase as it was; the reading that was chosen and the acceleration to go on with, m/s^2, the
+    variance by which they deserve less trust than usual, how much y2 rose over three readings, both filters' gains."""
+    phase, since, still, begun, time, gap, level = hop
+    gain1, gain2 = gains(t, s.dt)
+    a, doubt = choose(s, level.y1, t.body.gravity, t.switch)
+    is_gap, over_gap = s.dt > GAP_STEPS * t.body.nominal_dt, 0.0
+    if is_gap:
+        over_gap, unknown = acceleration_over_gap(s.dt, level.y1, a)
+        doubt += unknown
+    if begun == 0.0:
+        level = Level(a, a, a, a, a)
+    level, rise = heard(level, a, gain1, gain2)
+    gap = remembered_gap(gap, s.dt, t.body.nominal_dt)
+    after = Hop(phase, since + s.dt, still, 1.0, time + s.dt, gap, level)
+    return after, a, over_gap if is_gap else level.y1, doubt, rise, (gain1, gain2)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def seen(t: Tuned, hop: Hop, s: Record, velocity: float, rise: float, gain2: float) -> int:
+    """Which event a `SIGNAL` ends the phase with, at an estimated velocity, m/s; see `phase_event`."""
+    if awaits_high(s.usable, s.low, t.body.gravity, t.switch):
+        return NO_EVENT
+    limit = touchdown_rise(t, s, hop.gap, gain2)
+    return phase_event(hop.phase, hop.since, velocity, hop.level.y2, rise, limit)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def entered(hop: Hop, event: int, rests: bool, step: float) -> tuple[Hop, bool]:
+    """In the phase that an event begins, after a step, s; whether the robot stands: it `rests` for long."""
+    phase, since, still, begun, time, gap, level = hop
+    still = still + step if rests else 0.0
+    stands = still > STILL_S and event < 0
+    if event >= 0:
+        phase, since = (DROP if event == APEX else event + 1), 0.0
+    elif event == LOST or stands:
+        phase, since = STARTUP, 0.0
+    return Hop(phase, since, still, begun, time, gap, level), stands
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

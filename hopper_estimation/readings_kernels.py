@@ -21,13 +21,13 @@ with sensors that cannot be right.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict, fields
 
 import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration, HopperSensors
 from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record, Records, layout
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
@@ -64,41 +64,26 @@ _FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 96.0, 0.5, 0.3
 _LOW_ENOUGH = 0.9
 
 
-class ReadingSettings(NamedTuple):
-    """What is known of the sensors; SI units."""
-
-    gravity: float
-    low_range: float
-    high_range: float
-    low_offset: float
-    high_offset: float
-    high_noise: float
-    rest_s: float
-    rest_rate: float
-    largest_tilt_cosine: float
-    stuck_readings: float
-    silent_s: float
-    silent_ns: int
-    full_thrust: float
+SETTINGS = layout(
+    [
+        *((one.name, np.float64) for one in fields(HopperSensors)),
+        *((name, np.float64) for name in ("gravity", "full_thrust", "largest_tilt_cosine")),
+        ("silent_ns", np.int64),
+    ]
+)
+"""What is known of the sensors, as `HopperSensors` has it; gravity and full specific thrust, m/s^2."""
 
 
-def reading_settings(configuration: HopperConfiguration) -> ReadingSettings:
-    """What the configuration says of the sensors, for the compiled functions."""
-    sensors, robot = configuration.sensors, configuration.robot
-    return ReadingSettings(
-        gravity=robot.gravity_m_s2,
-        low_range=sensors.low_range_m_s2,
-        high_range=sensors.high_range_m_s2,
-        low_offset=sensors.low_offset_m_s2,
-        high_offset=sensors.high_offset_m_s2,
-        high_noise=sensors.high_noise_m_s2,
-        rest_s=sensors.rest_s,
-        rest_rate=sensors.rest_rate_rad_s,
+def reading_settings(configuration: HopperConfiguration) -> Records:
+    """(1,) of `SETTINGS`."""
+    sensors, gravity = configuration.sensors, configuration.robot.gravity_m_s2
+    return phases.new_state(
+        SETTINGS,
+        **asdict(sensors),
+        gravity=gravity,
+        full_thrust=configuration.rotors.full_thrust_weights * gravity,
         largest_tilt_cosine=float(np.cos(np.deg2rad(sensors.largest_tilt_deg))),
-        stuck_readings=float(sensors.stuck_readings),
-        silent_s=sensors.silent_s,
         silent_ns=round(sensors.silent_s * NANOSECONDS_PER_SECOND),
-        full_thrust=configuration.rotors.full_thrust_weights * robot.gravity_m_s2,
     )
 
 
@@ -128,7 +113,7 @@ def _turn(r: Record, rate: Array, dt: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _rest_alone(settings: ReadingSettings, r: Record, dt: float, high: Array) -> None:
+def _rest_alone(settings: Record, r: Record, dt: float, high: Array) -> None:
     """Zero the high-g sensor where there is no other: once, after a rest longer than a flight.
 
     Its noise and offset hide the difference between standing and falling.
@@ -136,7 +121,7 @@ def _rest_alone(settings: ReadingSettings, r: Record, dt: float, high: Array) ->
     still = True
     if r.high_count > 0.0:
         for i in range(3):
-            still = still and abs(high[3 + i] - r.mean_high[i]) < _NOISE_WIDTHS * settings.high_noise
+            still = still and abs(high[3 + i] - r.mean_high[i]) < _NOISE_WIDTHS * settings.high_noise_m_s2
     if not still:
         r.rest = r.low_count = r.high_count = 0.0
         return
@@ -148,13 +133,13 @@ def _rest_alone(settings: ReadingSettings, r: Record, dt: float, high: Array) ->
         return
     for i in range(3):
         offset = r.mean_high[i] - (settings.gravity if i == 2 else 0.0)
-        if abs(offset) < settings.high_offset:
+        if abs(offset) < settings.high_offset_m_s2:
             r.high[i] = offset
     r.zeroed = 1.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _rest(settings: ReadingSettings, r: Record, dt: float, low: Array, high: Array, has: int) -> None:
+def _rest(settings: Record, r: Record, dt: float, low: Array, high: Array, has: int) -> None:
     """Zero the sensors while the robot stands."""
     if r.fault > 0.0:
         return
@@ -166,7 +151,7 @@ def _rest(settings: ReadingSettings, r: Record, dt: float, low: Array, high: Arr
     if still and count > 0:
         for i in range(3):
             still = still and abs(low[3 + i] - r.mean_low[i]) < _STILL_M_S2
-            still = still and abs(low[i] - r.mean_gyro[i]) < 3.0 * settings.rest_rate
+            still = still and abs(low[i] - r.mean_gyro[i]) < 3.0 * settings.rest_rate_rad_s
     if not still:
         if has & 1:
             r.rest = r.low_count = r.high_count = 0.0
@@ -186,14 +171,14 @@ def _rest(settings: ReadingSettings, r: Record, dt: float, low: Array, high: Arr
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _zero(settings: ReadingSettings, r: Record) -> None:
+def _zero(settings: Record, r: Record) -> None:
     """What the sensors read at rest beside gravity along the leg is their offset, or they cannot be right."""
     x, y, z = r.mean_low[0], r.mean_low[1], r.mean_low[2]
     size = np.sqrt(x * x + y * y + z * z)
     fault = 0.0
     if z < settings.largest_tilt_cosine * size:
         fault = FAULT_TILTED
-    elif abs(size - settings.gravity) > settings.low_offset:
+    elif abs(size - settings.gravity) > settings.low_offset_m_s2:
         fault = FAULT_OFFSET
     if fault > 0.0:
         # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
@@ -204,7 +189,7 @@ def _zero(settings: ReadingSettings, r: Record) -> None:
         down = settings.gravity if i == 2 else 0.0
         r.gyro[i] = r.mean_gyro[i]
         r.low[i] = r.mean_low[i] - down
-        if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset:
+        if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset_m_s2:
             r.high[i] = r.mean_high[i] - down
         elif r.high_count > 0.0 and i == 2:
             r.at_odds = FOR_GOOD
@@ -213,12 +198,12 @@ def _zero(settings: ReadingSettings, r: Record) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _compare(settings: ReadingSettings, r: Record, low: float, high: float) -> None:
+def _compare(settings: Record, r: Record, low: float, high: float) -> None:
     """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
     if r.turned > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
         r.at_odds = 1.0 - r.at_odds
         r.turned = 0.0
-    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range:
+    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range_m_s2:
         return
     r.compared += 1.0
     r.below += high < LEAST_RATIO * low
@@ -237,7 +222,7 @@ def _compare(settings: ReadingSettings, r: Record, low: float, high: float) -> N
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _stuck(settings: ReadingSettings, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
+def _stuck(settings: Record, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
     """Whether the low-g, the high-g sensor says the same over and over, after another reading of those there are."""
     low_stuck = high_stuck = False
     if has & 1:
@@ -254,15 +239,15 @@ def _stuck(settings: ReadingSettings, r: Record, low: Array, high: Array, has: i
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _usable(settings: ReadingSettings, r: Record, low: Array, high: Array, moving: int, has: int, dt: float) -> int:
+def _usable(settings: Record, r: Record, low: Array, high: Array, moving: int, has: int, dt: float) -> int:
     """Bits of a `SIGNAL`; `moving` are the sensors that are not stuck."""
     bits = 0
     if has & 1:
-        if abs(low[5]) >= _CLIPPED * settings.low_range:
+        if abs(low[5]) >= _CLIPPED * settings.low_range_m_s2:
             bits |= LOW_CLIPPED
         elif moving & 1:
             bits |= LOW_USABLE
-    if moving & 2 and abs(high[5]) < _CLIPPED * settings.high_range:
+    if moving & 2 and abs(high[5]) < _CLIPPED * settings.high_range_m_s2:
         bits |= HIGH_USABLE
     if not has & 2 and r.high_silent <= settings.silent_s:
         bits |= HIGH_DUE
@@ -275,7 +260,7 @@ def _usable(settings: ReadingSettings, r: Record, low: Array, high: Array, movin
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def read(settings: ReadingSettings, r: Record, sample: Record, s: Record) -> None:
+def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
     """A sample (see `samples.SAMPLE`) as a `SIGNAL`, which is written; `r`, a `STATE`, is changed."""
     low, high, up, has, dt = sample.low, sample.high, r.up, sample.has, sample.dt
     r.high_silent = 0.0 if has & 2 else r.high_silent + dt

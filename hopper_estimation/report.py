@@ -1,27 +1,36 @@
-"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors."""
+"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors.
+
+Its report begins with five figures, the height over time, and the phases by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 
-from hopper_estimation import agility, ground_height
+from hopper_estimation import agility, ground_height, phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.hop_matching import event_summary
-from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
-from hopper_estimation.hop_presentation import phase_of
+from hopper_estimation.hop_metrics import commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
-from hopper_estimation.optical_flow import distance_error_ratio
-from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
-from hopper_estimation.sensor_notes import sensor_notes
+from hopper_estimation.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, first_event, hop_cycles
+from hopper_estimation.sensor_faults import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Phases,
+    error_figures,
+    honesty_figures,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Series
 
@@ -29,68 +38,12 @@ Array = NDArray[np.float64]
 
 _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1
-
-
 _DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
-
-
-class HopReview:
-    """The hops of a judged run.
-
-    Attributes
-    ----------
-    truth
-        None where motion capture tells of no hop.
-    cycles
-        The estimate's own.
-    errors
-        None without a truth.
-    """
-
-    def __init__(self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult) -> None:
-        self.configuration = configuration
-        standing = configuration.robot.standing_height_m
-        self.start_ns = int(result.stamps_ns[0])
-        self.time_s = result.time_s
-        height, velocity = result.parts["height"], result.parts.get("vertical_velocity")
-        self.height = height.estimate[:, 0]
-        self.events = HopEvents.from_phase_events(result.phase_events, self.start_ns)
-        grounds = self._grounds()
-        self.cycles: HopCycles = hop_cycles(self.events, self.time_s, self.height, standing, grounds)
-        self.truth: TrueHops | None = None
-        self.errors: HopErrors | None = None
-        known = height.matched
-        if velocity is None or int(np.sum(known)) < _FEWEST_SAMPLES:
-            return
-        ground = None if configuration.ground_changes else 0.0
-        try:
-            truth = true_hops(self.time_s[known], height.truth[known, 0], standing, ground)
-        except UserError:
-            return  # too slow or too short a truth: there are the errors along the way
-        if not len(truth.cycles):
-            return
-        self.truth = truth
-        command = commands_of(series, self.start_ns, truth.cycles.apex_s)
-        self.errors = hop_errors(
-            result.estimator,
-            truth,
-            self.time_s,
-            self.height,
-            velocity.estimate[:, 0],
-            self.cycles,
-            command,
-        )
-
-    def _grounds(self) -> Array | float:
-        """(T,) estimated height of the ground at each touchdown; zero on level ground."""
-        if not self.configuration.ground_changes:
-            return 0.0
-        return estimated_grounds(self.configuration, self.events)
 
 
 def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
     """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
-    rows = events.kind == TOUCHDOWN
+    rows = events.kind == phases.TOUCHDOWN
     return events.height_m[rows] - configuration.robot.standing_height_m
 
 
@@ -112,7 +65,7 @@ def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
         if part is None:
             continue
         ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
-        for number, words in enumerate(PHASES):
+        for number, words in enumerate(phases.PHASES):
             chosen = ratio[(phase == number) & np.isfinite(ratio)]
             if len(chosen) >= _FEWEST_SAMPLES:
                 out.setdefault(name, {})
@@ -127,66 +80,72 @@ def hop_figures(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
 ) -> dict[str, Any]:
     """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
-    review = HopReview(configuration, series, result)
-    hops: dict[str, Any] = {"hops_estimated": len(review.cycles)}
+    height, start_ns = result.parts["height"].estimate[:, 0], int(result.stamps_ns[0])
+    events = HopEvents.from_phase_events(result.phase_events, start_ns)
+    grounds = estimated_grounds(configuration, events) if configuration.ground_changes else 0.0
+    cycles = hop_cycles(events, result.time_s, height, configuration.robot.standing_height_m, grounds)
+    hops: dict[str, Any] = {"hops_estimated": len(cycles)}
     out: dict[str, Any] = {"hops": hops}
-    if review.truth is not None and review.errors is not None:
-        hops |= review.errors.summary()
-        height = result.parts["height"]
-        flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
-        flying &= phase_of(result) != STARTUP
-        if int(np.sum(flying)) >= _FEWEST_SAMPLES:
-            ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
-            hops["optical_flow_distance_error_percent"] = 100.0 * ratio
-        out["agility_true"] = _agility(review.truth.cycles)
+    truth = _true_hops(configuration, result)
+    if truth is not None:
+        velocity = result.parts["vertical_velocity"].estimate[:, 0]
+        command = commands_of(series, start_ns, truth.cycles.apex_s)
+        hops |= hop_errors(result.estimator, truth, result.time_s, height, velocity, cycles, command).summary()
+        hops |= _flow_error(configuration, result)
+        out["agility_true"] = _agility(truth.cycles)
         if configuration.ground_changes:
-            out["ground"] = _ground(configuration, review)
-        span = (float(review.truth.time_s[0]), float(review.truth.time_s[-1]))
-        out["events"] = event_summary(review.truth.events, review.events, span, review.truth.unknown_s)
-    out["agility_estimated"] = _agility(review.cycles)
+            out["ground"] = _ground(configuration, events, truth)
+        span = (float(truth.time_s[0]), float(truth.time_s[-1]))
+        out["events"] = event_summary(truth.events, events, span, truth.unknown_s)
+    out["agility_estimated"] = _agility(cycles)
     out["coverage"] = coverage_by_phase(result)
     return {name: value for name, value in out.items() if value}
 
 
-def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
+def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> TrueHops | None:
+    """None where motion capture tells of no hop: there are the errors along the way."""
+    height, ground = result.parts["height"], None if configuration.ground_changes else 0.0
+    known = height.matched
+    if "vertical_velocity" not in result.parts or int(np.sum(known)) < _FEWEST_SAMPLES:
+        return None
+    try:
+        truth = true_hops(result.time_s[known], height.truth[known, 0], configuration.robot.standing_height_m, ground)
+    except UserError:
+        return None  # too slow or too short a truth
+    return truth if len(truth.cycles) else None
+
+
+def _flow_error(configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, float]:
+    """Of the distance that an optical-flow sensor measures in flight."""
+    height = result.parts["height"]
+    flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
+    flying &= phase_of(result) != phases.STARTUP
+    if int(np.sum(flying)) < _FEWEST_SAMPLES:
+        return {}
+    ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
+    return {"optical_flow_distance_error_percent": 100.0 * ratio}
+
+
+def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHops) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
-    assert review.truth is not None
-    touchdowns = np.flatnonzero(review.events.kind == TOUCHDOWN)
-    touchdowns_s, true_s = review.events.happened_s[touchdowns], review.truth.events.times_s(TOUCHDOWN)
-    if not len(touchdowns) or not len(true_s):
+    touchdowns_s, true_s = events.times_s(phases.TOUCHDOWN), truth.events.times_s(phases.TOUCHDOWN)
+    if not len(touchdowns_s) or not len(true_s):
         return {}
     nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
     if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
         return {}  # a touchdown that is missing has no place in a sum over hops
+    before = np.append(0.0, estimated_grounds(configuration, events)[:-1])
+    apex = [first_event(events, phases.APEX, start, stop)[1] for start, stop in pairwise([np.inf, *touchdowns_s])]
+    touchdown = events.height_m[events.kind == phases.TOUCHDOWN]
     standing = configuration.robot.standing_height_m
-    grounds = estimated_grounds(configuration, review.events)
-    before = np.concatenate([[0.0], grounds[:-1]])
-    touchdown = review.events.height_m[touchdowns] - before
-    apex = np.full(len(touchdowns), np.nan)
-    apexes = review.events.kind == APEX
-    for row, at in enumerate(touchdowns_s[1:], start=1):
-        found = np.flatnonzero(
-            apexes & (review.events.happened_s > touchdowns_s[row - 1]) & (review.events.happened_s < at)
-        )
-        if len(found):
-            apex[row] = review.events.height_m[found[0]] - before[row]
-    return ground_height.summary(apex, touchdown, review.truth.ground_m[nearest], standing)
+    return ground_height.summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
     # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
-    sound = (
-        (cycles.hop_height_m > 0.0) & (cycles.drop_height_m > 0.0) & (cycles.rebound_s > 0.0) & (cycles.drop_s > 0.0)
-    )
-    if not sound.any():
-        return {}
-    return agility.summary(
-        cycles.hop_height_m[sound],
-        cycles.drop_height_m[sound],
-        cycles.stance_s[sound],
-        cycles.rebound_s[sound],
-        cycles.drop_s[sound],
-    )
+    hop, drop, rising_s, falling_s = cycles.hop_height_m, cycles.drop_height_m, cycles.rebound_s, cycles.drop_s
+    sound = (hop > 0.0) & (drop > 0.0) & (rising_s > 0.0) & (falling_s > 0.0)
+    return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
 
 
 def hop_section(
@@ -226,7 +185,7 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
     words = [
         f"{name.replace('_', ' ')} seen after {1e3 * events[name]['seen_after_median_s']:.1f} ms, told to "
         f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
-        for name in EVENTS
+        for name in phases.EVENTS
         if "seen_after_median_s" in events.get(name, {})
     ]
     if words:
@@ -258,3 +217,103 @@ def hop_notes(
         words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"
         notes.append(Note(f"Hops: {words}.", words))
     return tuple(notes)
+
+
+def distance_error_ratio(time_s: Array, true_height_m: Array, estimated_height_m: Array) -> float:
+    """Error of the distance that an optical-flow sensor measures with an estimated height, over the distance, signed.
+
+    Equations S17 and S18 of the paper. The sensor looks straight down while it moves parallel to a flat surface at the
+    height z, and sees the surface move by d_image on its image plane behind the focal length f. By similar triangles
+    d_image / f = d / z, so
+
+        d_true + d_error = (d_image / f) (z + z_error) = (d_image / f) z (1 + e),   e = z_error / z           (S17)
+        (d_true + d_error) / d_true = 1 + e                                                                   (S18)
+
+    The paper takes for e M1, the mean size of the height's error over the mean height. With a height that changes, what
+    counts is the mean of e along the way, at one speed, with its sign. Errors of both signs cancel, so that it is often
+    less than M1; but errors near the ground weigh more, since they are divided by the height there.
+    """
+    return float(trapezoid(estimated_height_m / true_height_m - 1.0, time_s)) / float(time_s[-1] - time_s[0])
+
+
+def presented(configuration: HopperConfiguration, result: EvaluationResult) -> EvaluationResult:
+    """The judged run with its figures, drawing and phases."""
+    return replace(
+        result, figures=tuple(_figures(result)), drawing=_drawing(configuration, result), phases=hop_phases(result)
+    )
+
+
+def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64]:
+    """(K,) phase at each estimate; one that outlasts any ends as the filter's.
+
+    Parameters
+    ----------
+    as_seen
+        From events as the filter came to know of them; otherwise from when they happened.
+    """
+    phase = np.full(len(result.stamps_ns), phases.STARTUP, dtype=np.int64)
+    begins = [event.seen_ns if as_seen else event.stamp_ns for event in result.phase_events]
+    order = np.argsort(np.array(begins, dtype=np.int64), kind="stable")
+    begin_ns = np.array(begins, dtype=np.int64)[order]
+    row = np.searchsorted(begin_ns, result.stamps_ns, side="right") - 1
+    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)[order]
+    if len(numbers):
+        known = row >= 0
+        phase[known] = numbers[row[known]]
+        since_s = (result.stamps_ns[known] - begin_ns[row[known]]) / NANOSECONDS_PER_SECOND
+        longest_s = np.where(phase[known] == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
+        phase[known] = np.where((phase[known] != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase[known])
+    return phase
+
+
+def hop_phases(result: EvaluationResult) -> Phases:
+    """Phases as spans, and hops from apex to apex."""
+    phase, time_s = phase_of(result, as_seen=False), result.time_s
+    starts = np.flatnonzero(np.diff(phase, prepend=-1))
+    ends = np.append(starts[1:], len(phase) - 1)
+    kinds = phase[starts]
+    spans = np.column_stack([time_s[starts], time_s[ends]])
+    drops = np.flatnonzero(kinds == phases.DROP)
+    whole = [
+        (time_s[starts[one]], time_s[starts[next_one]])
+        for one, next_one in pairwise(drops)
+        if phases.STARTUP not in kinds[one:next_one]
+        and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
+    ]
+    named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(phases.PHASES)}
+    return Phases({name: one for name, one in named.items() if len(one)}, "hop", np.array(whole).reshape(-1, 2))
+
+
+def _figures(result: EvaluationResult) -> Iterator[KeyFigure]:
+    figures = result.metrics.get(result.robot, {})
+    hops, events = figures.get("hops", {}), figures.get("events", {})
+    yield from islice(error_figures(result), 1)
+    if "m3_apex_height_mape_percent" in hops:
+        yield KeyFigure("Apex height: error", f"{hops['m3_apex_height_mape_percent']:.1f} %", "mean of all hops")
+        found = hops["hops"] - hops["missed_hops"]
+        extra = hops["extra_hops"]
+        yield KeyFigure("Hops found", f"{found} of {hops['hops']}", f"and {extra} that were none" if extra else "")
+    if "seen_after_median_s" in events.get("touchdown", {}):
+        delay_ms = 1e3 * events["touchdown"]["seen_after_median_s"]
+        yield KeyFigure("Touchdown seen after", f"{delay_ms:.1f} ms", "median")
+    yield from islice(honesty_figures(result), 1)
+
+
+def _drawing(configuration: HopperConfiguration, result: EvaluationResult) -> Drawing | None:
+    """Leg and body at each instant, side by side in time."""
+    part = result.parts.get("height")
+    if part is None:
+        return None
+    count = len(result.time_s)
+    ellipse = np.zeros((count, 2, 2))
+    ellipse[:, 1, 1] = part.stddev[:, 0] ** 2
+    estimate, truth = (_standing(configuration, result.time_s, height[:, 0]) for height in (part.estimate, part.truth))
+    return Drawing(estimate, truth, ellipse, estimate[:, 1], ("time (s)", "height (m)"), over_time=True)
+
+
+def _standing(configuration: HopperConfiguration, time_s: Array, height_m: Array) -> Array:
+    """(K, 2, 2) foot and body; on level ground the foot does not go below it while the leg is compressed."""
+    foot_m = height_m - configuration.robot.standing_height_m
+    if not configuration.ground_changes:
+        foot_m = np.maximum(foot_m, 0.0)
+    return np.stack([np.column_stack([time_s, foot_m]), np.column_stack([time_s, height_m])], axis=1)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.description import hopper_body_poses, hopper_shapes
+from hopper_estimation.description import hopper_body_poses, hopper_shapes, hopper_urdf
 from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
 from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.phases import PHASE_WORDS
-from hopper_estimation.scenario import hopper_scenario, ideal
+from hopper_estimation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulator import VARIANTS, HopperSimulation
 from hopper_estimation.topics import LEG, MOTORS, limited_channels
-from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
@@ -111,7 +110,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """Vertical velocity, by parabolas through 25 ms of the truth."""
-        from hopper_estimation.hop_velocity import velocity_at  # offline only: nodes do without
+        from hopper_estimation.local_polynomials import velocity_at  # offline only: nodes do without
 
         return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
 
@@ -137,7 +136,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> EvaluationResult:
         """Figures of its hops, height over time, phases by name."""
-        from hopper_estimation.hop_presentation import presented
+        from hopper_estimation.report import presented
 
         return presented(configuration, result)
 
@@ -151,7 +150,7 @@ class HopperRobot(
 
     def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
         """Each phase."""
-        from hopper_estimation.hop_presentation import phase_of
+        from hopper_estimation.report import phase_of
 
         phase = phase_of(result)
         return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
@@ -198,9 +197,7 @@ class HopperRobot(
 
         from hopper_estimation.foreign_effects import foreign_scenario
 
-        magnitudes = hopper_scenario()
-        if scenario == "ideal":
-            magnitudes = ideal(magnitudes)
+        magnitudes = ideal_scenario() if scenario == "ideal" else hopper_scenario()
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
         foreign = foreign_scenario() if scenario == "foreign" else None

@@ -16,10 +16,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import topics
+from hopper_estimation import readings_kernels, topics
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new_state
-from hopper_estimation.readings_kernels import ReadingSettings, read
+from hopper_estimation.readings_kernels import read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.reading_limits import finite_readings
 from onboard_estimation.series import Series
 
 Integers = NDArray[np.int64]
@@ -146,7 +148,7 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
     return Messages(kinds, layout, stamps, np.concatenate(values))
 
 
-def take(settings: ReadingSettings, sample: Records, readings: Records, messages: Messages) -> Taken:
+def take(settings: Records, sample: Records, readings: Records, messages: Messages) -> Taken:
     """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
     most = int(np.count_nonzero(messages.kinds >= HIGH))
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -154,9 +156,25 @@ def take(settings: ReadingSettings, sample: Records, readings: Records, messages
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
 
 
+def ordered(one: Series) -> Series:
+    """Rows that filters see, without those that are no numbers, in the order of their stamps, each stamp once."""
+    if not np.isfinite(one.values.sum()):
+        one = one.rows(np.flatnonzero(finite_readings(one.channel, one.values)))  # a high-g sensor may have no gyro
+    if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
+        one = one.rows(np.unique(one.stamps_ns, return_index=True)[1])
+    return one
+
+
+def taken_of(configuration: HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:
+    """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
+    readings = readings_kernels.new_state()
+    settings = readings_kernels.reading_settings(configuration)
+    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def _take_all(
-    settings: ReadingSettings,
+    settings: Records,
     samples: Records,
     readings: Records,
     kinds: NDArray[np.int8],
@@ -168,12 +186,13 @@ def _take_all(
     made_of: Integers,
 ) -> int:
     """Messages one after another; how many samples were written."""
-    sample, r, n, row, first = samples[0], readings[0], 0, layout[:, 0].copy(), layout[:, 1].copy()
+    known, sample, r, n = settings[0], samples[0], readings[0], 0
+    row, first = layout[:, 0].copy(), layout[:, 1].copy()
     for k in range(len(kinds)):
         kind = kinds[k]
         stamp_ns = messages_ns[row[kind]]
-        if _add(settings, sample, kind, stamp_ns, values[first[kind] :]):
-            read(settings, r, sample, signals[n])
+        if _add(known, sample, kind, stamp_ns, values[first[kind] :]):
+            read(known, r, sample, signals[n])
             stamps_ns[n], made_of[n] = stamp_ns, k
             n += 1
         row[kind] += 1
@@ -182,7 +201,7 @@ def _take_all(
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, value: Array) -> bool:
+def _add(settings: Record, sample: Record, kind: int, stamp_ns: int, value: Array) -> bool:
     """Add a message to what arrived; whether that is now a sample."""
     if sample.taken:
         for i in range(6):
@@ -217,7 +236,7 @@ def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, va
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _tell(settings: ReadingSettings, sample: Record, kind: int, value: Array) -> None:
+def _tell(settings: Record, sample: Record, kind: int, value: Array) -> None:
     """A message of commands or attitude: height, m; duty cycles, whose squares are thrust; x y z w, body to world."""
     if kind == GOAL:
         sample.goal = value[2]

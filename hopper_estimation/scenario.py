@@ -6,10 +6,10 @@ What differs from one robot, or one day, to the next is drawn anew for each seed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
-from onboard_estimation.configuration import load, parameter
+from onboard_estimation.configuration import load, parameter, to_mapping
 from onboard_estimation.resources import resource
 
 FILE = "config/hopper_hardware.yaml"
@@ -149,30 +149,22 @@ def hopper_scenario() -> HopperScenario:
     return scenario
 
 
-def ideal(scenario: HopperScenario) -> HopperScenario:
+_NONE = """
+    leg.stiffness_spread leg.preload_spread leg.loss_spread leg.stop_spread leg.ground_spread leg.foot_unevenness_m
+    rotors.thrust_spread rotors.sag_share rotors.drag_spread rotors.gust_m_s rotors.vibration_m_s2
+    mount.share mount.tilt_stddev_deg mount.lateral_share mount.frequency_spread
+    low_g.scale_stddev low_g.drift_m_s2 high_g.scale_stddev high_g.drift_m_s2 high_g.step_m_s2
+    jitter_s lost_share gyro_shock_rad_s_per_m_s2 sway_deg capture.latency_s capture.latency_spread_s
+"""
+_LITTLE = {
+    "low_g.noise_m_s2": 0.05,
+    "high_g.noise_m_s2": 0.05,
+    "attitude.error_deg": 0.05,
+    "capture.start_stddev_m": 0.001,
+}
+
+
+@cache
+def ideal_scenario() -> HopperScenario:
     """The same robot without spreads, disturbances and errors of sensors, but for a little white noise."""
-    sensor = {"scale_stddev": 0.0, "drift_m_s2": 0.0}
-    return replace(
-        scenario,
-        leg=replace(
-            scenario.leg,
-            stiffness_spread=0.0,
-            preload_spread=0.0,
-            loss_spread=0.0,
-            stop_spread=0.0,
-            ground_spread=0.0,
-            foot_unevenness_m=0.0,
-        ),
-        rotors=replace(
-            scenario.rotors, thrust_spread=0.0, sag_share=0.0, drag_spread=0.0, gust_m_s=0.0, vibration_m_s2=0.0
-        ),
-        mount=replace(scenario.mount, share=0.0, tilt_stddev_deg=0.0, lateral_share=0.0, frequency_spread=0.0),
-        low_g=replace(scenario.low_g, noise_m_s2=0.05, **sensor),
-        high_g=replace(scenario.high_g, noise_m_s2=0.05, step_m_s2=0.0, **sensor),
-        jitter_s=0.0,
-        lost_share=0.0,
-        gyro_shock_rad_s_per_m_s2=0.0,
-        attitude=replace(scenario.attitude, error_deg=0.05),
-        sway_deg=0.0,
-        capture=replace(scenario.capture, latency_s=0.0, latency_spread_s=0.0, start_stddev_m=0.001),
-    )
+    return load(HopperScenario, to_mapping(hopper_scenario()), {**dict.fromkeys(_NONE.split(), 0.0), **_LITTLE})

@@ -1,17 +1,27 @@
 """What is wrong with the accelerometers, in sentences with a way out.
 
-At the moment, by sensor: for the log, once an episode, and the diagnostics; and why what was read at rest cannot be
-right. The filter's own decisions (`readings_kernels`), which are the same live and offline, are put into words here.
+At the moment, by sensor: for the log, once an episode, and the diagnostics; why what was read at rest cannot be right;
+and what the reader of an evaluation must know: missing, silent, stuck, clipped, at odds. The filter's own decisions
+(`readings_kernels`), which are the same live and offline, are put into words here: it goes on with the other sensor
+wherever one cannot be used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.phases import Records
-from hopper_estimation.topics import HIGH_G, LOW_G
+from hopper_estimation.samples import ordered, taken_of
+from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
+from onboard_estimation.capabilities.reported import Note
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.series import Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 AT_ODDS = (
@@ -27,6 +37,18 @@ _NOT_ZEROED = (
 _ABOUT_ONE = 0.2
 _SILENT_S = 1.0
 """Shorter gaps are bridged, and not worth a sentence."""
+_CLIPPED, _MANY_CLIPPED = 0.99, 0.001
+_MUCH = 0.01
+"""Share of the run from which on a silent or stuck sensor is worth a sentence."""
+_AT_LARGEST, _SMALLEST_SHOCK_M_S2 = 10, 100.0
+"""So many readings of one largest size are no chance where that is a shock's."""
+_WORDS = {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
+_OTHER = {LOW_G.sensor: HIGH_G.sensor, HIGH_G.sensor: LOW_G.sensor}
+_WITHOUT = {
+    HIGH_G.sensor: "the filter goes on with the low-g sensor alone: stance is clipped, and the covariance wider",
+    LOW_G.sensor: "the filter goes on with the high-g sensor alone, whose offset drifts; attitude is that of the "
+    "start, unless an attitude sensor tells it",
+}
 
 
 def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int) -> dict[str, str]:
@@ -84,3 +106,89 @@ def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None
         f"{found}, {size:.2f} m/s^2 in all: {abs(size - gravity):.2f} from gravity, allowed are "
         f"{sensors.low_offset_m_s2:g} (sensors.low_offset_m_s2); is its scale set?"
     )
+
+
+def sensor_notes(
+    configuration: HopperConfiguration, estimator: str, series: Sequence[Series], start_ns: int
+) -> Iterator[Note]:
+    """Notes on the sensors of an estimator from `start_ns` on, where the estimate starts."""
+    rows = (one.rows(np.flatnonzero(one.stamps_ns >= start_ns)) for one in map(ordered, series))
+    found = {one.channel.sensor: one for one in rows if len(one.stamps_ns)}
+    for name, words in _WITHOUT.items():
+        if name not in found:
+            yield Note(f"Without {name} {words}.", f"no {_WORDS[name]} sensor")
+    if estimator in ENCODER_NAMES and LEG.sensor not in found:
+        words = "knows of no stance and no hop: it needs the leg's encoder"
+        words = "goes by the bounce alone" if estimator == "bounce_encoder" else words
+        yield Note(f"Without leg/state {estimator} {words}.", "no leg encoder")
+    if estimator in BIAS_NAMES and MOTORS.sensor not in found:
+        sentence = f"Without motors/command {estimator} knows of no thrust: it does not estimate the bias in flight."
+        yield Note(sentence, "no motor commands")
+    there = [found[name] for name in _OTHER if name in found]
+    if not there:
+        return
+    span_ns = (min(int(one.stamps_ns[0]) for one in there), max(int(one.stamps_ns[-1]) for one in there))
+    for one in there:
+        yield from _silent(configuration, one, span_ns)
+    for one in there:
+        yield from _stuck(configuration, one)
+    if HIGH_G.sensor in found:
+        yield from _clipped(configuration.sensors.high_range_m_s2, np.abs(found[HIGH_G.sensor].values[:, 5]))
+    state = taken_of(configuration, list(found.values()))[1][0]
+    if state["at_odds_s"] > 0.0:
+        run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
+        left_out = f"It was left out for {state['at_odds_s']:.1f} of {run_s:.1f} s."
+        yield Note(f"{AT_ODDS}. {left_out}", "accelerometers at odds")
+    if not state["zeroed"]:
+        yield Note(
+            f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
+            "are not zeroed, their offsets are taken as zero.",
+            "sensors not zeroed",
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.{0 if share > 0.1 else 1}f} %"
+
+
+def _silent(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:
+    """Where the sensor says nothing for longer than `silent_s`."""
+    name = one.channel.sensor
+    gaps_s = np.diff(one.stamps_ns, prepend=span_ns[0], append=span_ns[1]) / NANOSECONDS_PER_SECOND
+    silent_s = float(gaps_s[gaps_s > configuration.sensors.silent_s].sum())
+    run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
+    if silent_s > _MUCH * run_s:
+        sentence = f"{name} is silent for {silent_s:.1f} of {run_s:.1f} s, where {_OTHER[name]} goes on alone."
+        yield Note(sentence, f"{_WORDS[name]} sensor silent at times")
+
+
+def _stuck(configuration: HopperConfiguration, one: Series) -> Iterator[Note]:
+    """Where the sensor repeats one reading."""
+    name, values = one.channel.sensor, one.values[:, 3:]
+    changes = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
+    lengths = np.diff(np.concatenate([[0], changes, [len(values)]]))
+    share = float(lengths[lengths > configuration.sensors.stuck_readings].sum()) / len(values)
+    if share > _MUCH:
+        sentence = (
+            f"{name} repeats one reading in {_percent(share)} of its messages: it is stuck, and {_OTHER[name]} goes "
+            "on alone there."
+        )
+        yield Note(sentence, f"{_WORDS[name]} sensor stuck")
+
+
+def _clipped(limit: float, size: NDArray[np.float64]) -> Iterator[Note]:
+    """Readings along the leg (K,) of the high-g sensor at its range, or at a smaller one than is configured."""
+    share, largest = float(np.mean(size >= _CLIPPED * limit)), float(size.max())
+    count = int(np.sum(size == largest))
+    if share > _MANY_CLIPPED:
+        yield Note(
+            f"{_percent(share)} of the readings of imu/high_g are at their range ({limit:g} m/s^2, "
+            "sensors.high_range_m_s2), where the low-g sensor goes on.",
+            "high-g sensor clipped",
+        )
+    elif count >= _AT_LARGEST and _SMALLEST_SHOCK_M_S2 <= largest < _CLIPPED * limit:
+        yield Note(
+            f"{count} readings of imu/high_g are {largest:g} m/s^2 and none is more: it is clipped below its range of "
+            f"{limit:g} m/s^2; with --set sensors.high_range_m_s2={largest:g} these are not believed.",
+            "high-g sensor clipped",
+        )

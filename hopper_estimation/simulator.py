@@ -14,20 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import dynamics
+from hopper_estimation import dynamics, topics
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.phases import STARTUP
 from hopper_estimation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
-from hopper_estimation.topics import (
-    ATTITUDE,
-    COMMANDED_HEIGHT,
-    HIGH_G,
-    LEG,
-    LOW_G,
-    MOTOR_COUNT,
-    MOTORS,
-)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import set_pose_channel, stamps_between, truth_channel
@@ -216,19 +207,19 @@ class HopperSimulation:
 
     def _channels(self) -> dict[str, Channel]:
         return {
-            "motors": MOTORS,
-            "goal": COMMANDED_HEIGHT,
+            "motors": topics.MOTORS,
+            "goal": topics.COMMANDED_HEIGHT,
             "start": set_pose_channel(),
-            "attitude": ATTITUDE,
-            "leg": LEG,
-            "high": HIGH_G,
-            "low": LOW_G,
+            "attitude": topics.ATTITUDE,
+            "leg": topics.LEG,
+            "high": topics.HIGH_G,
+            "low": topics.LOW_G,
             "truth": truth_channel(self.configuration.truth_body),
         }
 
     def _take(self, name: str, channel: Channel, stop_ns: int) -> Series:
         pieces = self._pending.pop(name, [])
-        width = {"motors": MOTOR_COUNT, "goal": 3, "start": 43, "attitude": 4, "leg": 1, "truth": 7}.get(name, 6)
+        width = {"motors": topics.MOTOR_COUNT, "goal": 3, "start": 43, "attitude": 4, "leg": 1, "truth": 7}.get(name, 6)
         stamps = np.concatenate([p[0] for p in pieces]) if pieces else np.empty(0, dtype=np.int64)
         values = np.concatenate([p[1] for p in pieces]) if pieces else np.empty((0, width))
         later = stamps >= stop_ns
@@ -268,17 +259,9 @@ class HopperSimulation:
         tick_s = (first + np.arange(ticks)) * _TICK_S
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
-        controller = c.controller
-        start_height = self._commands_m[0]
-        law = dynamics.Law(
-            controller.largest_thrust_weights,
-            controller.smallest_duty,
-            controller.sliding_range_m,
-            s.rotors.lift_weights,
-            float(start_height),
-            s.rest_s,
-            s.drop_s,
-        )
+        known, start_height = c.controller, float(self._commands_m[0])
+        bounds = known.largest_thrust_weights, known.smallest_duty, known.sliding_range_m
+        law = dynamics.Law(*bounds, s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
@@ -293,7 +276,7 @@ class HopperSimulation:
             swayed = swayed + self.foreign.swings
         self._record(start_ns, stop_ns, trace, swayed)
         stamps = start_ns + np.arange(ticks, dtype=np.int64) * _TICK_NS
-        self._give("motors", stamps, np.repeat(duties[:, None], MOTOR_COUNT, axis=1))
+        self._give("motors", stamps, np.repeat(duties[:, None], topics.MOTOR_COUNT, axis=1))
         self._tell_goals(stamps, goals)
         drop_ns = round(s.drop_s * NANOSECONDS_PER_SECOND)
         if not self._dropped and stop_ns > drop_ns:

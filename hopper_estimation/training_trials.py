@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hopper_estimation import readings_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hop_velocity import velocity_at
+from hopper_estimation.local_polynomials import velocity_at
 from hopper_estimation.phases import TOUCHDOWN, Array, Records
-from hopper_estimation.samples import Taken, nothing_arrived, recorded_messages, take
+from hopper_estimation.samples import ordered, taken_of
 from hopper_estimation.sensor_faults import rest_fault
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_parts import IMU_PARTS, POSE
+from onboard_estimation.reading_parts import POSE
 from onboard_estimation.simulation import SET_POSE
 
 FEWEST_HOPS = 3
@@ -73,7 +72,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     if body not in recording.tracks or len(recording.tracks[body].stamps_ns) < 2:
         raise UserError(f"{name}: no ground truth of {body}, and nothing can be learned without it")
     track = recording.tracks[body]
-    samples, readings = taken_of(configuration, _sorted(recording.series))
+    samples, readings = taken_of(configuration, list(map(ordered, recording.series)))
     if not len(samples.signals):
         raise UserError(f"{name}: no readings of imu/low_g or imu/high_g")
     fault = rest_fault(configuration, readings)
@@ -114,34 +113,4 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
         row = np.searchsorted(touchdowns, time_s, side="right") - 1
         true_height -= np.where(row >= 0, hops.ground_m[np.maximum(row, 0)], 0.0)
     velocity = np.where(known, velocity_at(track, stamps_ns), np.nan)
-    return Trial(
-        name,
-        samples.signals[first:stop],
-        height,
-        true_height,
-        velocity,
-        time_s,
-        hops,
-    )
-
-
-def taken_of(configuration: HopperConfiguration, series: Sequence[Any]) -> tuple[Taken, Records]:
-    """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
-    readings = readings_kernels.new_state()
-    settings = readings_kernels.reading_settings(configuration)
-    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
-
-
-def _sorted(series: Sequence[Any]) -> list[Any]:
-    """Each sensor's rows in the order of their stamps, without repeated ones and without those that no filter sees."""
-    out = []
-    for one in series:
-        needed = [one.values[:, IMU_PARTS[part]] for part in one.channel.needs] or [one.values]
-        finite = np.isfinite(np.hstack(needed)).all(axis=1)
-        if not finite.all():
-            one = type(one)(one.channel, one.stamps_ns[finite], one.values[finite])
-        if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
-            stamps, first = np.unique(one.stamps_ns, return_index=True)
-            one = type(one)(one.channel, stamps, one.values[first])
-        out.append(one)
-    return out
+    return Trial(name, samples.signals[first:stop], height, true_height, velocity, time_s, hops)

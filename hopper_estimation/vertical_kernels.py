@@ -24,28 +24,7 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import (
-    APEX,
-    DROP,
-    GAP_STEPS,
-    LIFTOFF,
-    LOST,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    MAX_SQUAT,
-    NO_EVENT,
-    REBOUND,
-    STARTUP,
-    STILL_M_S2,
-    STILL_S,
-    TOUCHDOWN,
-    Array,
-    Body,
-    Level,
-    Records,
-    Tuned,
-    layout,
-)
+from hopper_estimation.phases import Array, Body, Records, Tuned, layout
 
 KF1, KF2, KF3 = 0, 1, 2
 
@@ -172,13 +151,13 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 def inferred(kind: int, t: Tuned, x: Moments, event: int, gap: float, y1: float, goal: float) -> Moments:
     """By the measurements that an event infers, at a gap (s), an acceleration (m/s^2) and a commanded height (m)."""
     p, with_all = t.parameters, kind != KF3
-    if event == TOUCHDOWN or (event == LIFTOFF and with_all):
-        delay = p[phases.DELAY_TD] if event == TOUCHDOWN else p[phases.DELAY_LO]
+    if event == phases.TOUCHDOWN or (event == phases.LIFTOFF and with_all):
+        delay = p[phases.DELAY_TD] if event == phases.TOUCHDOWN else p[phases.DELAY_LO]
         at_any_time = (x.v * x.v + x.vv) * gap * gap
         x = updated(x, 1.0, -delay, 0.0, t.body.length - (x.z - delay * x.v), p[phases.SIGMA_P] ** 2, at_any_time)
-    if with_all and (event in (MAX_SQUAT, LIFTOFF)):
+    if with_all and (event in (phases.MAX_SQUAT, phases.LIFTOFF)):
         wanted = p[phases.DELAY_MS] * y1
-        if event == LIFTOFF:
+        if event == phases.LIFTOFF:
             wanted = liftoff_velocity(p, x.v, goal)
         share = min(x.distrusted / x.vv, LARGEST_SHARE)
         x = updated(x, 0.0, 1.0, 0.0, wanted - x.v, p[phases.SIGMA_V] ** 2 / (1.0 - share), 0.0)
@@ -215,7 +194,11 @@ def biased(x: Moments, measured: float, variance: float) -> Moments:
 @njit(cache=True, error_model="numpy", nogil=True)
 def lost(x: Moments) -> Moments:
     """Of a robot in a phase that no robot stays in: it is somewhere else."""
-    zz, vv, distrusted = x.zz + LOST_HEIGHT_M**2, x.vv + LOST_SPEED_M_S**2, x.distrusted + LOST_SPEED_M_S**2
+    zz, vv, distrusted = (
+        x.zz + phases.LOST_HEIGHT_M**2,
+        x.vv + phases.LOST_SPEED_M_S**2,
+        x.distrusted + phases.LOST_SPEED_M_S**2,
+    )
     return Moments(x.z, x.v, x.b, zz, x.zv, vv, x.zb, x.vb, x.bb, distrusted)
 
 
@@ -246,56 +229,36 @@ def run(
         (M,) of `EVENT`, written; events beyond M are lost.
     """
     state, t, found = states[0], phases.tuned(parameters, body), 0
-    level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
     x = Moments(
-        state.z,
-        state.v,
-        state.b,
-        state.zz,
-        state.zv,
-        state.vv,
-        state.zb,
-        state.vb,
-        state.bb,
-        state.distrusted,
+        *(state.z, state.v, state.b, state.zz, state.zv, state.vv, state.zb, state.vb, state.bb, state.distrusted)
     )
-    phase, since, still, apex = state.phase, state.since, state.still, state.apex
-    begun, time, gap = state.begun, state.time, state.gap
+    hop, apex = phases.hop_of(state), state.apex
     for n in range(len(signals)):
         s = signals[n]
-        gain1, gain2 = phases.gains(t, s.dt)
-        a, doubt = phases.choose(s, level.y1, body.gravity, t.switch)
-        is_gap, over_gap = s.dt > GAP_STEPS * body.nominal_dt, 0.0
-        gap = phases.remembered_gap(gap, s.dt, body.nominal_dt)
-        if is_gap:
-            over_gap, unknown = phases.acceleration_over_gap(s.dt, level.y1, a)
-            doubt += unknown
-        if begun == 0.0:
-            level, begun = Level(a, a, a, a, a), 1.0
-        level, rise = phases.heard(level, a, gain1, gain2)
-        x = predicted(x, s.dt, over_gap if is_gap else level.y1, parameters[phases.SIGMA_A] ** 2, doubt, kind == KF2)
-        since += s.dt
-        time += s.dt
-        event = phases.phase_event(phase, since, x.v, level.y2, rise, phases.touchdown_rise(t, s, gap, gain2))
-        if phases.awaits_high(s.usable, s.low, body.gravity, t.switch):
-            event = NO_EVENT
-        if event == LOST:
-            x, phase, since = lost(x), STARTUP, 0.0
-        still = still + s.dt if max(abs(a), abs(level.y1)) < STILL_M_S2 else 0.0
+        hop, a, used, doubt, rise, gain = phases.listen(t, hop, s)
+        x = predicted(x, s.dt, used, parameters[phases.SIGMA_A] ** 2, doubt, kind == KF2)
+        event = phases.seen(t, hop, s, x.v, rise, gain[1])
+        rests = max(abs(a), abs(hop.level.y1)) < phases.STILL_M_S2
+        if event == phases.LOST:
+            x = lost(x)
         if event >= 0:
-            found = phases.add_event(events, found, event, n, time, x.z, x.v, x.zz)
-            x = inferred(kind, t, x, event, gap, level.y1, assumed_goal(s.goal, apex, body.length))
-            apex = x.z if event == APEX else apex
-            phase, since = (DROP if event == APEX else event + 1), 0.0
-        elif kind == KF2 and (phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
+            found = phases.add_event(events, found, event, n, hop.time, x.z, x.v, x.zz)
+            x = inferred(kind, t, x, event, hop.gap, hop.level.y1, assumed_goal(s.goal, apex, body.length))
+            apex = x.z if event == phases.APEX else apex
+        elif (
+            kind == KF2
+            and event != phases.LOST
+            and (hop.phase in (phases.DROP, phases.REBOUND))
+            and not np.isnan(s.thrust)
+        ):
             x = biased(x, thrust_excess(t, a, s.thrust), parameters[phases.SIGMA_B] ** 2)
-        if still > STILL_S and event < 0:
-            x, phase, since = stood(x, s.dt, body.length), STARTUP, 0.0
+        hop, stands = phases.entered(hop, event, rests, s.dt)
+        if stands:
+            x = stood(x, s.dt, body.length)
         out[n, 0], out[n, 1] = x.z, x.v
         if out.shape[1] > 2:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = x.zz, x.zv, x.vv, phase
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = x.zz, x.zv, x.vv, hop.phase
     state.z, state.v, state.b, state.zz, state.zv, state.vv, state.zb, state.vb, state.bb, state.distrusted = x
-    state.y1, state.y2, state.h1, state.h2, state.h3 = level
-    state.phase, state.since, state.still, state.apex = phase, since, still, apex
-    state.begun, state.time, state.gap = begun, time, gap
+    state.apex = apex
+    phases.keep_hop(state, hop)
     return found

@@ -10,7 +10,7 @@
     ... source:=ethercat_emulator                                             a simulated robot at the end of a cable
     ... source:=hardware drivers:=false                                       your own drivers run elsewhere
 
-The emulated sensors want a cable of their own, which root makes (docs/ethercat.md):
+The emulated sensors want a cable of their own, which root makes (docs/drivers.md):
 
     sudo ip link add ethercat_near type veth peer name ethercat_far
     sudo ip link set ethercat_near up; sudo ip link set ethercat_far up

@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any
 from onboard_estimation import kernel_cache
 
 if TYPE_CHECKING:
-    from onboard_estimation.api import available_robots, campaign, evaluate, live_estimator, load, simulate
-    from onboard_estimation.api_live import Live, LiveEstimate, PartEstimate
-    from onboard_estimation.api_records import Recording, Run, Signal
+    from onboard_estimation.api import (
+        Live,
+        LiveEstimate,
+        PartEstimate,
+        Recording,
+        Run,
+        Signal,
+        available_robots,
+        campaign,
+        evaluate,
+        live_estimator,
+        load,
+        simulate,
+    )
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 
@@ -36,19 +47,12 @@ __all__ = [
     "simulate",
 ]
 
-_ELSEWHERE = {
-    **dict.fromkeys(("Live", "LiveEstimate", "PartEstimate"), "api_live"),
-    **dict.fromkeys(("Recording", "Run", "Signal"), "api_records"),
-    **dict.fromkeys(("JudgeSettings", "WhatIf"), "evaluation.options"),
-    "UserError": "errors",
-}
-
 kernel_cache.configure()
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)
+        return getattr(import_module(f"{__name__}.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -69,6 +69,8 @@ class Ordered(NamedTuple):
         What happened to each sensor's measurements on their way, as the pipeline counts it.
     messages
         What was said of them.
+    before
+        What became of the measurements of each sensor from before the filter's start, see `from_start`.
     """
 
     series: tuple[Series, ...]
@@ -76,6 +78,7 @@ class Ordered(NamedTuple):
     counters: dict[str, BufferCounters]
     check: ReadingCheck
     messages: tuple[str, ...]
+    before: Mapping[str, UseCounters] = {}
 
 
 def in_filter_order(
@@ -157,51 +160,30 @@ def _rank_and_name(one: Series, places: Mapping[str, int]) -> tuple[int, str]:
     return places.get(one.channel.sensor, len(places)), one.channel.sensor
 
 
-class FromStart(NamedTuple):
-    """A recording from the start of a filter on.
+def from_start(ordered: Ordered, start_ns: int) -> Ordered:
+    """What a pipeline's filter that starts at a stamp sees of a recording.
 
-    Attributes
-    ----------
-    series, arrival
-        As in `Ordered`; the newest command of each kind from before the start has the start's stamp.
-    left_out
-        How many measurements of each sensor came before; commands that replaced each other.
-    superseded
-        Commands that waited for the start in vain: one came with its very stamp. They count as used.
+    The newest command of each kind from before has the start's stamp; one that waited for the start in vain, because
+    another came with its very stamp, counts as used. All others are left out.
     """
-
-    series: tuple[Series, ...]
-    arrival: Integers
-    left_out: Mapping[str, int]
-    superseded: Mapping[str, int]
-
-
-def from_start(ordered: Ordered, start_ns: int) -> FromStart:
-    """What a pipeline's filter that starts at a stamp sees of a recording."""
     series: list[Series] = []
     keep = np.ones(len(ordered.arrival), dtype=np.bool_)
-    left_out: dict[str, int] = {}
-    superseded: dict[str, int] = {}
+    before: dict[str, UseCounters] = {}
     for number, one in enumerate(ordered.series):
-        early = int(np.searchsorted(one.stamps_ns, start_ns))
-        sensor, first = one.channel.sensor, early
+        first = early = int(np.searchsorted(one.stamps_ns, start_ns))
         if early and one.channel.command:
-            left_out[sensor] = early - 1
-            if early < len(one.stamps_ns) and one.stamps_ns[early] == start_ns:
-                superseded[sensor] = 1
-            else:
-                first = early - 1
+            superseded = early < len(one.stamps_ns) and bool(one.stamps_ns[early] == start_ns)
+            before[one.channel.sensor] = UseCounters(used=int(superseded), left_out=early - 1)
+            first -= not superseded
         elif early:
-            left_out[sensor] = early
+            before[one.channel.sensor] = UseCounters(left_out=early)
         keep[np.flatnonzero(ordered.arrival == number)[:first]] = False
         if first:
             one = one.rows(slice(first, None))
-        series.append(_with_first_stamp(one, start_ns) if first < early else one)
-    return FromStart(tuple(series), ordered.arrival[keep], left_out, superseded)
-
-
-def _with_first_stamp(one: Series, stamp_ns: int) -> Series:
-    return replace(one, stamps_ns=np.concatenate([[stamp_ns], one.stamps_ns[1:]]))
+        if first < early:
+            one = replace(one, stamps_ns=np.concatenate([[start_ns], one.stamps_ns[1:]]))
+        series.append(one)
+    return ordered._replace(series=tuple(series), arrival=ordered.arrival[keep], before=before)
 
 
 def _checked(

@@ -1,4 +1,12 @@
-"""The command `onboard-estimation` (also `python -m onboard_estimation`)."""
+"""The command `onboard-estimation` (also `python -m onboard_estimation`).
+
+Packages of robots bring commands along, by entry points of the group `onboard_estimation.commands`.
+
+    entry_points={"onboard_estimation.commands": ["spin = our_package.spin_command:app"]}
+
+names a `typer.Typer` with one command or more. It is imported when it is asked for, or when all are listed: a module
+that imports NumPy only where it needs it keeps `--help` quick.
+"""
 
 from __future__ import annotations
 
@@ -9,42 +17,31 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
 from onboard_estimation.commands import (
-    budget,
+    bags,
     campaign,
-    compare,
-    configuration,
-    convert,
+    computer,
     demo,
-    doctor,
     evaluate,
-    export,
-    gait,
-    identify,
-    inspect,
     launch,
-    new,
+    learning,
+    live_graph,
     output,
-    play,
-    record,
+    recording,
     robots,
-    run,
-    service,
-    simulate,
-    topic,
-    train,
     tune,
-    urdf,
     view,
-    warmup,
 )
-from onboard_estimation.commands.installed_commands import Commands
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
+from onboard_estimation.installed import load, offered
 
+COMMANDS = "onboard_estimation.commands"
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that the signal SIGPIPE ended."""
@@ -52,6 +49,38 @@ COMPLETE_VARIABLE = "_ONBOARD_ESTIMATION_COMPLETE"
 """Set by the shell's completion, whatever the program is called by."""
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Commands(typer.core.TyperGroup):
+    """The project's own commands, then those of installed packages; a name that is taken stays with the project."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, for the help and the completion."""
+        return list(dict.fromkeys([*super().list_commands(ctx), *offered(COMMANDS)]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None where there is none."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in offered(COMMANDS):
+            found = self.commands[cmd_name] = _command(cmd_name)
+        return found
+
+
+def _command(name: str) -> Any:
+    """A package's command; where it cannot be loaded, one that says so: it must not hide the others."""
+    try:
+        found = load(COMMANDS, "command", name, typer.Typer)
+    except UserError as error:
+        fault, found = error, typer.Typer()
+
+        @found.command(help=str(error), context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+        def broken() -> None:
+            raise fault
+
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
     name="onboard-estimation",
@@ -84,35 +113,23 @@ def options(
     """What the program itself is asked, without a command."""
 
 
-app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
-app.command("robots", epilog=robots.EXAMPLES)(robots.robots)
-app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
-app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
-app.command("export", epilog=export.EXAMPLES)(export.export)
-app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
-app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
-app.command("train", epilog=train.EXAMPLES)(train.train)
-app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
-app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
-app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
-app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
-app.add_typer(new.app, name="new")
-app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)
+def _add(*commands: Any, panel: str | None = None, settings: dict[str, Any] | None = None) -> None:
+    for one in commands:
+        app.command(one.__name__, epilog=one.epilog, rich_help_panel=panel, context_settings=settings)(one)
+
+
+_add(demo.demo, robots.robots, bags.simulate, bags.inspect, evaluate.evaluate, evaluate.compare, evaluate.export)
+_add(campaign.campaign, learning.identify, learning.train, tune.tune, robots.gait, bags.convert, robots.config)
+app.add_typer(robots.new, name="new")
+_add(robots.urdf)
 
 LIVE = "The live graph"
-app.command("launch", epilog=launch.EXAMPLES, rich_help_panel=LIVE)(launch.launch)
-app.command("run", epilog=run.EXAMPLES, rich_help_panel=LIVE, context_settings=run.SETTINGS)(run.run)
-app.add_typer(topic.app, name="topic", rich_help_panel=LIVE)
-app.add_typer(service.app, name="service", rich_help_panel=LIVE)
-app.add_typer(service.parameters, name="param", rich_help_panel=LIVE)
-app.command("view", epilog=view.EXAMPLES, rich_help_panel=LIVE)(view.view)
-app.command("record", epilog=record.EXAMPLES, rich_help_panel=LIVE)(record.record)
-app.command("play", epilog=play.EXAMPLES, rich_help_panel=LIVE)(play.play)
-app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=LIVE)(doctor.doctor)
-app.command("budget", epilog=budget.EXAMPLES, rich_help_panel=LIVE)(budget.budget)
-app.command("warmup", epilog=warmup.EXAMPLES, rich_help_panel=LIVE)(warmup.warmup)
+_add(launch.launch, panel=LIVE)
+_add(launch.run, panel=LIVE, settings=launch.SETTINGS)
+app.add_typer(live_graph.topic, name="topic", rich_help_panel=LIVE)
+app.add_typer(live_graph.service, name="service", rich_help_panel=LIVE)
+app.add_typer(live_graph.param, name="param", rich_help_panel=LIVE)
+_add(view.view, recording.record, recording.play, computer.doctor, computer.budget, computer.warmup, panel=LIVE)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

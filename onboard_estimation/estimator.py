@@ -22,8 +22,7 @@ from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
-from onboard_estimation.scanned import Scanned
+from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent, Scanned
 from onboard_estimation.series import Series
 
 State = TypeVar("State")

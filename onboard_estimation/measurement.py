@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,25 @@ class PhaseEvent(NamedTuple):
     stddev_s: float
     phase: int
     height_m: float = math.nan
+
+
+class Scanned(NamedTuple):
+    """Measurements that were filtered at once.
+
+    Attributes
+    ----------
+    state
+        After them.
+    found
+        Of each of them, its estimate, if it gave one, and events; there may be fewer of them than were given.
+    means, covariances
+        (E, a) and (E, n, n): those of all these estimates once more, to be looked at together.
+    """
+
+    state: Any
+    found: Sequence[tuple[Estimate | None, tuple[PhaseEvent, ...]]]
+    means: Matrix
+    covariances: NDArray[np.float64]
 
 
 _POSITION = (("x", "m"), ("y", "m"), ("z", "m"))

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.filtering.state_space import Block, StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Estimate, Matrix, Vector
 from onboard_estimation.robots import Robot
 

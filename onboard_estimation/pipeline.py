@@ -114,7 +114,8 @@ class Pipeline:
 
     def process(self, measurement: Measurement) -> Estimate | None:
         """Take a measurement as it arrives; the newest estimate if there is a new one (see `MeasurementBuffer.add`)."""
-        estimate = self._add(measurement, deferred=False)
+        passes = self._check.passes(measurement.sensor, measurement.value, self._tell)
+        estimate = self._buffer.add(measurement) if passes else None
         self._buffer.take_settled()  # a live host publishes as it goes: the record would only grow
         return estimate
 
@@ -123,8 +124,7 @@ class Pipeline:
 
         Faster where the estimator is a `Scanner`.
         """
-        tell = self._tell
-        passed = self._check.all_that_pass(list(measurements), tell)
+        passed = self._check.all_that_pass(list(measurements), self._tell)
         if self._guarded.scans:
             estimates = self._buffer.add_all(passed)
         else:
@@ -132,17 +132,13 @@ class Pipeline:
         self._buffer.take_settled()
         return estimates
 
-    def _add(self, measurement: Measurement, deferred: bool) -> Estimate | None:
-        if not self._check.passes(measurement.sensor, measurement.value, self._tell):
-            return None
-        return self._buffer.add(measurement, deferred)
-
     def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
         """Process a whole recording; its settled record, in order."""
         record: list[Estimate] = []
         self._events = []
         for count, measurement in enumerate(measurements):
-            self._add(measurement, deferred=True)
+            if self._check.passes(measurement.sensor, measurement.value, self._tell):
+                self._buffer.add(measurement, deferred=True)
             if count % 1024 == 0:
                 self._keep(record, self._buffer.take_settled())
         self._keep(record, self._buffer.flush())

@@ -27,6 +27,9 @@ _MOST_REMEMBERED = 100
 ABSENT = "element 0 of its covariance is -1, or all of it is NaN"
 """How a message says that it lacks a part."""
 
+_NOT_FINITE, _OUT_OF_RANGE, _LACKS = 1, 2, 4
+"""Faults of a reading, as bits; that for a lack is shifted left by the number of the part in `IMU_PARTS`."""
+
 
 class ReadingCheck:
     """Refuses and counts readings, and says so once a sensor, in words.
@@ -47,12 +50,12 @@ class ReadingCheck:
         self.out_of_range: dict[str, int] = {}
         self.incomplete: dict[str, int] = {}
         self._channels = {channel.sensor: channel for channel in channels}
-        self._of_one: dict[tuple[str, int], _Allowed] = {}
-        self._of_several: dict[tuple[tuple[str, int], ...], _Allowed] = {}
+        self._of_one: dict[tuple[str, int], _Expected] = {}
+        self._of_several: dict[tuple[tuple[str, int], ...], _Expected] = {}
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
         """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
-        if _is_within(value, *self._allowed(sensor, len(value))):
+        if not _faults(value, *self._expected(sensor, len(value))):
             return True
         rows, said = self.refused(sensor, value[None])
         for _, sentence in said:
@@ -65,14 +68,14 @@ class ReadingCheck:
             return readings
         # Sensors take turns: readings that arrive together are soon of the same sensors as some before.
         key = tuple([(one.sensor, len(one.value)) for one in readings])
-        allowed = self._of_several.get(key)
-        if allowed is None:
+        expected = self._of_several.get(key)
+        if expected is None:
             if len(self._of_several) == _MOST_REMEMBERED:
                 self._of_several.clear()
-            one_by_one = [self._allowed(*one) for one in key]
-            allowed = _Allowed._make(np.concatenate(rows) for rows in zip(*one_by_one, strict=True))
-            self._of_several[key] = allowed
-        if _is_within(np.concatenate([one.value for one in readings]), *allowed):
+            one_by_one = [self._expected(*one) for one in key]
+            expected = _Expected._make(np.concatenate(rows) for rows in zip(*one_by_one, strict=True))
+            self._of_several[key] = expected
+        if not _faults(np.concatenate([one.value for one in readings]), *expected):
             return readings
         return [one for one in readings if self.passes(one.sensor, one.value, tell)]
 
@@ -82,57 +85,33 @@ class ReadingCheck:
         There is one on the first that is beyond the sensor's range, and one on the first that lacks a part. The same as
         `passes` for one row after another.
         """
-        if not len(values):
-            return np.empty(0, dtype=np.intp), []
-        bound = self._bound(sensor, values.shape[1])
-        # No array of the size of the values is needed for most recordings. NaN passes through both.
-        smallest, largest = _extremes(values)
-        if (largest <= bound).all() and (smallest >= -bound).all():
-            return np.empty(0, dtype=np.intp), []
-        channel = self._channels.get(sensor)
-        known, lacking = (np.isfinite(values), {}) if channel is None else _known(channel, values)
-        incomplete: NDArray[np.bool_] = np.zeros(len(values), dtype=np.bool_)
+        faults = _faults_of_all(values, *self._expected(sensor, values.shape[1]))
+        rows = np.flatnonzero(faults)
+        lacking, beyond = faults >= _LACKS, faults == _OUT_OF_RANGE
         said = []
-        for part, absent in lacking.items():
-            if absent.any() and sensor not in self.incomplete and not incomplete.any():
-                said.append((int(np.argmax(absent)), _absence(sensor, part)))
-            incomplete |= absent
-        passes = ((np.abs(values) <= bound) | (known & np.isnan(values))).all(axis=1) & ~incomplete
-        rows = np.flatnonzero(~passes)
-        finite = known[rows].all(axis=1) & ~incomplete[rows]
-        if finite.any() and sensor not in self.out_of_range:
-            first = int(rows[np.argmax(finite)])
+        if lacking.any() and sensor not in self.incomplete:
+            part, absent = next((part, absent) for part, absent in _lacks(faults).items() if absent.any())
+            said.append((int(np.argmax(absent)), _absence(sensor, part)))
+        if beyond.any() and sensor not in self.out_of_range:
+            first = int(np.argmax(beyond))
             said.append((first, self._sentence(sensor, values[first])))
         for counts, more in (
-            (self.incomplete, int(np.count_nonzero(incomplete))),
-            (self.out_of_range, int(np.count_nonzero(finite))),
-            (self.not_finite, int(np.count_nonzero(~finite & ~incomplete[rows]))),
+            (self.incomplete, int(np.count_nonzero(lacking))),
+            (self.out_of_range, int(np.count_nonzero(beyond))),
+            (self.not_finite, len(rows) - int(np.count_nonzero(lacking | beyond))),
         ):
             if more:
                 counts[sensor] = counts.get(sensor, 0) + more
         return rows, said
 
-    def _bound(self, sensor: str, size: int) -> Vector:
-        """(d,) largest magnitudes that pass."""
-        return self._allowed(sensor, size).bound
-
-    def _allowed(self, sensor: str, size: int) -> _Allowed:
+    def _expected(self, sensor: str, size: int) -> _Expected:
         found = self._of_one.get((sensor, size))
         if found is None:
-            channel = self._channels.get(sensor)
-            bound = np.full(size, np.finfo(np.float64).max if channel is None else LARGEST_VALUE)
-            absent = np.zeros(size, dtype=np.int64)
-            if channel is not None:
-                for limit in channel.limits:
-                    bound[limit.first : limit.first + limit.count] = limit.largest * (1.0 + RANGE_MARGIN)
-                for part, elements in IMU_PARTS.items() if _has_parts(channel) else ():
-                    if part not in channel.needs:
-                        absent[elements.start] = elements.stop - elements.start
-            found = self._of_one[sensor, size] = _Allowed(bound, absent)
+            found = self._of_one[sensor, size] = _expected_of(self._channels.get(sensor), size)
         return found
 
     def _sentence(self, sensor: str, value: Vector) -> str:
-        element = int(np.nanargmax(np.abs(value) / self._bound(sensor, len(value))))
+        element = int(np.nanargmax(np.abs(value) / self._expected(sensor, len(value)).bound))
         limits = (one for one in self._channels[sensor].limits if one.first <= element < one.first + one.count)
         limit = next(limits, Limit("number", 0, len(value), LARGEST_VALUE, ""))
         unit = f" {limit.unit}" if limit.unit else ""
@@ -143,64 +122,86 @@ class ReadingCheck:
         )
 
 
-class _Allowed(NamedTuple):
-    """What passes.
+class _Expected(NamedTuple):
+    """Of the elements of a reading.
 
     Attributes
     ----------
     bound
         (d,) largest magnitudes.
-    absent
+    size
         (d,) at the first element of a part that may be absent, NaN throughout: how many elements it has; else 0.
+    lack
+        (d,) there, the fault that its absence is; 0 where it is none.
     """
 
     bound: Vector
-    absent: NDArray[np.int64]
+    size: NDArray[np.int64]
+    lack: NDArray[np.int64]
+
+
+def _expected_of(channel: Channel | None, count: int) -> _Expected:
+    """Of readings of so many elements; those of no channel have to be finite, no more."""
+    bound = np.full(count, np.finfo(np.float64).max if channel is None else LARGEST_VALUE)
+    size, lack = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    if channel is not None:
+        for limit in channel.limits:
+            bound[limit.first : limit.first + limit.count] = limit.largest * (1.0 + RANGE_MARGIN)
+        if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
+            for number, (part, elements) in enumerate(IMU_PARTS.items()):
+                size[elements.start] = elements.stop - elements.start
+                lack[elements.start] = _LACKS << number if part in channel.needs else 0
+    return _Expected(bound, size, lack)
 
 
 @njit(cache=True)
-def _is_within(value: Vector, bound: Vector, absent: NDArray[np.int64]) -> bool:
-    """Whether no element (d,) is larger than its bound; what is not finite is not below any."""
+def _faults(value: Vector, bound: Vector, size: NDArray[np.int64], lack: NDArray[np.int64]) -> int:
+    """Faults of a reading (d,); 0: there are none."""
+    faults = 0
     i = 0
     while i < len(value):
-        missing = 0
-        while missing < absent[i] and np.isnan(value[i + missing]):
-            missing += 1
-        if missing > 0 and missing == absent[i]:
-            i += missing
-        elif abs(value[i]) <= bound[i]:
-            i += 1
-        else:
-            return False
-    return True
+        if not abs(value[i]) <= bound[i]:  # what is not finite is not below any
+            missing = 0
+            while missing < size[i] and np.isnan(value[i + missing]):
+                missing += 1
+            if missing > 0 and missing == size[i]:
+                faults |= lack[i]
+                i += missing
+                continue
+            faults |= _OUT_OF_RANGE if np.isfinite(value[i]) else _NOT_FINITE
+        i += 1
+    return faults
+
+
+@njit(cache=True)
+def _faults_of_all(
+    values: Matrix, bound: Vector, size: NDArray[np.int64], lack: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """(K,) faults of each of the readings (K, d)."""
+    faults = np.zeros(len(values), dtype=np.int64)
+    for k in range(len(values)):
+        for i in range(len(bound)):
+            if not abs(values[k, i]) <= bound[i]:
+                faults[k] = _faults(values[k], bound, size, lack)
+                break
+    return faults
+
+
+def _lacks(faults: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+    """By part, which of the readings (K,) lack it though it is needed."""
+    return {part: (faults & (_LACKS << number)) != 0 for number, part in enumerate(IMU_PARTS)}
 
 
 def finite_readings(channel: Channel, values: Matrix) -> NDArray[np.bool_]:
     """(K,) which of the readings (K, d) are finite numbers, and have what the channel needs."""
-    known, lacking = _known(channel, values)
-    return np.logical_and.reduce([known.all(axis=1), *(~absent for absent in lacking.values())])
+    usable: NDArray[np.bool_] = (_faults_of_all(values, *_expected_of(channel, values.shape[1])) & ~_OUT_OF_RANGE) == 0
+    return usable
 
 
 def missing_parts(channel: Channel, values: Matrix) -> dict[str, int]:
     """How many of the readings (K, d) lack each part that the channel needs; only of those that are missing."""
-    return {part: int(absent.sum()) for part, absent in _known(channel, values)[1].items() if absent.any()}
-
-
-def _known(channel: Channel, values: Matrix) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
-    """(K, d) which elements are finite, or in a part that is absent; and (K,) which readings lack each part needed."""
-    known: NDArray[np.bool_] = np.isfinite(values)
-    lacking = {}
-    if _has_parts(channel):
-        for part, elements in IMU_PARTS.items():
-            absent: NDArray[np.bool_] = np.asarray(np.isnan(values[:, elements]).all(axis=1), dtype=np.bool_)
-            known[absent, elements] = True
-            if part in channel.needs:
-                lacking[part] = absent
-    return known, lacking
-
-
-def _has_parts(channel: Channel) -> bool:
-    return channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation"
+    lacks = _lacks(_faults_of_all(values, *_expected_of(channel, values.shape[1])))
+    return {part: int(absent.sum()) for part, absent in lacks.items() if absent.any()}
 
 
 def _absence(sensor: str, part: str) -> str:
@@ -209,21 +210,6 @@ def _absence(sensor: str, part: str) -> str:
         f"{sensor} has no {words} ({ABSENT}), which is needed: such messages are refused; let its driver fill "
         f"{part} in, or do without the sensor"
     )
-
-
-def _extremes(values: Matrix) -> tuple[Vector, Vector]:
-    """Smallest and largest (d,) of each column of (K, d); NaN where there is one.
-
-    NumPy reduces long rows many times faster than short ones: many readings are taken as one row.
-    """
-    size, together = values.shape[1], 128
-    whole = len(values) - len(values) % together
-    if size == 0 or whole < together or not values.flags.c_contiguous:
-        return values.min(axis=0), values.max(axis=0)
-    rows, rest = values[:whole].reshape(-1, together * size), values[whole:]
-    low = np.concatenate([rows.min(axis=0).reshape(together, size), rest])
-    high = np.concatenate([rows.max(axis=0).reshape(together, size), rest])
-    return low.min(axis=0), high.max(axis=0)
 
 
 def imu_limits(gyro: tuple[float, str] | None, accelerometer: tuple[float, str] | None) -> tuple[Limit, ...]:

@@ -13,40 +13,82 @@ their own, and `ros2 launch` may run in one without NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import atexit
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch.actions import DeclareLaunchArgument, GroupAction, LogInfo, OpaqueFunction, Shutdown
+import yaml
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutdown
 from launch.launch_context import LaunchContext
 from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
-from launch_ros.actions import Node, PushRosNamespace
+from launch_ros.actions import Node
 
-from onboard_estimation.launched_nodes import (
-    PACKAGE,
-    Driver,
-    argument,
-    declared,
-    files_of,
-    in_one_process,
-    node,
-    source_of,
-    values_of,
-)
 from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.nodes.outputs import name_in, published_topics
 
-__all__ = ["PACKAGE", "Driver", "RobotLaunch"]
-
+PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")
 _EMULATED_PORTS = {"vicon": {"port": 8801}}
 """In the place of the real system's, which only root may serve."""
 _EMULATED_TRUTH = "emulated_truth"
 """Where a simulated robot's truth is published for an emulated motion capture, which publishes what it has seen."""
 _ON_OFF = ("true", "false")
+_FOR_ALL = re.compile(r"^['\"]?/\*\*['\"]?:", re.MULTILINE)
+"""The line of a parameter file that begins what is for all nodes."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A node that a source of measurements needs.
+
+    Attributes
+    ----------
+    executable
+        Its name, and that of the node.
+    parameters
+        Beside those of its section in the nodes' parameter file.
+    measures
+        It publishes the measurements, and can do so in the estimator's process (`composed:=true`).
+    simulates
+        What it gives is simulated: it takes the launch arguments of a simulation, those of `takes`, and the robot's
+        parameter file.
+    takes
+        Which of `seed`, `imu_rate_hz`, `duration_s`, `publish_truth`, `truth_topics`, `control`, `scenario`, `variant`;
+        None: all.
+    plays
+        In the place of a simulation it can play a bag: the launch argument `bag`, its parameter of that name.
+    knows_robot
+        It takes the robot's parameter file though it does not simulate.
+    moved
+        Topics that it publishes elsewhere: for an emulated sensor, which publishes what it has measured.
+    file
+        A parameter file of its own in `config` beside the launch file's folder; empty: none.
+    package
+        That has the executable; empty: the robot's.
+    """
+
+    executable: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    measures: bool = True
+    simulates: bool = False
+    takes: tuple[str, ...] | None = None
+    plays: bool = False
+    knows_robot: bool = False
+    moved: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    package: str = ""
+
+    @property
+    def takes_robot(self) -> bool:
+        """Whether it gets the robot's parameter file: others refuse what they do not know."""
+        return self.simulates or self.knows_robot
 
 
 @dataclass(frozen=True)
@@ -102,70 +144,70 @@ class RobotLaunch:
         sources = [*(["simulated"] if self.scenarios else []), "hardware", *others, "bag"]
         playing = ["bag", *(name for name in others if any(one.plays for one in self.drivers[name]))]
         arguments = [
-            declared("source", sources[0], "where the measurements come from", sources),
-            declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
-            declared("rate", "1.0", "times real time, of the bag"),
+            _declared("source", sources[0], "where the measurements come from", sources),
+            _declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
+            _declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
         if self._drivers():
-            arguments.append(declared("composed", "false", "driver and estimator in one process: less work", _ON_OFF))
+            arguments.append(_declared("composed", "false", "driver and estimator in one process: less work", _ON_OFF))
         if self.drivers.get("hardware"):
-            arguments.append(declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
+            arguments.append(_declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
         if self.port:
-            arguments.append(declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
+            arguments.append(_declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
         simulated = ("simulated", *(f"{one}_emulator" for one in _MOTION_CAPTURE)) if self.scenarios else ()
         truths = ("none", *simulated, *_MOTION_CAPTURE)
         meaning = "motion capture; an emulator's sees the simulated robot" if self.scenarios else "motion capture"
-        arguments.append(declared("ground_truth", "simulated" if self.scenarios else "none", meaning, truths))
+        arguments.append(_declared("ground_truth", "simulated" if self.scenarios else "none", meaning, truths))
         if self.scenarios:
             arguments += [
-                declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
+                _declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
                 *self._variants(),
-                declared("seed", "0", "simulated: of all noise"),
-                declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
-                declared("duration_s", "0.0", "simulated; 0: without an end"),
+                _declared("seed", "0", "simulated: of all noise"),
+                _declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
+                _declared("duration_s", "0.0", "simulated; 0: without an end"),
             ]
         if self.controlled:
             arguments.append(
-                declared("control", "truth", "simulated: what its controller goes by", ("truth", "estimate"))
+                _declared("control", "truth", "simulated: what its controller goes by", ("truth", "estimate"))
             )
         if self.truth_starts:
             meaning = "start the filter where the ground truth has the robot; auto: where it is simulated"
-            arguments.append(declared("initial_from_truth", "auto", meaning, ("auto", *_ON_OFF)))
+            arguments.append(_declared("initial_from_truth", "auto", meaning, ("auto", *_ON_OFF)))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._live, arguments))])
 
     def replay(self) -> LaunchDescription:
         """A bag through the live estimator, in simulated time, losing nothing; it ends with the bag."""
         arguments = [
             DeclareLaunchArgument("bag", description="bag to play"),
-            declared("rate", "1.0", "times real time; 0: as fast as messages are taken"),
-            declared("start_offset", "0.0", "seconds of the bag to leave out"),
+            _declared("rate", "1.0", "times real time; 0: as fast as messages are taken"),
+            _declared("start_offset", "0.0", "seconds of the bag to leave out"),
             *self._common(),
         ]
         if self.truth_starts:
-            arguments.append(declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
+            arguments.append(_declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._replay, arguments))])
 
     def _variants(self) -> list[DeclareLaunchArgument]:
         """The argument for variants, of a robot that has any."""
         meaning = f"simulated: {self.variants}; empty: as in nodes"
-        return [declared(self.variant, "", meaning)] if self.variants else []
+        return [_declared(self.variant, "", meaning)] if self.variants else []
 
     def _common(self) -> list[DeclareLaunchArgument]:
         arguments = [
-            declared("markers", "true", "draw estimate and truth", _ON_OFF),
-            declared("record", "", "bag to record all topics into"),
-            declared("namespace", self.robot, "of all nodes and topics"),
-            declared("config", self._beside(f"{self.robot}.yaml"), "parameter file of the robot"),
-            declared("nodes", self._beside(f"{self.robot}_nodes.yaml"), "parameter file of the nodes: frames, ..."),
-            declared("log_level", "info", "least that the nodes say", ("debug", "info", "warn", "error", "fatal")),
+            _declared("markers", "true", "draw estimate and truth", _ON_OFF),
+            _declared("record", "", "bag to record all topics into"),
+            _declared("namespace", self.robot, "of all nodes and topics"),
+            _declared("config", self._beside(f"{self.robot}.yaml"), "parameter file of the robot"),
+            _declared("nodes", self._beside(f"{self.robot}_nodes.yaml"), "parameter file of the nodes: frames, ..."),
+            _declared("log_level", "info", "least that the nodes say", ("debug", "info", "warn", "error", "fatal")),
         ]
         if self._beside(f"{self.robot}.rviz"):
-            arguments.append(declared("rviz", "false", "start RViz", _ON_OFF))
+            arguments.append(_declared("rviz", "false", "start RViz", _ON_OFF))
         if self.estimators:
-            arguments.append(declared("estimator", "", f"{self.estimators}; empty: as in nodes"))
+            arguments.append(_declared("estimator", "", f"{self.estimators}; empty: as in nodes"))
         if self.model:
-            arguments.append(declared("model", "", f"file of {self.models} made by `train`"))
+            arguments.append(_declared("model", "", f"file of {self.models} made by `train`"))
         return arguments
 
     def _beside(self, name: str) -> str:
@@ -175,8 +217,8 @@ class RobotLaunch:
 
     def _live(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
         """What the arguments ask for."""
-        values = values_of(arguments, context)
-        source, bag, control = values["source"], values["bag"], values.get("control")
+        values = _values_of(arguments, context)
+        source, bag, control, truth = values["source"], values["bag"], values.get("control"), values["ground_truth"]
         # Better now than from one of the nodes, when the others run and a robot moves.
         drivers = () if values.get("drivers") == "false" else self._drivers().get(source, ())
         if source == "bag" and not bag:
@@ -188,7 +230,6 @@ class RobotLaunch:
             raise RuntimeError(
                 f"control:=estimate is for a simulated robot: with source:={source} the robot has its own"
             )
-        truth = values["ground_truth"]
         emulates_truth = truth.endswith("_emulator")
         if emulates_truth and not simulates:
             raise RuntimeError(f"ground_truth:={truth} sees a simulated robot: with source:={source} there is none")
@@ -197,7 +238,7 @@ class RobotLaunch:
         simulated_truth = simulates and (truth == "simulated" or emulates_truth)
         if values.get("initial_from_truth") == "auto":
             values["initial_from_truth"] = "true" if simulated_truth else "false"
-        host = {
+        host: dict[str, Any] = {
             "use_sim_time": source == "bag",
             # Simulated sensors offer to send reliably; drivers often do not, and a node may rest while they go on.
             **({"reliable_sensors": True} if source == "simulated" else {}),
@@ -205,30 +246,30 @@ class RobotLaunch:
             **({"output_rate_hz": 0.0} if source == "bag" or control == "estimate" else {}),
         }
         # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
-        kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0, **GivesUp().options}
+        kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0}
         composed = values.get("composed") == "true"
         inside = [one for one in drivers if composed and one.measures]
         if composed and not inside:
             raise RuntimeError(f"composed:=true: with source:={source} there is no driver to run with the estimator")
         own = {one.executable: self._parameters(one, values, simulated_truth) for one in drivers}
-        seeing = _truth_nodes(truth)
-        own |= {one.executable: dict(one.parameters) for one in seeing}
-        in_namespace, beside = self._nodes(values, host, kept, [(one, own[one.executable]) for one in inside], context)
-        for one in [*drivers, *seeing]:
+        within = [(one, own[one.executable]) for one in inside]
+        found = self._nodes(values, host, {**kept, **GivesUp().options}, within)
+        for one in [*drivers, *_truth_nodes(truth)]:
             if one not in inside:
-                files = [*files_of(values, *(() if one.takes_robot else ("nodes",))), *self._own_files([one])]
+                files = _files_of(values, *(() if one.takes_robot else ("nodes",))) + self._own_files([one])
                 # A sensor that was lost is looked for again, as by the driver itself.
-                options = GivesUp().options if one.simulates else {**kept, **GivesUp().options}
-                parameters = [*files, own[one.executable]]
+                options = {**({} if one.simulates else kept), **GivesUp().options}
                 if one.moved:
                     options["remappings"] = list(one.moved.items())
-                in_namespace.append(node(one.package or self.package, one.executable, parameters, **options))
+                parameters = [*files, own.get(one.executable, dict(one.parameters))]
+                found.append(_node(values, one.package or self.package, one.executable, parameters, **options))
+        found += self._beside_it(values, host["use_sim_time"])
         if source == "bag":
-            beside.append(node(PACKAGE, "bag_player", [self._played(values)]))
+            found.append(_node(values, PACKAGE, "bag_player", [self._played(values)], namespace=None))
         elif not drivers:
             words = "source:=hardware: start the drivers; the estimator says which topics it waits for"
-            beside.append(LogInfo(msg=words))
-        return [GroupAction(in_namespace), *beside]
+            found.append(LogInfo(msg=words))
+        return found
 
     def _drivers(self) -> dict[str, Sequence[Driver]]:
         """By source."""
@@ -238,37 +279,35 @@ class RobotLaunch:
     def _parameters(self, driver: Driver, values: dict[str, str], truth: bool) -> dict[str, Any]:
         """Parameters of a driver, beside those of its files."""
         if not driver.simulates:
-            port = {"port": argument("port", str)} if values.get("port") and driver.measures else {}
+            port = {"port": values["port"]} if values.get("port") and driver.measures else {}
             return {**driver.parameters, **port}
         chosen = {"scenario": "scenario", "variant": self.variant}
         simulated = {
-            "seed": argument("seed", int),
-            "imu_rate_hz": argument("imu_rate_hz", float),
-            "duration_s": argument("duration_s", float),
+            "seed": _number(values, "seed", int),
+            "imu_rate_hz": _number(values, "imu_rate_hz"),
+            "duration_s": _number(values, "duration_s"),
             "publish_truth": truth,
             **({"truth_topics": _EMULATED_TRUTH} if values["ground_truth"].endswith("_emulator") else {}),
             **({"control": values["control"]} if "control" in values else {}),
-            **{parameter: argument(name, str) for parameter, name in chosen.items() if values.get(name)},
+            **{parameter: values[name] for parameter, name in chosen.items() if values.get(name)},
         }
-        taken = (
-            simulated if driver.takes is None else {name: simulated[name] for name in driver.takes if name in simulated}
-        )
-        played = {"bag": argument("bag", str)} if driver.plays and values["bag"] else {}
+        taken = {name: one for name, one in simulated.items() if driver.takes is None or name in driver.takes}
+        played = {"bag": values["bag"]} if driver.plays and values["bag"] else {}
         return {**driver.parameters, **taken, **played}
 
     def _own_files(self, drivers: Sequence[Driver]) -> list[str]:
         return [self._beside(one.file) for one in drivers if one.file]
 
     def _replay(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
-        values = values_of(arguments, context)
+        values = _values_of(arguments, context)
         if not values["bag"] or not Path(values["bag"]).exists():
             raise RuntimeError(f"bag:={values['bag']} does not exist")
         host = {"use_sim_time": True, "reliable_sensors": True, "output_rate_hz": 0.0}
-        ends = {"on_exit": Shutdown(reason="the estimator has ended")}
-        in_namespace, beside = self._nodes(values, host, ends)
-        played = {**self._played(values), "start_offset": argument("start_offset", float)}
-        beside.append(node(PACKAGE, "bag_player", [played], on_exit=Shutdown(reason="the bag has ended")))
-        return [GroupAction(in_namespace), *beside]
+        found = self._nodes(values, host, {"on_exit": Shutdown(reason="the estimator has ended")})
+        played = {**self._played(values), "start_offset": _number(values, "start_offset")}
+        ends = Shutdown(reason="the bag has ended")
+        player = _node(values, PACKAGE, "bag_player", [played], namespace=None, on_exit=ends)
+        return [*found, *self._beside_it(values, use_sim_time=True), player]
 
     def _nodes(
         self,
@@ -276,12 +315,8 @@ class RobotLaunch:
         host: dict[str, Any],
         options: dict[str, Any],
         inside: Sequence[tuple[Driver, dict[str, Any]]] = (),
-        context: LaunchContext | None = None,
-    ) -> tuple[list[Any], list[Any]]:
-        """Estimator and markers, in the robot's namespace, and what runs beside it: recorder, RViz.
-
-        `inside` are drivers, with their parameters, that run in the estimator's process.
-        """
+    ) -> list[Any]:
+        """Estimator and markers; `inside` are drivers, with their parameters, that run in the estimator's process."""
         model, record, start = values.get("model"), values["record"], values.get("initial_from_truth")
         if record and Path(record).exists():
             raise RuntimeError(
@@ -293,49 +328,114 @@ class RobotLaunch:
         chosen = {"estimator": values.get("estimator"), self.model: str(Path(model).absolute()) if model else ""}
         filtering = {"use_sim_time": host["use_sim_time"], **{name: one for name, one in chosen.items() if one}}
         estimating = {**filtering, **host, **({"initial_from_truth": start == "true"} if start else {})}
-        name = f"{self.robot}_estimator"
+        name, files = f"{self.robot}_estimator", _files_of(values)
         if inside:
             together = [*inside, (Driver(name, simulates=True), estimating)]
-            files = [*files_of(values), *self._own_files([one for one, _ in inside])]
-            estimator = in_one_process(self.package, together, files, context, **options)
+            files_of_all = files + self._own_files([one for one, _ in inside])
+            found = [self._in_one_process(values, together, files_of_all, **options)]
         else:
-            estimator = node(self.package, name, [*files_of(values), estimating], **options)
-        in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
+            found = [_node(values, self.package, name, [*files, estimating], **options)]
         if values["markers"] == "true":
-            drawing = {**filtering, "robot": self.robot}
-            in_namespace.append(node(PACKAGE, "markers", [*files_of(values), drawing]))
-        beside = []
-        if record:
-            drivers = self._drivers().get(values.get("source", ""), ())
-            source = source_of(values, any(one.simulates for one in drivers), any(one.plays for one in drivers))
-            labelled = {"source": source} if source else {}
-            beside.append(node(PACKAGE, "recorder", [{"output": argument("record", str), "all": True, **labelled}]))
+            found.append(_node(values, PACKAGE, "markers", [*files, {**filtering, "robot": self.robot}]))
+        return found
+
+    def _in_one_process(
+        self,
+        values: dict[str, str],
+        nodes: Sequence[tuple[Driver, dict[str, Any]]],
+        files: Sequence[str],
+        **options: Any,
+    ) -> Node:
+        """Executables in one process, each a node under its own name with parameters of its own."""
+        # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
+        folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        named = [one.executable for one, _ in nodes if one.takes_robot]
+        restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
+        sections = {f"/**/{one.executable}": {"ros__parameters": own} for one, own in nodes}
+        last = folder / "last.yaml"
+        last.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
+        words = [f"{one.package or self.package}/{one.executable}" for one, _ in nodes]
+        return _node(values, PACKAGE, "composed", [*restricted, str(last)], name=None, arguments=words, **options)
+
+    def _beside_it(self, values: dict[str, str], use_sim_time: bool) -> list[Node]:
+        """Recorder and RViz, outside of the robot's namespace."""
+        found = []
+        if record := values["record"]:
+            source = _source_of(values, self._drivers().get(values.get("source", ""), ()))
+            recorded = {"output": record, "all": True, **({"source": source} if source else {})}
+            found.append(_node(values, PACKAGE, "recorder", [recorded], namespace=None))
         if values.get("rviz") == "true":
-            arguments = ["-d", self._beside(f"{self.robot}.rviz")]
-            clock = [{"use_sim_time": host["use_sim_time"]}]
-            beside.append(
-                Node(
-                    package="rviz2",
-                    executable="rviz2",
-                    name="rviz",
-                    arguments=arguments,
-                    parameters=clock,
-                    output="log",
-                )
-            )
-        return in_namespace, beside
+            arguments, clock = ["-d", self._beside(f"{self.robot}.rviz")], [{"use_sim_time": use_sim_time}]
+            rviz = {"package": "rviz2", "executable": "rviz2", "name": "rviz", "output": "log"}
+            found.append(Node(arguments=arguments, parameters=clock, **rviz))
+        return found
 
     def _played(self, values: dict[str, str]) -> dict[str, Any]:
         """Parameters of the player: it waits for its listeners, and leaves out what the nodes publish themselves."""
         namespace = values["namespace"]
         listeners = [name_in(namespace, f"{self.robot}_estimator")]
         return {
-            "bag": argument("bag", str),
-            "rate": argument("rate", float),
+            "bag": values["bag"],
+            "rate": _number(values, "rate"),
             "clock": 100.0,
             "exclude_topics": published_topics(namespace),
             "wait_for_nodes": [*listeners, *(["/recorder"] if values["record"] else [])],
         }
+
+
+def _declared(name: str, default: str, description: str, choices: Sequence[str] = ()) -> DeclareLaunchArgument:
+    """An argument of a launch."""
+    limits = {"choices": list(choices)} if choices else {}
+    return DeclareLaunchArgument(name, default_value=default, description=description, **limits)
+
+
+def _values_of(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> dict[str, str]:
+    """Of this launch's own arguments: one that includes it may have others, under names that mean something else."""
+    return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
+
+
+def _number(values: Mapping[str, str], name: str, kind: Callable[[str], float] = float) -> float:
+    """The value of an argument that is one."""
+    try:
+        return kind(values[name])
+    except ValueError as error:
+        raise RuntimeError(f"argument {name}: {error}") from None
+
+
+def _files_of(values: dict[str, str], *names: str) -> list[str]:
+    """Parameter files among the arguments' values, as far as there are such."""
+    return [values[name] for name in names or ("config", "nodes") if values[name]]
+
+
+def _source_of(values: dict[str, str], drivers: Sequence[Driver]) -> str:
+    """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
+    if values.get("bag") and (values.get("source", "bag") == "bag" or any(one.plays for one in drivers)):
+        from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
+
+        with Bag(Path(values["bag"])) as bag:
+            return bag.custom_data.get("source", "")
+    return "simulated" if any(one.simulates for one in drivers) else ""
+
+
+def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
+    """A parameter file whose parameters for all nodes are for these: others refuse what they do not know."""
+    try:
+        first, *parts = _FOR_ALL.split(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return str(file)  # the node says what is wrong with it
+    if not parts:
+        return str(file)
+    text = first + "".join(f"/**/{node}:{part}" for part in parts for node in nodes)
+    copy.write_text(text, encoding="utf-8")
+    return str(copy)
+
+
+def _node(values: Mapping[str, str], package: str, executable: str, parameters: list[Any], **options: Any) -> Node:
+    """An executable under its own name, in the robot's namespace."""
+    level = ["--log-level", values["log_level"]]
+    usual = {"name": executable, "namespace": values["namespace"], "output": "screen", "ros_arguments": level}
+    return Node(package=package, executable=executable, parameters=parameters, **{**usual, **options})
 
 
 def _truth_nodes(truth: str) -> list[Driver]:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,25 +63,6 @@ class Finished(NamedTuple):
     error: BaseException | None = None
 
 
-@dataclass(frozen=True)
-class WorkersAsked:
-    """Who does the work.
-
-    Attributes
-    ----------
-    count
-        Processes of this machine; 0: this process alone; None: one a core.
-    scheduler
-        Address of a Dask scheduler that is running, e.g. `tcp://10.0.0.5:8786`; then `count` is not looked at.
-    patience_s
-        How long a scheduler that went away is waited for.
-    """
-
-    count: int | None = None
-    scheduler: str | None = None
-    patience_s: float = 120.0
-
-
 class Workers:
     """Processes that do tasks; here, this process alone.
 
@@ -115,11 +95,22 @@ class Workers:
 
 
 @contextmanager
-def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Iterator[Workers]:
+def open_workers(
+    count: int | None = None,
+    scheduler: str | None = None,
+    tell: Tell = lambda sentence: None,
+    patience_s: float = 120.0,
+) -> Iterator[Workers]:
     """Workers as asked for, all with the software of this process; they end with the block, a cluster stays.
 
     Parameters
     ----------
+    count
+        Processes of this machine; 0: this process alone; None: one a core.
+    scheduler
+        Address of a Dask scheduler that is running, e.g. `tcp://10.0.0.5:8786`; then `count` is not looked at.
+    patience_s
+        How long a scheduler that went away is waited for.
     tell
         Takes sentences on what happens to them.
 
@@ -128,7 +119,7 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
     UserError
         Dask is not installed, the scheduler cannot be reached, has no workers, or has some with other software.
     """
-    if asked.scheduler is None and asked.count == 0:
+    if scheduler is None and count == 0:
         yield Workers()
         return
     try:
@@ -139,14 +130,14 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     connect: Callable[[float], Client]
     with ExitStack() as stack:
-        if asked.scheduler is not None:
-            connect, about, patience_s = partial(_connected, asked.scheduler), asked.scheduler, asked.patience_s
+        if scheduler is not None:
+            connect, about = partial(_connected, scheduler), scheduler
         else:
-            connect, about = stack.enter_context(_own_cluster(asked.count or os.cpu_count() or 1))
+            connect, about = stack.enter_context(_own_cluster(count or os.cpu_count() or 1))
             patience_s = 0.0
         cluster = _Cluster(connect, about, patience_s, tell)
         stack.callback(cluster.close)
-        if asked.scheduler is not None:
+        if scheduler is not None:
             cluster.refuse_other_software()
         yield cluster
 

@@ -147,23 +147,14 @@ class Chain:
     def link_poses(self, states: ArrayLike) -> NDArray[np.float64]:
         """Poses (k, N, 3) of the links in the world from states (k, N + 2)."""
         states = np.atleast_2d(self._rows(states, self.link_count + 2))
-        local = np.array([self._local_links(r) for r in states[:, 3:]])  # in the base frame
-        local = local.reshape(len(states), self.link_count, 3)  # also of no state at all
-        cosine, sine = np.cos(states[:, 2, None]), np.sin(states[:, 2, None])
-        out = np.empty_like(local)
-        out[..., 0] = states[:, 0, None] + cosine * local[..., 0] - sine * local[..., 1]
-        out[..., 1] = states[:, 1, None] + sine * local[..., 0] + cosine * local[..., 1]
-        out[..., 2] = states[:, 2, None] + local[..., 2]
-        return out
-
-    def _local_links(self, joint_angles: Vector) -> Matrix:
-        headings, joints, wheels = kernels.geometry(self.links, joint_angles)
-        half = 0.5 * self.links[:, kernels.LENGTH, None]
-        along = np.column_stack([np.cos(headings), np.sin(headings)])
-        centres = np.vstack([np.zeros((1, 2)), joints + half[1:] * along[1:]])
-        mean = headings.mean()
-        turn = np.array([[np.cos(mean), np.sin(mean)], [-np.sin(mean), np.cos(mean)]])
-        return np.column_stack([(centres - wheels.mean(axis=0)) @ turn.T, headings - mean])
+        poses = poses_behind(self.links, np.hstack([np.zeros((len(states), 3)), states[:, 3:]]))  # seen from link 1
+        apart = poses[..., :2] - self.state_from_links(poses)[:, None, :2]
+        turn = states[:, 2] - poses[..., 2].mean(axis=1)
+        cosine, sine = np.cos(turn)[:, None], np.sin(turn)[:, None]
+        poses[..., 0] = states[:, 0, None] + cosine * apart[..., 0] - sine * apart[..., 1]
+        poses[..., 1] = states[:, 1, None] + sine * apart[..., 0] + cosine * apart[..., 1]
+        poses[..., 2] += turn[:, None]
+        return poses
 
     def state_from_links(self, link_poses: ArrayLike) -> NDArray[np.float64]:
         """States (k, N + 2) from measured poses of the links (k, N, 3): mean of the wheels, differences of headings."""
@@ -183,3 +174,16 @@ class Chain:
         half = 0.5 * self.links[:, kernels.LENGTH]
         reach = np.stack([half * np.cos(poses[..., 2]), half * np.sin(poses[..., 2])], axis=-1)
         return np.concatenate([poses[:, :1, :2] - reach[:, :1], poses[..., :2] + reach], axis=1)
+
+
+def poses_behind(links: Matrix, states: Matrix) -> NDArray[np.float64]:
+    """Poses (k, N, 3) of the links from the pose of link 1 and the joint angles (k, N + 2)."""
+    half, headings = 0.5 * links[:, kernels.LENGTH], np.cumsum(states[:, 2:], axis=1)
+
+    def along(start: Vector, directions: Matrix) -> Matrix:
+        steps = half * directions  # from the centre of a link to its end, and from the joint to the next centre
+        ways = np.stack([steps[:, :-1], steps[:, 1:]], axis=2).reshape(len(states), -1)
+        return np.cumsum(np.column_stack([start, ways]), axis=1)[:, ::2]
+
+    centres = along(states[:, 0], np.cos(headings)), along(states[:, 1], np.sin(headings))
+    return np.stack([*centres, headings], axis=2)

@@ -147,6 +147,14 @@ def completed(links: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
+def unlimited(links: Array) -> Array:
+    """The links, completed, with joints that turn freely."""
+    free = completed(links).copy()
+    free[:, LOWER], free[:, UPPER] = -np.inf, np.inf
+    return free
+
+
+@njit(cache=True, error_model="numpy")
 def _velocity(
     links: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array, within_s: float
 ) -> None:
@@ -340,8 +348,7 @@ def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
 def control_matrix(links: Array, joint_angles: Array) -> Array:
     """B(r), (N + 2, N): configuration velocity for a unit rim speed of each wheel, joint limits left out."""
     n = links.shape[0]
-    free = completed(links).copy()
-    free[:, LOWER], free[:, UPPER] = -np.inf, np.inf
+    free = unlimited(links)
     states, rates, joints, work = _space(links, 1)
     _load(joint_angles.reshape(1, -1), 0, states, 3)
     out = np.empty((n + 2, n))
@@ -374,12 +381,6 @@ def gyro_rates(links: Array, points: Array, controls: Array, within_s: float = 0
                 rates[i, k] = rates[n + 2, k] if i == 0 else rates[i - 1, k] + rates[2 + i, k]
         _store(rates, out, first)
     return out
-
-
-@njit(cache=True, error_model="numpy")
-def gyro_rate(links: Array, points: Array, controls: Array, link: int, within_s: float = 0.0) -> Array:
-    """Turning rate (k, 1) of one link (counted from zero) at the states `points` (k, N + 2), see `gyro_rates`."""
-    return np.ascontiguousarray(gyro_rates(links, points, controls, within_s)[:, link : link + 1])
 
 
 @njit(cache=True, error_model="numpy")

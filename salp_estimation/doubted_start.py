@@ -63,11 +63,6 @@ class Doubt(NamedTuple, Generic[Followed]):
         return 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
 
 
-def prior_odds(probability_off: float) -> float:
-    """Logarithm of the odds of a start that is told well."""
-    return math.log((1.0 - probability_off) / probability_off)
-
-
 def widened(space: StateSpace, covariance: Matrix) -> Matrix | None:
     """The covariance with wider joint angles, correlations as they are; None where these are wide already."""
     joints = space.tangent("joint_angles")

@@ -12,7 +12,6 @@ balance link by link.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,85 +22,83 @@ from salp_estimation.chain import Chain
 
 Array = NDArray[np.float64]
 
-_AXES = ("x", "y", "t")
-
 
 @dataclass(frozen=True)
-class DragTerm:
-    """One coefficient of drag: an element of a wheel's symmetric matrix, or the drag of a joint.
+class DragTerms:
+    """P coefficients of drag of a chain: elements of the wheels' symmetric matrices, link by link, then the joints'.
 
     Attributes
     ----------
-    index
-        Of the wheel's link or of the joint, from zero.
-    element
-        (row, column) of the wheel's matrix, row <= column; None for a joint.
+    links
+        N.
+    full
+        Whether all six elements of a wheel's matrix are among them, or its diagonal; the first is xx of wheel 1.
     """
 
-    index: int
-    element: tuple[int, int] | None
+    links: int
+    full: bool
 
     @property
-    def kind(self) -> str:
+    def elements(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(E,) rows and columns of a wheel's matrix, row <= column, whose axes are x, y and turning."""
+        return np.triu_indices(3) if self.full else (np.arange(3), np.arange(3))
+
+    @property
+    def wheels(self) -> int:
+        """How many are the wheels'."""
+        return self.links * len(self.elements[0])
+
+    @property
+    def kinds(self) -> list[str]:
         """`xx`, `xy`, ..., `tt` (turning), or `joint`."""
-        return "joint" if self.element is None else _AXES[self.element[0]] + _AXES[self.element[1]]
+        of_wheel = ["xyt"[row] + "xyt"[column] for row, column in zip(*self.elements, strict=True)]
+        return of_wheel * self.links + ["joint"] * (self.links - 1)
 
     @property
-    def unit(self) -> str:
-        """SI unit, by how many of its axes turn."""
-        turning = 2 if self.element is None else sum(axis == 2 for axis in self.element)
-        return ("N s/m", "N s", "N m s")[turning]
+    def turning(self) -> NDArray[np.int64]:
+        """(P,) of how many turning axes, a joint's drag of two: units N s/m, N s and N m s."""
+        rows, columns = self.elements
+        of_wheel = (rows == 2).astype(np.int64) + (columns == 2)
+        return np.concatenate([np.tile(of_wheel, self.links), np.full(self.links - 1, 2)])
 
-    def size(self, drag: float, length_m: float) -> float:
-        """Its usual size in a chain whose wheels have this drag at this distance: makes coefficients comparable."""
-        if self.element is None:
-            return 0.01 * drag * length_m**2
-        return drag * (0.5 * length_m) ** sum(axis == 2 for axis in self.element)
+    @property
+    def mixed(self) -> NDArray[np.bool_]:
+        """(P,) whether it couples two axes."""
+        rows, columns = self.elements
+        return np.concatenate([np.tile(rows != columns, self.links), np.zeros(self.links - 1, dtype=np.bool_)])
 
+    def sizes(self, drag: float, length_m: float) -> Vector:
+        """(P,) as usual in a chain whose wheels have this drag at this distance: makes coefficients comparable."""
+        sizes: Vector = drag * np.power(0.5 * length_m, self.turning, dtype=np.float64)
+        sizes[self.wheels :] = 0.01 * drag * length_m**2
+        return sizes
 
-def drag_terms(links: int, full: bool) -> tuple[DragTerm, ...]:
-    """All coefficients: the wheels' (three each, or six if full), then the joints'; the first is xx of wheel 1."""
-    elements = list(combinations_with_replacement(range(3), 2)) if full else [(0, 0), (1, 1), (2, 2)]
-    wheels = [DragTerm(link, element) for link in range(links) for element in elements]
-    return (*wheels, *(DragTerm(joint, None) for joint in range(links - 1)))
+    def coefficients(self, chain: Chain) -> Vector:
+        """Those of the chain (P,)."""
+        rows, columns = self.elements
+        wheels = chain.links[:, kernels.DRAG + 3 * rows + columns]
+        return np.concatenate([wheels.ravel(), chain.links[:-1, kernels.JOINT_DRAG]])
 
+    def matrices(self, values: Vector) -> tuple[Array, Vector]:
+        """Matrices (N, 3, 3) of the wheels and drag (N - 1,) of the joints from coefficients (P,)."""
+        rows, columns = self.elements
+        wheels = np.zeros((self.links, 3, 3))
+        wheels[:, rows, columns] = wheels[:, columns, rows] = values[: self.wheels].reshape(self.links, -1)
+        return wheels, values[self.wheels :]
 
-def coefficients(chain: Chain, terms: tuple[DragTerm, ...]) -> Vector:
-    """The chain's coefficients (P,) of these terms."""
-    links = chain.links
-    return np.array([
-        links[term.index, kernels.JOINT_DRAG]
-        if term.element is None
-        else links[term.index, kernels.DRAG + 3 * term.element[0] + term.element[1]]
-        for term in terms
-    ])  # fmt: skip
-
-
-def drag_matrices(terms: tuple[DragTerm, ...], values: Vector, links: int) -> tuple[Array, Vector]:
-    """Matrices (N, 3, 3) of the wheels and drag (N - 1,) of the joints from coefficients (P,)."""
-    wheels, joints = np.zeros((links, 3, 3)), np.zeros(links - 1)
-    for term, value in zip(terms, values.tolist(), strict=True):
-        if term.element is None:
-            joints[term.index] = value
-        else:
-            row, column = term.element
-            wheels[term.index, row, column] = wheels[term.index, column, row] = value
-    return wheels, joints
-
-
-def with_drag(chain: Chain, terms: tuple[DragTerm, ...], values: Vector) -> Chain:
-    """The chain with other coefficients; ValueError where a wheel's matrix is not positive definite."""
-    wheels, joints = drag_matrices(terms, values, chain.link_count)
-    links = chain.links
-    return Chain.build(
-        links[:, kernels.LENGTH],
-        links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1],
-        links[:, kernels.WHEEL_ANGLE],
-        wheels,
-        joints,
-        links[:-1, kernels.LOWER],
-        links[:-1, kernels.UPPER],
-    )
+    def with_drag(self, chain: Chain, values: Vector) -> Chain:
+        """The chain with other coefficients; ValueError where a wheel's matrix is not positive definite."""
+        wheels, joints = self.matrices(values)
+        links = chain.links
+        return Chain.build(
+            links[:, kernels.LENGTH],
+            links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1],
+            links[:, kernels.WHEEL_ANGLE],
+            wheels,
+            joints,
+            links[:-1, kernels.LOWER],
+            links[:-1, kernels.UPPER],
+        )
 
 
 def wheel_jacobians(chain: Chain, joint_angles: Array) -> Array:
@@ -113,32 +110,26 @@ def wheel_jacobians(chain: Chain, joint_angles: Array) -> Array:
     return np.asarray(of_link_1 @ np.linalg.inv(to_base)[:, None])
 
 
-def balance(jacobians: Array, rates: Array, controls: Array, terms: tuple[DragTerm, ...]) -> Array:
+def balance(jacobians: Array, rates: Array, controls: Array, terms: DragTerms) -> Array:
     """Generalised force (K, N + 2, P) of a unit of each coefficient at the rates (K, N + 2) and rim speeds (K, N).
 
     Times the coefficients it is zero where drag and thrust are in balance: the rows of the linear regression.
     """
-    twists = np.einsum("kiab,kb->kia", jacobians, rates)
-    out = np.zeros((len(rates), rates.shape[1], len(terms)))
-    for column, term in enumerate(terms):
-        if term.element is None:
-            out[:, 3 + term.index, column] = rates[:, 3 + term.index]
-            continue
-        row, other = term.element
-        wheel = jacobians[:, term.index]
-        out[..., column] = wheel[:, row] * twists[:, term.index, other, None]
-        if row != other:
-            out[..., column] += wheel[:, other] * twists[:, term.index, row, None]
-        elif row == 0:
-            out[..., column] -= wheel[:, 0] * controls[:, term.index, None]  # eq. (4)
-    return out
+    count, m = rates.shape
+    rows, columns = terms.elements
+    mixed = rows != columns
+    twists = np.einsum("kiab,kb->kia", jacobians, rates)[..., None]
+    wheels = jacobians[:, :, rows] * twists[:, :, columns]
+    wheels[:, :, mixed] += (jacobians[:, :, columns] * twists[:, :, rows])[:, :, mixed]
+    wheels[:, :, 0] -= jacobians[:, :, 0] * controls[..., None]  # eq. (4)
+    joints = np.zeros((count, m - 3, m))
+    joints[:, range(m - 3), range(3, m)] = rates[:, 3:]
+    return np.concatenate([wheels.reshape(count, terms.wheels, m), joints], axis=1).swapaxes(1, 2)
 
 
-def predicted_rates(
-    jacobians: Array, controls: Array, terms: tuple[DragTerm, ...], values: Vector
-) -> tuple[Array, Array]:
+def predicted_rates(jacobians: Array, controls: Array, terms: DragTerms, values: Vector) -> tuple[Array, Array]:
     """q' = B(r) u (K, N + 2), eq. (5), and its derivatives (K, N + 2, P) by the coefficients (P,)."""
-    wheels, joints = drag_matrices(terms, values, controls.shape[1])
+    wheels, joints = terms.matrices(values)
     drag: Matrix = np.einsum("kiab,iac,kicd->kbd", jacobians, wheels, jacobians, optimize=True)
     diagonal = np.arange(3, drag.shape[1])
     drag[:, diagonal, diagonal] += joints

@@ -13,6 +13,8 @@ those of the base frame; inside, of link 1, where the Jacobians are built.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -33,6 +35,31 @@ _LEAST_DRAG_FACTOR = 0.05
 
 _ITERATIONS = 40
 _CONVERGED = 1e-8
+
+
+class Place(NamedTuple):
+    """What the rates of a chain of N links follow from; SI units.
+
+    Attributes
+    ----------
+    links
+        (N, .) of the nominal chain, as `chain_kernels` reads them.
+    joint_angles
+        (N - 1,) rad.
+    controls, slopes
+        (N,) rim speeds (m/s) and their time derivatives (m/s^2).
+    parameters
+        (9 N + 3 (N - 1),) as described above; friction and stiffness below zero count as zero.
+    slip
+        (4,) speeds v_s at which dry friction has reached 0.7 of its size: along, across (m/s), turning, joints (rad/s).
+    """
+
+    links: Array
+    joint_angles: Array
+    controls: Array
+    slopes: Array
+    parameters: Array
+    slip: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -103,41 +130,25 @@ def _solve(factor: Array, columns: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def rates(
-    links: Array,
-    joint_angles: Array,
-    controls: Array,
-    slopes: Array,
-    parameters: Array,
-    slip: Array,
-    start: Array,
-    sensitivities: Array,
-) -> Array:
+def rates(place: Place, start: Array, sensitivities: Array) -> Array:
     """Rates (N + 2,) of the base frame and joints, forward, left, turning, joint rates; SI units.
 
     Parameters
     ----------
-    controls, slopes
-        (N,) rim speeds (m/s) and their time derivatives (m/s^2).
-    parameters
-        (9 N + 3 (N - 1),) as described above; friction and stiffness below zero count as zero.
-    slip
-        (4,) speeds v_s at which dry friction has reached 0.7 of its size: along, across (m/s), turning, joints (rad/s).
     start
         (N + 2,) rates that the iteration starts from; any, but near ones cost less.
     sensitivities
         (N + 2, parameters): the derivatives of the rates are written here; with no column nothing is.
     """
-    n = links.shape[0]
-    m = n + 2
-    jacobians, to_base = _wheels(links, joint_angles, parameters)
+    m = place.links.shape[0] + 2
+    jacobians, to_base = _wheels(place.links, place.joint_angles, place.parameters)
     q = _from_base(to_base, start)
     hessian, gradient = np.empty((m, m)), np.empty((m, 1))
     value = np.inf
     previous, step = q.copy(), np.zeros(m)
     share = 1.0
     for _ in range(_ITERATIONS):
-        potential = _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
+        potential = _balance(place, jacobians, q, hessian, gradient)
         if potential > value + 1e-12 * abs(value) + 1e-15 and share > 1e-3:
             share *= 0.5  # the function is convex: a shorter step goes down
             for c in range(m):
@@ -154,9 +165,9 @@ def rates(
         if largest < _CONVERGED:
             break
     if sensitivities.shape[1] > 0:
-        _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
+        _balance(place, jacobians, q, hessian, gradient)
         factorise(hessian)
-        _forces(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, sensitivities)
+        _forces(place, jacobians, q, sensitivities)
         _solve(hessian, sensitivities)
         of_base = to_base @ sensitivities
         for c in range(m):
@@ -166,20 +177,18 @@ def rates(
 
 
 @njit(cache=True, error_model="numpy")
-def force_effects(
-    links: Array, joint_angles: Array, controls: Array, slopes: Array, parameters: Array, slip: Array, at: Array
-) -> Array:
+def force_effects(place: Place, at: Array) -> Array:
     """(N + 2, 3) variance of each rate for forces of unit variance on every wheel: along, across (N), turning (N m).
 
     `at` (N + 2,) are the rates there. Where wheels slip a force moves the chain far, where friction holds hardly at
     all: an uneven floor disturbs a gait at some of its phases only.
     """
-    n = links.shape[0]
+    n = place.links.shape[0]
     m = n + 2
-    jacobians, to_base = _wheels(links, joint_angles, parameters)
+    jacobians, to_base = _wheels(place.links, place.joint_angles, place.parameters)
     hessian, gradient, pushed = np.empty((m, m)), np.empty((m, 1)), np.empty((m, 3 * n))
     q = _from_base(to_base, at)
-    _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
+    _balance(place, jacobians, q, hessian, gradient)
     factorise(hessian)
     for i in range(n):
         for a in range(3):
@@ -196,19 +205,9 @@ def force_effects(
 
 
 @njit(cache=True, error_model="numpy")
-def _balance(
-    links: Array,
-    joint_angles: Array,
-    controls: Array,
-    slopes: Array,
-    parameters: Array,
-    slip: Array,
-    jacobians: Array,
-    q: Array,
-    hessian: Array,
-    gradient: Array,
-) -> float:
+def _balance(place: Place, jacobians: Array, q: Array, hessian: Array, gradient: Array) -> float:
     """Gradient (the forces that are left over) and Hessian of the potential that the rates minimise; its value."""
+    links, joint_angles, controls, slopes, parameters, slip = place
     n = links.shape[0]
     hessian[:] = 0.0
     gradient[:] = 0.0
@@ -247,18 +246,9 @@ def _balance(
 
 
 @njit(cache=True, error_model="numpy")
-def _forces(
-    links: Array,
-    joint_angles: Array,
-    controls: Array,
-    slopes: Array,
-    parameters: Array,
-    slip: Array,
-    jacobians: Array,
-    q: Array,
-    out: Array,
-) -> None:
+def _forces(place: Place, jacobians: Array, q: Array, out: Array) -> None:
     """Into `out` (N + 2, parameters) minus the derivatives of the left-over forces by the parameters."""
+    links, joint_angles, controls, slopes, parameters, slip = place
     n = links.shape[0]
     out[:] = 0.0
     speed, force, stiffness = np.empty(3), np.empty(3), np.empty(3)

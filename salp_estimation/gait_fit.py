@@ -8,7 +8,6 @@ repeated from first guesses that are shifted in time, and the best is taken.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -63,7 +62,7 @@ def cycle(chain: Chain, gait: Gait, nominal: Vector, steps: int) -> NDArray[np.f
     mix those at the two Gauss nodes (Blanes and Moan, "Fourth- and sixth-order commutator-free Magnus integrators",
     2006).
     """
-    controls = _controls(steps) @ np.array([gait.offset, gait.sine, gait.cosine])
+    controls = _controls(steps) @ gait.coefficients
     start = np.concatenate([np.zeros(3), nominal])
     states: NDArray[np.float64] = held(chain.links, start, controls, 0.5 * gait.period_s / steps)
     return states[::2]
@@ -80,15 +79,8 @@ def _controls(steps: int) -> Matrix:
 
 def effort(gait: Gait) -> float:
     """Mean of |u|^2 over a cycle, m^2/s^2."""
-    offset, sine, cosine = np.array(gait.offset), np.array(gait.sine), np.array(gait.cosine)
+    offset, sine, cosine = gait.coefficients
     return float(offset @ offset + 0.5 * (sine @ sine + cosine @ cosine))
-
-
-def without_limits(chain: Chain) -> Chain:
-    """The chain with joints that turn freely."""
-    links = chain.links.copy()
-    links[:, kernels.LOWER], links[:, kernels.UPPER] = -np.inf, np.inf
-    return Chain(links)
 
 
 def exponential(twist: Vector) -> Vector:
@@ -146,7 +138,12 @@ class _Problem:
     """The fit in numbers near one: variables are coefficients over `scale`, as (offset, sine, cosine) one by one."""
 
     def __init__(self, chain: Chain, twist: Vector, size: Gait, nominal: Vector, steps: int, limited: bool) -> None:
-        self.chain, self.nominal, self.steps, self.limited = without_limits(chain), nominal, steps, limited
+        self.chain, self.nominal, self.steps, self.limited = (
+            Chain(kernels.unlimited(chain.links)),
+            nominal,
+            steps,
+            limited,
+        )
         self.seen: dict[bytes, Matrix] = {}
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))
@@ -160,12 +157,11 @@ class _Problem:
 
     def gait(self, z: Vector) -> Gait:
         """The gait of these variables."""
-        offset, sine, cosine = (self.scale * z).reshape(3, -1).tolist()
-        return Gait(tuple(offset), tuple(sine), tuple(cosine), self.period_s)
+        return Gait.of((self.scale * z).reshape(3, -1), self.period_s)
 
     def variables(self, gait: Gait) -> Vector:
         """The variables of a gait."""
-        return np.concatenate([gait.offset, gait.sine, gait.cosine]) / self.scale
+        return gait.coefficients.ravel() / self.scale
 
     def miss(self, z: Vector) -> Vector:
         """(N + 2,) zero where the cycle ends at the wanted pose and the nominal shape."""
@@ -258,16 +254,14 @@ def _finish(chain: Chain, twist: Vector, found: Gait, nominal: Vector, limited: 
 def _shifted(gait: Gait, fraction: float) -> Gait:
     """The gait that is ahead by a fraction of its period."""
     phase = 2.0 * np.pi * fraction
-    sine, cosine = np.array(gait.sine), np.array(gait.cosine)
+    offset, sine, cosine = gait.coefficients
     ahead = np.cos(phase) * sine - np.sin(phase) * cosine, np.sin(phase) * sine + np.cos(phase) * cosine
-    return replace(gait, sine=tuple(ahead[0].tolist()), cosine=tuple(ahead[1].tolist()))
+    return Gait.of([offset, *ahead], gait.period_s)
 
 
 def _resized(gait: Gait, ratio: float) -> Gait:
     """About the gait for that much of its motion: the offset goes with the motion, the area of its loop too."""
-    offset, loop = ratio * np.array(gait.offset), np.sqrt(ratio) * np.array([gait.sine, gait.cosine])
-    sine, cosine = loop.tolist()
-    return Gait(tuple(offset.tolist()), tuple(sine), tuple(cosine), gait.period_s)
+    return Gait.of(gait.coefficients * [[ratio], [np.sqrt(ratio)], [np.sqrt(ratio)]], gait.period_s)
 
 
 def _refusal(twist: Vector, closest: float, excess_rad: float) -> str:

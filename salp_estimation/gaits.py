@@ -22,6 +22,17 @@ class Gait:
     cosine: tuple[float, ...]
     period_s: float = 6.0
 
+    @classmethod
+    def of(cls, coefficients: ArrayLike, period_s: float) -> Gait:
+        """From offset, sine and cosine, (3, N) m/s."""
+        offset, sine, cosine = (tuple(row) for row in np.asarray(coefficients, dtype=np.float64).tolist())
+        return cls(offset, sine, cosine, period_s)
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """Offset, sine and cosine, (3, N) m/s."""
+        return np.array([self.offset, self.sine, self.cosine])
+
     def controls(self, time_s: ArrayLike) -> NDArray[np.float64]:
         """Rim speeds (..., N), m/s, at the times (...), s."""
         phase = 2.0 * np.pi / self.period_s * np.asarray(time_s, dtype=np.float64)[..., None]
@@ -29,12 +40,7 @@ class Gait:
 
     def reversed(self) -> Gait:
         """u_b(t) = -u(-t): the same shapes run through backwards, the motion of a cycle undone."""
-        return Gait(
-            tuple(-value for value in self.offset),
-            self.sine,
-            tuple(-value for value in self.cosine),
-            self.period_s,
-        )
+        return Gait.of(self.coefficients * [[-1.0], [1.0], [-1.0]], self.period_s)
 
 
 # Coefficients of the real robot, published with the simulation code of a co-author: 3.00 cm a cycle.
@@ -87,8 +93,8 @@ def _is_landsalp(chain: Chain) -> bool:
 
 def _has_room(chain: Chain, gait: Gait) -> bool:
     """Whether no joint comes to its limits in a cycle from the straight shape."""
-    from salp_estimation.gait_fit import cycle, without_limits
+    from salp_estimation.gait_fit import cycle
 
-    angles = cycle(without_limits(chain), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
+    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
     lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
     return bool((angles > lower).all() and (angles < upper).all())

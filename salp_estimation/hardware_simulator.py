@@ -18,6 +18,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, stamps_between
 from salp_estimation import chain_kernels
+from salp_estimation.chain import poses_behind
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.foreign_effects import ForeignEffects, ForeignScenario
 from salp_estimation.hardware_kernels import Mechanics, drive
@@ -266,27 +267,9 @@ class HardwareSimulation:
         unwrapped = seen.copy()
         unwrapped[:, 2] = np.unwrap(seen[:, 2])
         at = np.column_stack([np.interp(when, seen_ns, column) for column in unwrapped.T])
-        poses = link_poses(self._nominal.links, at)
+        poses = poses_behind(self._nominal.links, at)
         poses[..., :2] += capture.position_stddev_m * rng.normal(size=poses[..., :2].shape)
         poses[..., 2] += robot.marker_heading + np.deg2rad(capture.heading_stddev_deg) * rng.normal(
             size=poses.shape[:2]
         )
         return stamps, poses
-
-
-def link_poses(links: Rows, states: Rows) -> Rows:
-    """Poses (K, N, 3) of the links from the pose of link 1 and the joint angles (K, N + 2)."""
-    n = len(links)
-    poses = np.empty((len(states), n, 3))
-    x, y, heading = states[:, 0].copy(), states[:, 1].copy(), states[:, 2].copy()
-    for i in range(n):
-        half = 0.5 * links[i, chain_kernels.LENGTH]
-        if i > 0:
-            x += half * np.cos(heading)
-            y += half * np.sin(heading)
-        poses[:, i] = np.column_stack([x, y, heading])
-        x += half * np.cos(heading)
-        y += half * np.sin(heading)
-        if i < n - 1:
-            heading = heading + states[:, 3 + i]
-    return poses

@@ -21,24 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import least_squares, lsq_linear
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
-from salp_estimation.drag_regressor import (
-    DragTerm,
-    balance,
-    coefficients,
-    drag_matrices,
-    drag_terms,
-    predicted_rates,
-    wheel_jacobians,
-    with_drag,
-)
-from salp_estimation.long_run_covariance import long_run_covariance
+from salp_estimation.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
 
 Array = NDArray[np.float64]
 
@@ -48,6 +38,8 @@ POOR_WIDTH = 0.1
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
+_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
+_LEAST_EXPLAINED = 0.5  # of the variance of measured forces: less is not thrust
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
 
 
@@ -61,18 +53,18 @@ class Samples:
         (K, N - 1) rad, (K, N + 2) as `Motion.rates`, (K, N) rim speeds in m/s.
     steps
         (K,) int64: number of the regular step, increasing; gaps in the recording are gaps in the numbers.
-    instants
-        (K,) int64: which instants of the run's motion they are.
     step_s
         Length of a step, s.
+    forces
+        (K, N) forces at the rims by the wheels' measured effort, N; NaN where not known.
     """
 
     joint_angles: Array
     rates: Array
     controls: Array
     steps: NDArray[np.int64]
-    instants: NDArray[np.int64]
     step_s: float
+    forces: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +94,7 @@ class DragFit:
     """
 
     chain: Chain
-    terms: tuple[DragTerm, ...]
+    terms: DragTerms
     values: Vector
     covariance: Matrix
     information: Matrix
@@ -121,12 +113,11 @@ class DragFit:
     @property
     def reference(self) -> Vector:
         """(P,) what intervals are compared with: the value, for a mixed element the geometric mean of both axes'."""
+        wheels, _ = self.terms.matrices(self.values)
+        rows, columns = self.terms.elements
+        means = np.sqrt(wheels[:, rows, rows] * wheels[:, columns, columns]).ravel()
         out = np.abs(self.values)
-        wheels, _ = drag_matrices(self.terms, self.values, self.chain.link_count)
-        for number, term in enumerate(self.terms):
-            if term.element is not None and term.element[0] != term.element[1]:
-                row, column = term.element
-                out[number] = np.sqrt(wheels[term.index, row, row] * wheels[term.index, column, column])
+        out[self.terms.mixed] = means[self.terms.mixed[: len(means)]]
         return out
 
     @property
@@ -150,7 +141,7 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
     UserError
         Too few instants, nothing is commanded, or nothing moves.
     """
-    terms = drag_terms(chain.link_count, full)
+    terms = DragTerms(chain.link_count, full)
     _refuse_rest(chain, runs, terms)
     problem = _Problem(chain, terms, runs)
     values = problem.linear_start()
@@ -164,12 +155,12 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
 class _Problem:
     """Residuals of the predicted rates and what they depend on."""
 
-    def __init__(self, chain: Chain, terms: tuple[DragTerm, ...], runs: Sequence[Samples]) -> None:
+    def __init__(self, chain: Chain, terms: DragTerms, runs: Sequence[Samples]) -> None:
         self.terms = terms
         self.links = chain.link_count
-        self.configured = coefficients(chain, terms)
+        self.configured = terms.coefficients(chain)
         length_m = float(chain.links[:, kernels.LENGTH].mean())
-        self.sizes = np.array([term.size(self.configured[0], length_m) for term in terms])
+        self.sizes = terms.sizes(self.configured[0], length_m)
         # A standard deviation of 1000 %: without weight where the recordings tell anything, decisive where nothing.
         self.anchors = 10.0 * np.where(self.configured > 0.0, self.configured, self.sizes)
         self.runs = runs
@@ -181,12 +172,12 @@ class _Problem:
         """Least squares on the balance of forces, the first coefficient held, made positive definite."""
         rows = balance(self.jacobians, self.rates, self.controls, self.terms)
         rows = (rows / np.maximum(np.sqrt(np.mean(np.square(rows @ self.configured), axis=0)), 1e-12)[:, None]).reshape(
-            -1, len(self.terms)
+            -1, len(self.sizes)
         )
         free, known = rows[:, 1:] * self.sizes[1:], -rows[:, 0] * self.configured[0]
         # What the recordings do not tell stays where it is configured.
         anchor = 1e-6 * np.linalg.norm(free, ord=2) * np.eye(free.shape[1])
-        lower = [-np.inf if term.kind in ("xy", "xt", "yt") else _SMALLEST for term in self.terms[1:]]
+        lower = np.where(self.terms.mixed, -np.inf, _SMALLEST)[1:]
         solved = lsq_linear(
             np.vstack([free, anchor]),
             np.concatenate([known, anchor @ (self.configured[1:] / self.sizes[1:])]),
@@ -196,22 +187,16 @@ class _Problem:
 
     def _definite(self, values: Vector) -> Vector:
         """The values with every wheel's matrix made safely positive definite by shrinking what couples its axes."""
-        wheels, _ = drag_matrices(self.terms, values, self.links)
-        out = values.copy()
-        for link, matrix in enumerate(wheels):
-            diagonal = np.sqrt(np.diag(matrix))
-            correlation = matrix / np.outer(diagonal, diagonal)
-            smallest = float(np.linalg.eigvalsh(correlation)[0])
-            shrink = 1.0 if smallest > 0.05 else 0.95 / (1.0 - smallest)
-            for number, term in enumerate(self.terms):
-                if term.index == link and term.kind in ("xy", "xt", "yt"):
-                    out[number] *= shrink
-        return out
+        wheels, _ = self.terms.matrices(values)
+        stddevs = np.sqrt(np.diagonal(wheels, axis1=1, axis2=2))
+        smallest = np.linalg.eigvalsh(wheels / (stddevs[:, :, None] * stddevs[:, None]))[:, 0]
+        shrink = np.where(smallest > 0.05, 1.0, 0.95 / (1.0 - np.minimum(smallest, 0.05)))
+        shares = np.append(np.repeat(shrink, self.terms.wheels // self.links), np.ones(self.links - 1))
+        return np.where(self.terms.mixed, shares * values, values)
 
     def minimise(self, values: Vector, weight: Matrix) -> Vector:
         """Coefficients of least squared weighted residuals, from these on."""
-        full = any(term.kind == "xy" for term in self.terms)
-        to_values, from_values, lower = _cholesky(self, values[0]) if full else _bounded(self, values[0])
+        to_values, from_values, lower = _cholesky(self, values[0]) if self.terms.full else _bounded(self, values[0])
 
         def residuals(x: Vector) -> Vector:
             now, _ = to_values(x)
@@ -222,7 +207,7 @@ class _Problem:
         def jacobian(x: Vector) -> Matrix:
             now, inner = to_values(x)
             _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
-            weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.terms))
+            weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.sizes))
             return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner
 
         start = np.maximum(from_values(values), lower)
@@ -247,53 +232,36 @@ def _bounded(problem: _Problem, held: float) -> Parametrisation:
     """Diagonal matrices: the free coefficients themselves in their usual sizes."""
     sizes = problem.sizes[1:]
     inner = np.vstack([np.zeros(len(sizes)), np.diag(sizes)])
-    lower = np.array([0.0 if term.element is None else _SMALLEST for term in problem.terms[1:]])
+    lower = np.where(np.arange(1, len(problem.sizes)) < problem.terms.wheels, _SMALLEST, 0.0)
     return lambda x: (np.append(held, x * sizes), inner), lambda values: values[1:] / sizes, lower
 
 
 def _cholesky(problem: _Problem, held: float) -> Parametrisation:
-    """Full matrices: lower Cholesky factors of the wheels' matrices in their usual sizes; joints as they are."""
-    terms, links, sizes = problem.terms, problem.links, problem.sizes
-    root = np.sqrt(sizes)  # of a diagonal element; terms of a wheel: xx xy xt yy yt tt
-    count = len(terms) - 1
+    """Full matrices: Cholesky factors, U^T U, of the wheels' matrices in their usual sizes; joints as they are."""
+    links, sizes = problem.links, problem.sizes
+    count = 6 * links  # terms of a wheel: xx xy xt yy yt tt, the upper triangle row by row, as the parameters of U
     rows, columns = np.triu_indices(3)
-
-    def factor(x: Vector, link: int) -> Matrix:
-        out = np.zeros((3, 3))
-        # Upper triangle of the matrix, row by row, is the lower triangle of the factor, column by column.
-        out[columns, rows] = np.append(np.sqrt(held / sizes[0]), x[:5]) if link == 0 else x[6 * link - 1 : 6 * link + 5]
-        return out
+    scale = np.sqrt(sizes[[0, 3, 5]])  # of a diagonal element, the same for all wheels
+    unit = np.outer(scale, scale)
+    directions = np.zeros((6, 3, 3))
+    directions[range(6), rows, columns] = 1.0
 
     def to_values(x: Vector) -> tuple[Vector, Matrix]:
-        values, inner = np.empty(len(terms)), np.zeros((len(terms), count))
-        for link in range(links):
-            lower = factor(x, link)
-            scale = np.array([root[6 * link], root[6 * link + 3], root[6 * link + 5]])
-            unit = np.outer(scale, scale)[rows, columns]
-            values[6 * link : 6 * link + 6] = (lower @ lower.T)[rows, columns] * unit
-            for number, (row, column) in enumerate(zip(rows, columns, strict=True)):
-                parameter = 6 * link + number - 1
-                if parameter < 0:
-                    continue
-                step = np.zeros((3, 3))
-                step[column, row] = 1.0
-                change = step @ lower.T
-                inner[6 * link : 6 * link + 6, parameter] = (change + change.T)[rows, columns] * unit
-        joints = np.arange(6 * links, len(terms))
-        values[joints] = x[joints - 1] * sizes[joints]
-        inner[joints, joints - 1] = sizes[joints]
-        return values, inner
+        x = np.append(np.sqrt(held / sizes[0]), x)
+        upper = np.zeros((links, 3, 3))
+        upper[:, rows, columns] = x[:count].reshape(links, 6)
+        wheels = (unit * (upper.swapaxes(1, 2) @ upper))[:, rows, columns]
+        half = np.einsum("pba,nbc->npac", directions, upper)  # of the change of U^T U by each parameter
+        slopes = (unit * (half + half.swapaxes(2, 3)))[..., rows, columns].swapaxes(1, 2)
+        inner = block_diag(*slopes, np.diag(sizes[count:]))
+        return np.concatenate([wheels.ravel(), x[count:] * sizes[count:]]), inner[:, 1:]
 
     def from_values(values: Vector) -> Vector:
-        wheels, joints = drag_matrices(terms, values, links)
-        parts = []
-        for link, matrix in enumerate(wheels):
-            scale = np.array([root[6 * link], root[6 * link + 3], root[6 * link + 5]])
-            parts.append(np.linalg.cholesky(matrix / np.outer(scale, scale))[columns, rows])
-        return np.concatenate([*parts, joints / sizes[6 * links :]])[1:]
+        wheels, joints = problem.terms.matrices(values)
+        upper = np.linalg.cholesky(wheels / unit).swapaxes(1, 2)
+        return np.concatenate([upper[:, rows, columns].ravel(), joints / sizes[count:]])[1:]
 
-    bounds = np.full(count, -np.inf)
-    bounds[6 * links - 1 :] = 0.0
+    bounds = np.where(np.arange(1, len(sizes)) < count, -np.inf, 0.0)
     return to_values, from_values, bounds
 
 
@@ -310,8 +278,8 @@ def _with_intervals(
     bread, lost = _inverse(information)
     spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
     white = np.diag(bread).clip(min=1e-300)
-    dof = max(residual.size - len(terms), 1) / residual.size
-    covariance = np.zeros((len(terms), len(terms)))
+    dof = max(residual.size - len(values), 1) / residual.size
+    covariance = np.zeros((len(values), len(values)))
     covariance[1:, 1:] = spread / dof * np.outer(problem.sizes[1:], problem.sizes[1:])
     undetermined = np.flatnonzero(lost) + 1
     covariance[undetermined, undetermined] = np.inf
@@ -321,7 +289,7 @@ def _with_intervals(
     inflation = np.append(1.0, np.diag(spread) / dof / white)
     natural = information / np.outer(problem.sizes[1:], problem.sizes[1:])
     delay_s = _delay(problem.runs, predicted, problem.rates, weight)
-    fitted = with_drag(chain, terms, values)
+    fitted = terms.with_drag(chain, values)
     return DragFit(
         chain=fitted,
         terms=terms,
@@ -368,18 +336,19 @@ def _delay(runs: Sequence[Samples], predicted: Array, rates: Array, weight: Matr
     return above / below if below > 0.0 else 0.0
 
 
-def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: tuple[DragTerm, ...]) -> None:
+def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: DragTerms) -> None:
     """UserError where no coefficient can be seen at all."""
     count = sum(len(run.steps) for run in runs)
-    needed = 2 * len(terms)
+    wanted = len(terms.kinds)
+    needed = 2 * wanted
     if count < needed:
         raise UserError(
-            f"{count} instants of motion, {needed} or more are needed for {len(terms)} coefficients: "
+            f"{count} instants of motion, {needed} or more are needed for {wanted} coefficients: "
             "a longer recording, or one with fewer gaps in the motion capture"
         )
     fastest = max(float(np.abs(run.controls).max()) for run in runs)
     rates = np.sqrt(np.mean(np.concatenate([np.square(run.rates) for run in runs]), axis=0))
-    names = f"none of the {len(terms)} coefficients ({', '.join(dict.fromkeys(t.kind for t in terms))}) can be seen"
+    names = f"none of the {wanted} coefficients ({', '.join(dict.fromkeys(terms.kinds))}) can be seen"
     if fastest < 1e-4:
         raise UserError(f"the wheels are never driven (rim speeds up to {fastest:.2g} m/s): {names}")
     if max(rates[0], rates[1], 0.1 * rates[2:].max()) < 0.01 * fastest:
@@ -390,3 +359,104 @@ def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: tuple[DragTerm, .
         )
     if max(len(run.steps) for run in runs) < 10:
         raise UserError(f"all stretches of motion are shorter than 10 instants: {names}")
+
+
+def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, bread: Matrix) -> Matrix:
+    """Covariance (p, p) of the sum of the scores, which are correlated in time.
+
+    Newey and West (1987), Bartlett's kernel; its width after Andrews (1991), "Heteroskedasticity and autocorrelation
+    consistent covariance matrix estimation", eq. 6.2 and 6.4, first-order autoregressions.
+
+    Parameters
+    ----------
+    steps
+        One array a run, K elements in all: numbers of the regular steps, increasing; gaps are gaps in the numbers.
+    scores
+        (K, p): each instant's share of the gradient.
+    bread
+        (p, p) inverse of the information: the width is chosen for the coefficients, not for the scores.
+    """
+    stops = np.cumsum([len(run) for run in steps])
+    regular = []
+    for run, part in zip(steps, np.split(scores, stops[:-1]), strict=True):
+        placed = np.zeros((int(run[-1] - run[0]) + 1, scores.shape[1]))
+        placed[run - run[0]] = part  # zero in gaps
+        regular.append(placed)
+    longest = len(scores) / len(steps) / 4.0
+    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
+    out = scores.T @ scores
+    for lag in range(1, int(width) + 1):
+        for part in regular:
+            if lag < len(part):
+                cross = part[lag:].T @ part[:-lag]
+                out = out + (1.0 - lag / (width + 1.0)) * (cross + cross.T)
+    return out
+
+
+def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
+    """Width of Bartlett's kernel for first-order autoregressions, pooled over coefficients and runs."""
+    lagged = sum((part[1:] * part[:-1]).sum(axis=0) for part in influences)
+    power = sum((part[:-1] ** 2).sum(axis=0) for part in influences)
+    used = np.asarray(power) > 0.0
+    rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
+    alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
+    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
+
+
+@dataclass(frozen=True)
+class DragScale:
+    """Factor on all coefficients of a fit, its 95 % half-width, and where it comes from.
+
+    Attributes
+    ----------
+    held
+        The scale is not measured: the first wheel's d_xx stays as configured, `factor` is 1 and has no width.
+    explained
+        Share of the measured forces' variance that d_xx u explains; NaN without effort.
+    reason
+        One sentence for the report.
+    """
+
+    factor: float
+    half_width: float
+    held: bool
+    explained: float
+    reason: str
+
+
+def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
+    """The common scale of all coefficients, which commands and motion leave open, from the wheels' measured effort.
+
+    Torque over the wheel's radius is the thrust, and thrust is d_xx u (eq. 4). One number fits it over all wheels and
+    recordings, by least squares, with an interval that knows correlation in time.
+    """
+    thrust_of = np.array([value for kind, value in zip(fit.terms.kinds, fit.values, strict=True) if kind == "xx"])
+    forces, thrusts, kept = [], [], []
+    for sample in samples:
+        if sample.forces is not None:
+            known = np.isfinite(sample.forces).all(axis=1)
+            forces.append(sample.forces[known])
+            thrusts.append(sample.controls[known] * thrust_of)
+            kept.append(sample.steps[known])
+    held = f"the first wheel's d_xx is held at its configured {fit.values[0]:.6g} N s/m"
+    if sum(len(one) for one in forces) < 10:
+        reason = f"The common scale cannot be seen from commands and motion and no wheel effort is recorded: {held}."
+        return DragScale(1.0, 0.0, True, float("nan"), reason)
+    force, thrust = np.concatenate(forces), np.concatenate(thrusts)
+    factor = float((force * thrust).sum() / max(np.square(thrust).sum(), 1e-300))
+    error = force - factor * thrust
+    explained = float(1.0 - np.square(error).sum() / max(np.square(force - force.mean(axis=0)).sum(), 1e-300))
+    if factor <= 0.0 or explained < _LEAST_EXPLAINED:
+        reason = (
+            f"The recorded wheel effort is not thrust (d_xx u explains {100.0 * explained:.0f} % of it, with a factor "
+            f"of {factor:.3g}; check units and signs): {held}."
+        )
+        return DragScale(1.0, 0.0, True, explained, reason)
+    scores = (thrust * error).sum(axis=1)[:, None]
+    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
+    half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
+    sentence = (
+        f"The common scale comes from the wheels' effort in {len(forces)} of {len(samples)} recordings: d_xx u "
+        f"explains {100.0 * explained:.1f} % of it."
+    )
+    return DragScale(factor, half_width, False, explained, sentence)

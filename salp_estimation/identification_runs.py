@@ -20,8 +20,7 @@ from salp_estimation.chain import Chain
 from salp_estimation.chain_estimator import COMMAND, GYRO_AXES
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.identification import Samples
-from salp_estimation.marker_flips import Mask, Stamps
-from salp_estimation.motion import Motion, motion_from_tracks
+from salp_estimation.motion import Mask, Motion, Stamps, motion_from_tracks
 from salp_estimation.training_runs import in_force, rim_speeds
 
 Array = NDArray[np.float64]
@@ -79,8 +78,8 @@ class Run:
             motion.rates[chosen],
             self.controls[chosen],
             chosen // step,
-            chosen,
             step / motion.rate_hz,
+            None if self.forces is None else self.forces[chosen],
         )
 
 

@@ -15,23 +15,27 @@ from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import Vector
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation import chain_kernels as kernels
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.drag_regressor import DragTerm, coefficients
-from salp_estimation.drag_scale import DragScale, drag_scale
+from salp_estimation.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.gait_fit import held
 from salp_estimation.gaits import GAITS, Gait, gait_for
-from salp_estimation.identification import DragFit, fit_drag
-from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
 from salp_estimation.identification_runs import Run, run_from_recording
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ
-from salp_estimation.validation import Validation, validate, validation_table
+from salp_estimation.validation import Validation, validate, validation_table, write_validation
 
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
 
+_PARAMETERS = {"wheel_drag_xx": "xx", "wheel_drag_yy": "yy", "wheel_drag_tt": "tt", "joint_drag": "joint"}
+"""Of the configuration, and kinds of the coefficients that they hold."""
 _DIGITS = 7
 _NOTED_DELAY_S = 0.01
 _GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
 _ADVICE_S = 60.0
+_MARGIN_RAD = float(np.deg2rad(1.0))
+_SETTLED_CYCLES = 2
 
 
 @dataclass(frozen=True)
@@ -102,11 +106,15 @@ class Identification:
     simulated: bool
     notes: tuple[str, ...]
 
+    @property
+    def source(self) -> str:
+        """`simulated` or `recorded`."""
+        return "simulated" if self.simulated else "recorded"
+
     def tables(self) -> list[ReportTable]:
         """Coefficients, and how well they predict what was measured."""
         recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
-        source = "simulated" if self.simulated else "recorded"
-        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {source} data"
+        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {self.source} data"
         return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
 
     def sentences(self) -> list[str]:
@@ -116,13 +124,12 @@ class Identification:
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
         chain = self.configuration.chain
-        names = ("wheel_drag_xx", "wheel_drag_yy", "wheel_drag_tt", "joint_drag")
-        return {f"chain.{name}": list(getattr(chain, name)) for name in names}
+        return {f"chain.{name}": list(getattr(chain, name)) for name in _PARAMETERS}
 
     def summary(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
-            "source": "simulated" if self.simulated else "recorded",
+            "source": self.source,
             "model": "full" if self.full else "diagonal",
             "coefficients": [asdict(one) for one in self.coefficients],
             "scale": asdict(self.scale),
@@ -141,7 +148,7 @@ class Identification:
                 }
                 for run in self.runs
             ],
-            "validation": [_figures(one) for one in self.validations],
+            "validation": [one.summary() for one in self.validations],
             "notes": list(self.notes),
         }
 
@@ -153,16 +160,13 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        from salp_estimation.validation_plot import write_validation
-
-        source = "simulated" if self.simulated else "recorded"
         names = ", ".join(run.name for run in self.runs)
-        header = f"# Drag identified from {source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
+        header = f"# Drag identified from {self.source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
             (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
-            write_validation(self.validations, folder / PICTURE, source)
+            write_validation(self.validations, folder / PICTURE, self.source)
         except OSError as error:
             raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
         return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
@@ -194,10 +198,10 @@ def identify(
     chain = configuration.chain.build()
     diagonal = fit_drag(chain, samples)
     fit = fit_drag(chain, samples, full=True) if full else diagonal
-    scale = drag_scale(fit, runs, samples)
-    diagonal_scale = drag_scale(diagonal, runs, samples) if full else scale
+    scale = drag_scale(fit, samples)
+    diagonal_scale = drag_scale(diagonal, samples) if full else scale
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
-    table = _table(fit, scale, coefficients(chain, fit.terms), configuration.chain.link_names)
+    table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
     notes = [
         note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
@@ -210,20 +214,23 @@ def identify(
 
 
 def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
-    first = float(fit.values[0])
+    first, terms = float(fit.values[0]), fit.terms
     scale_share = scale.half_width / scale.factor
+    per_link = terms.wheels // terms.links
+    names = [f"{link_names[k // per_link]} {kind}" for k, kind in enumerate(terms.kinds[: terms.wheels])]
+    names += [f"joint {joint + 1}" for joint in range(terms.links - 1)]
+    units = [("N s/m", "N s", "N m s")[turning] for turning in terms.turning]
     lines = []
-    for number, (term, poor) in enumerate(zip(fit.terms, fit.poor.tolist(), strict=True)):
+    for number, (name, unit, mixed, poor) in enumerate(zip(names, units, terms.mixed, fit.poor.tolist(), strict=True)):
         value, half = float(fit.values[number]), float(fit.half_widths[number])
         absolute = scale.factor * value
         # The scale's error and that of the ratio are of different measurements.
         width = scale.factor * float(np.hypot(half, scale_share * value))
-        definite = term.element is None or term.element[0] == term.element[1]
-        least = 0.0 if definite else -np.inf
+        least = -np.inf if mixed else 0.0
         lines.append(
             Coefficient(
-                name=f"joint {term.index + 1}" if term.element is None else f"{link_names[term.index]} {term.kind}",
-                unit=term.unit,
+                name=name,
+                unit=unit,
                 value=absolute,
                 low=max(absolute - width, least),
                 high=absolute + width,
@@ -231,26 +238,20 @@ def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Seque
                 ratio_low=max((value - half) / first, least),
                 ratio_high=(value + half) / first,
                 configured=float(configured[number]),
-                poor=bool(poor),
+                poor=poor,
                 held=number == 0 and scale.held,
             )
         )
     return tuple(lines)
 
 
-def _with_drag(configuration: SalpConfiguration, terms: tuple[DragTerm, ...], values: Vector) -> SalpConfiguration:
+def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vector) -> SalpConfiguration:
     def of(kind: str) -> tuple[float, ...]:
-        chosen = [value for term, value in zip(terms, values.tolist(), strict=True) if term.kind == kind]
+        chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
         return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
 
-    chain = replace(
-        configuration.chain,
-        wheel_drag_xx=of("xx"),
-        wheel_drag_yy=of("yy"),
-        wheel_drag_tt=of("tt"),
-        joint_drag=of("joint"),
-    )
-    return replace(configuration, chain=chain)
+    found: dict[str, Any] = {name: of(kind) for name, kind in _PARAMETERS.items()}
+    return replace(configuration, chain=replace(configuration.chain, **found))
 
 
 def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpConfiguration, step_s: float) -> list[str]:
@@ -295,10 +296,10 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
             "latency of the motion capture. The model knows no lag; the coefficients take up part of it."
         )
     weak = [
-        f"{one.name} in {validation.name} {100.0 * one.explained:.0f} %"
+        f"{one.name} in {validation.name} {100.0 * one.variance_explained:.0f} %"
         for validation in validations
         for one in validation.signals
-        if one.group != "gyros" and one.explained < _GOOD_SHARE
+        if one.group != "gyros" and one.variance_explained < _GOOD_SHARE
     ]
     if weak:
         shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
@@ -309,20 +310,42 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
     return out
 
 
-def _figures(validation: Validation) -> dict[str, Any]:
-    return {
-        "name": validation.name,
-        "period_s": validation.period_s,
-        "cycles": validation.cycles,
-        "signals": [
-            {
-                "name": one.name,
-                "unit": one.unit,
-                "rms": one.rms,
-                "rms_before": one.rms_before,
-                "offset": one.offset,
-                "variance_explained": one.explained,
-            }
-            for one in validation.signals
-        ],
-    }
+def expected_half_widths(
+    fit: DragFit, gaits: Mapping[str, Gait], step_s: float, duration_s: float = 60.0
+) -> dict[str, Vector]:
+    """95 % half-widths (P,) after a further recording of each gait, all else the same.
+
+    Parameters
+    ----------
+    step_s
+        Between the instants that a fit uses.
+    """
+    finite = np.isfinite(fit.half_widths)
+    inflation = np.where(
+        finite, fit.noise_inflation, np.median(fit.noise_inflation[finite][1:] if finite[1:].any() else 1.0)
+    )
+    weight = whitening(fit.residual_covariance)
+    out = {}
+    for name, gait in gaits.items():
+        if len(gait.offset) != fit.chain.link_count:
+            continue
+        added = _information(fit, weight, gait, step_s, duration_s)
+        # In units of each coefficient's own information, so that the inverse is well conditioned.
+        total = fit.information + added
+        root = np.sqrt(np.diag(total)).clip(min=1e-300)
+        variance = np.diag(np.linalg.pinv(total / np.outer(root, root), hermitian=True)) / root**2
+        out[name] = np.append(0.0, NORMAL_95 * np.sqrt(variance * inflation[1:]))
+    return out
+
+
+def _information(fit: DragFit, weight: Matrix, gait: Gait, step_s: float, duration_s: float) -> Matrix:
+    """(P - 1, P - 1) of the free coefficients."""
+    count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
+    controls = gait.controls(step_s * np.arange(count))
+    angles = held(fit.chain.links, np.zeros(fit.chain.link_count + 2), controls, step_s)[:-1, 3:]  # from straight on
+    lower, upper = fit.chain.links[:-1, kernels.LOWER], fit.chain.links[:-1, kernels.UPPER]
+    free = ((angles > lower + _MARGIN_RAD) & (angles < upper - _MARGIN_RAD)).all(axis=1)
+    _, slopes = predicted_rates(wheel_jacobians(fit.chain, angles[free]), controls[free], fit.terms, fit.values)
+    weighted = np.einsum("ab,kbp->kap", weight, slopes[..., 1:])
+    cycles: float = duration_s / (step_s * len(angles))
+    return np.asarray(cycles * np.einsum("kap,kaq->pq", weighted, weighted))

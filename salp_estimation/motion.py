@@ -11,14 +11,23 @@ time between them, so it is a body velocity and does not depend on the frame of 
 Frames with flipped or swapped markers are left out and counted (`motion.left_out`). Nothing is made up for them: gaps
 longer than a fifth of the low-pass's period split the motion into stretches, which are filtered each by itself, and
 the edges of every stretch are not valid.
+
+A solver of rigid bodies that confuses markers gives a pose that jumps by centimetres or many degrees, stays there for
+some frames and jumps back. A median over a window finds such frames only while they are fewer than half of the window,
+so a track is cut wherever it jumps faster than the body can move, and the longest chain of pieces that fit each other
+is kept: a flip of any length is found as long as more frames are right than wrong. Single frames that stray less than
+a jump are found by a running median.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PPoly
+from scipy.ndimage import median_filter
 from scipy.signal import butter, sosfiltfilt
 
 from onboard_estimation.errors import UserError
@@ -28,7 +37,10 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.marker_flips import JUMP_M, Mask, Rows, Stamps, flipped_frames
+
+Stamps = NDArray[np.int64]
+Rows = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 DEFAULT_CUTOFF_HZ = 2.0
 """Twelve times the frequency of the gaits (1/6 Hz): their fifth harmonic passes with an error below 0.1 %."""
@@ -39,6 +51,16 @@ _EDGE_PERIODS = 1.0  # so much at both ends of a stretch is not valid
 _HIGHEST_RATE_HZ = 240.0
 _MISSED_FRAMES = 2.5  # between frames further apart than so many usual intervals the motion is not valid
 _OPEN_JOINT = 0.1  # ends of links that should meet may be so far apart on the whole, in link lengths
+_PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
+_MEDIAN_FRAMES = 7
+_ROBUST_SIGMAS = 8.0  # of white noise, one frame in 1e15 strays so far
+_SIGMA_OF_MEDIAN = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
+JUMP_M, JUMP_RAD = 0.015, float(np.deg2rad(5.0))
+"""Change of pose beyond the noise of the motion capture at any frame rate."""
+_SPEED_M_S, _TURNING_RATE_RAD_S = 0.5, 2.0
+"""Fastest motion of a link, added for the time between frames. LandSalp's gaits reach 0.1 m/s and 0.3 rad/s."""
+_SPIKE_M, _SPIKE_RAD = 0.002, float(np.deg2rad(0.5))
+"""A single frame may stray so far from the median of its neighbours, and eight robust standard deviations more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +127,7 @@ class Motion:
         """
         order = np.argsort(stamps_ns, kind="stable")
         at_s = (stamps_ns[order] - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        level = values[order]
-        areas = np.diff(at_s)[:, None] * level[:-1]
-        integral = np.vstack([np.zeros(values.shape[1]), np.cumsum(areas, axis=0)])
-
-        def integrated(time_s: Vector) -> Rows:
-            number = np.maximum(np.searchsorted(at_s, time_s, side="right") - 1, 0)
-            total: Rows = integral[number] + (time_s - at_s[number])[:, None] * level[number]
-            return total
-
-        return self._mean(integrated, at_s[0], np.inf)
+        return self._mean(PPoly(values[order][None], np.append(at_s, at_s[-1] + 1.0)), np.inf)
 
     def sampled(self, stamps_ns: Stamps, values: Rows) -> Rows:
         """Means (K, m) of a signal known by its samples (M, m), e.g. of a gyro, linear between them; NaN outside.
@@ -122,29 +135,18 @@ class Motion:
         Averaged over the two intervals that the finite difference at an instant spans; not low-passed.
         """
         unique_ns, first = np.unique(stamps_ns, return_index=True)
-        at_s = (unique_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        nodes = values[first]
-        steps = np.diff(at_s)[:, None]
-        areas = 0.5 * steps * (nodes[1:] + nodes[:-1])
-        integral = np.vstack([np.zeros(values.shape[1]), np.cumsum(areas, axis=0)])
-
-        def integrated(time_s: Vector) -> Rows:
-            number = np.clip(np.searchsorted(at_s, time_s, side="right") - 1, 0, max(len(at_s) - 2, 0))
-            past = (time_s - at_s[number])[:, None]
-            slope = (nodes[number + 1] - nodes[number]) / steps[number]
-            total: Rows = integral[number] + past * (nodes[number] + 0.5 * past * slope)
-            return total
-
-        if len(at_s) < 2:
+        if len(unique_ns) < 2:
             return np.full((len(self.stamps_ns), values.shape[1]), np.nan)
-        return self._mean(integrated, at_s[0], at_s[-1])
+        at_s, nodes = (unique_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND, values[first]
+        slopes = np.diff(nodes, axis=0) / np.diff(at_s)[:, None]
+        return self._mean(PPoly(np.stack([slopes, nodes[:-1]]), at_s), at_s[-1])
 
-    def _mean(self, integrated: Callable[[Vector], Rows], start_s: float, stop_s: float) -> Rows:
-        """Means over the two intervals around each instant, from the integral over time."""
-        step_s = 1.0 / self.rate_hz
+    def _mean(self, signal: PPoly, stop_s: float) -> Rows:
+        """Means over the two intervals around each instant of a signal that is known from its first node to a time."""
+        step_s, integral = 1.0 / self.rate_hz, signal.antiderivative()
         time_s = (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        mean: Rows = (integrated(time_s + step_s) - integrated(time_s - step_s)) / (2.0 * step_s)
-        mean[(time_s - step_s < start_s - 1e-9) | (time_s + step_s > stop_s + 1e-9)] = np.nan
+        mean: Rows = (integral(time_s + step_s) - integral(time_s - step_s)) / (2.0 * step_s)
+        mean[(time_s - step_s < signal.x[0] - 1e-9) | (time_s + step_s > stop_s + 1e-9)] = np.nan
         return mean
 
 
@@ -315,3 +317,65 @@ def _filtered(values: Rows, stretches: tuple[tuple[int, int], ...], rate_hz: flo
         pad = min(stop - start - 1, round(3.0 * rate_hz / cutoff_hz))
         out[start:stop] = sosfiltfilt(sections, values[start:stop], axis=0, padlen=pad)
     return out
+
+
+def flipped_frames(stamps_ns: Stamps, poses: Rows) -> Mask:
+    """Frames (M,) of one body that are no motion of it.
+
+    Parameters
+    ----------
+    stamps_ns
+        (M,) int64, increasing.
+    poses
+        (M, 3) x, y in metres, heading in rad (wrapped or not).
+    """
+    count = len(stamps_ns)
+    if count < 2:
+        return np.zeros(count, dtype=np.bool_)
+    breaks = ~_reachable(stamps_ns[:-1], poses[:-1], stamps_ns[1:], poses[1:])
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    stops = np.append(starts[1:], count)
+    kept = np.zeros(count, dtype=np.bool_)
+    for piece in _longest_chain(stamps_ns, poses, starts, stops):
+        kept[starts[piece] : stops[piece]] = True
+    good = np.flatnonzero(kept)
+    kept[good[_spikes(poses[good])]] = False
+    return ~kept
+
+
+def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows) -> Mask:
+    """Whether a body can be at the poses b (K, 3) after having been at the poses a (K, 3)."""
+    seconds = (stamps_b - stamps_a) / NANOSECONDS_PER_SECOND
+    distance = np.hypot(poses_b[:, 0] - poses_a[:, 0], poses_b[:, 1] - poses_a[:, 1])
+    turn = np.abs(np.remainder(poses_b[:, 2] - poses_a[:, 2] + np.pi, 2.0 * np.pi) - np.pi)
+    near: Mask = (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
+    return near
+
+
+def _longest_chain(stamps_ns: Stamps, poses: Rows, starts: NDArray[np.intp], stops: NDArray[np.intp]) -> list[int]:
+    """Pieces, in order, each reachable from the one before, that hold the most frames (dynamic programming)."""
+    lengths = stops - starts
+    total, before = lengths.copy(), np.full(len(starts), -1)
+    for piece in range(1, len(starts)):
+        earlier = np.arange(max(0, piece - _PIECES_BACK), piece)
+        last, first = stops[earlier] - 1, np.full(len(earlier), starts[piece])
+        near = _reachable(stamps_ns[last], poses[last], stamps_ns[first], poses[first])
+        if near.any():
+            best = earlier[near][np.argmax(total[earlier[near]])]
+            before[piece], total[piece] = best, total[best] + lengths[piece]
+    chain = [int(np.argmax(total))]
+    while before[chain[-1]] >= 0:
+        chain.append(int(before[chain[-1]]))
+    return chain[::-1]
+
+
+def _spikes(poses: Rows) -> Mask:
+    """Frames (K,) that stray from the running median of their neighbours."""
+    if len(poses) < _MEDIAN_FRAMES:
+        return np.zeros(len(poses), dtype=np.bool_)
+    smooth = np.column_stack([poses[:, :2], np.unwrap(poses[:, 2])])
+    stray = np.abs(smooth - median_filter(smooth, size=(_MEDIAN_FRAMES, 1), mode="nearest"))
+    allowed = np.array([_SPIKE_M, _SPIKE_M, _SPIKE_RAD])
+    allowed = allowed + _ROBUST_SIGMAS * _SIGMA_OF_MEDIAN * np.median(stray, axis=0)
+    spikes: Mask = np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)
+    return spikes

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.completion import EstimatorOption
-from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
@@ -29,7 +28,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.command(epilog=EXAMPLES)
-@taking()
+@arguments.taking()
 def observability(
     places: Annotated[
         list[Path],
@@ -43,10 +42,10 @@ def observability(
         typer.Option(
             metavar="ROBOT",
             help="`salp` or `thruster_chain`; otherwise guessed from the topics.",
-            autocompletion=completion.robots,
+            autocompletion=arguments.robots,
         ),
     ] = None,
-    estimator: EstimatorOption = None,
+    estimator: arguments.EstimatorOption = None,
     joint: Annotated[
         int | None, typer.Option(metavar="J", min=1, help="Of a salp only the joint angle alpha_J, counted from 1.")
     ] = None,
@@ -66,8 +65,6 @@ def observability(
     deviations that any filter could reach, and which push would tell most. The truth is used where there is one. With
     `--json` the time series are printed too.
     """
-    from onboard_estimation.errors import UserError
-
     robot, places = _robot_of(robot, places, options)
     options = replace(options, robot=robot, estimator=estimator)
     if robot not in _ROBOTS:
@@ -104,8 +101,6 @@ def _looking(
     robot: str, joint: int | None, window_s: float, drawn: int
 ) -> tuple[Any, str, Callable[[Path, EvaluateOptions, str], Any]]:
     """Module that shows runs of that robot, title of a picture of the `drawn` runs, and what sees a bag."""
-    from onboard_estimation.errors import UserError
-
     if robot == "salp":
         from salp_estimation import observed_run as salps
 
@@ -147,8 +142,6 @@ def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -
 
 def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOptions]:
     """Bag and options: a run folder's are those that it was made from and with."""
-    from onboard_estimation.errors import UserError
-
     if not (place / "run.json").is_file():
         return place, options
     if options.config is not None or options.overrides:
@@ -161,8 +154,6 @@ def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOption
 
 def _made_from(folder: Path) -> tuple[Path, Any]:
     """Bag and options of a run folder; UserError where the bag is not found any more."""
-    from onboard_estimation.errors import UserError
-
     try:
         run = json_reader.loads((folder / "run.json").read_text(encoding="utf-8"))
         bag_path, asked = Path(shlex.split(run["command"])[2]), recalled(run["settings"])

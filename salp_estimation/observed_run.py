@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.measurement import Vector
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.observed_joints import JointObservability, JointRecord, Observability, observe, section
+from salp_estimation.observability import JointObservability, Observability, observe, section
 
 
 class ObservedRun(NamedTuple):
@@ -53,9 +53,8 @@ def observed_run(
     part = result.parts.get("joint_angles")
     if part is None:
         raise UserError(f"{bag_path}: the estimates have no joint angles")
-    record = JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
     joints = None if joint is None else [joint - 1]
-    seen = observe(configuration.chain, command, record, robot.settle_s, joints, window_s)
+    seen = observe(configuration.chain, command, result.stamps_ns, part, robot.settle_s, joints, window_s)
     return ObservedRun(name, gait, "simulated" if recording.simulated else "recorded", seen, configuration)
 
 
@@ -75,7 +74,7 @@ def _summary(run: ObservedRun, one: JointObservability) -> dict[str, Any]:
     total, known = one.total, np.isfinite(one.total)
     mean = float(total[known].mean()) if known.any() else float("nan")
     shares = one.contributions[known].mean(axis=0) / mean if mean > 0.0 else np.zeros(one.contributions.shape[1])
-    stddev_deg = np.rad2deg(run.seen.record.stddev[:, one.joint])
+    stddev_deg = np.rad2deg(run.seen.stddev[:, one.joint])
     quantiles = np.quantile(total[known], [0.05, 0.5, 0.95]) if known.any() else np.full(3, np.nan)
     return {
         "joint": f"alpha_{one.joint + 1}",
@@ -116,8 +115,8 @@ def mapping(run: ObservedRun) -> dict[str, Any]:
                 f"alpha_{one.joint + 1}": {
                     "lambda_per_s": one.total,
                     "lambda_i_per_s": one.contributions,
-                    "error_deg": np.rad2deg(seen.record.error[:, one.joint]),
-                    "stddev_deg": np.rad2deg(seen.record.stddev[:, one.joint]),
+                    "error_deg": np.rad2deg(seen.error[:, one.joint]),
+                    "stddev_deg": np.rad2deg(seen.stddev[:, one.joint]),
                 }
                 for one in seen.joints
             },

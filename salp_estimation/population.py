@@ -11,85 +11,83 @@ autocorrelation of what is left over. Laird & Ware, "Random-effects models for l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize, nnls
 
 from onboard_estimation.measurement import Vector
 from salp_estimation import friction_kernels as kernels
-
-if TYPE_CHECKING:  # nodes take a population as it was found
-    from salp_estimation.training_runs import TrainingRun
+from salp_estimation.residual_model import SLIP, Population
+from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
 
 Rows = NDArray[np.float64]
 Progress = Callable[[float, str], None]
 
-SLIP = np.array([0.004, 0.004, 0.04, 0.03])
-"""Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
-
-_WHEEL_KINDS = ("along", "across", "turning", "drag", "drag", "drag", "gain", "lag", "angle")
-_JOINT_KINDS = ("torque", "stiffness", "joint friction")
-# Per kind: value at the start of the search, standard deviation of the prior of the common value, and of the spread.
-_KINDS: dict[str, tuple[float, float, float]] = {
-    "along": (0.2, 1.0, 0.1),  # N
-    "across": (0.2, 1.0, 0.1),  # N
-    "turning": (0.004, 0.03, 0.003),  # N m
-    "drag": (1.0, 0.1, 0.03),
-    "gain": (0.0, 0.05, 0.02),
-    "lag": (0.03, 0.1, 0.01),  # s
-    "angle": (0.0, 0.01, 0.01),  # rad
-    "torque": (0.0, 0.02, 0.005),  # N m
-    "stiffness": (0.05, 0.5, 0.05),  # N m/rad
-    "joint friction": (0.004, 0.03, 0.004),  # N m
-}
 _SPREAD_PRIOR = 4.0  # variance of the logarithm of a spread's square: a factor of e either way
 _ROUNDS = 6
 _SMALLEST_TIME_S, _LONGEST_TIME_S = 0.1, 5.0
 
 
-@dataclass(frozen=True, eq=False)
-class Population:
-    """Parameters of a chain of N links, and what is not known of them.
+class Parameter(NamedTuple):
+    """One parameter of a wheel or of a joint.
 
     Attributes
     ----------
-    parameters
-        (p,) common to all runs, see `friction_kernels`.
-    uncertainty
-        (p, p) their covariance.
-    spreads
-        (p,) standard deviations from run to run.
-    residual_stddevs, correlation_times_s
-        (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
-    force_stddevs
-        (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
-        what the floor does beside friction.
+    kind
+        Those of one kind have the same spread.
+    words, unit, factor
+        For people: how it is called, the unit shown, and the factor to that.
+    start, prior, spread
+        Value at the start of the search, standard deviations of the prior of the common value and of the spread.
     """
 
-    parameters: Vector
-    uncertainty: Rows
-    spreads: Vector
-    residual_stddevs: Vector
-    correlation_times_s: Vector
-    force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
+    kind: str
+    words: str
+    unit: str
+    factor: float
+    start: float
+    prior: float
+    spread: float
 
-    @property
-    def prior(self) -> Rows:
-        """(p, p) covariance of the parameters of a robot that was not among the runs."""
-        out: Rows = self.uncertainty + np.diag(self.spreads**2)
-        return out
+
+WHEEL = (
+    Parameter("along", "dry friction along", "N", 1.0, 0.2, 1.0, 0.1),
+    Parameter("across", "dry friction across", "N", 1.0, 0.2, 1.0, 0.1),
+    Parameter("turning", "dry friction against turning", "N m", 1.0, 0.004, 0.03, 0.003),
+    Parameter("drag", "drag along, factor", "", 1.0, 1.0, 0.1, 0.03),
+    Parameter("drag", "drag across, factor", "", 1.0, 1.0, 0.1, 0.03),
+    Parameter("drag", "drag against turning, factor", "", 1.0, 1.0, 0.1, 0.03),
+    Parameter("gain", "thrust gained", "%", 100.0, 0.0, 0.05, 0.02),
+    Parameter("lag", "lag beyond 50 ms", "ms", 1000.0, 0.03, 0.1, 0.01),
+    Parameter("angle", "wheel angle, deviation", "deg", 57.29577951308232, 0.0, 0.01, 0.01),
+)
+JOINT = (
+    Parameter("torque", "harness torque at zero", "N m", 1.0, 0.0, 0.02, 0.005),
+    Parameter("stiffness", "harness stiffness", "N m/rad", 1.0, 0.05, 0.5, 0.05),
+    Parameter("joint friction", "dry friction of the joint", "N m", 1.0, 0.004, 0.03, 0.004),
+)
+"""In the order of `friction_kernels`."""
+
+
+def parameters_of(links: int) -> tuple[Parameter, ...]:
+    """Of a chain of so many links, in their order."""
+    return WHEEL * links + JOINT * (links - 1)
 
 
 def kinds(links: int) -> list[str]:
     """Kind of each parameter of a chain of so many links."""
-    return list(_WHEEL_KINDS) * links + list(_JOINT_KINDS) * (links - 1)
+    return [one.kind for one in parameters_of(links)]
 
 
-def nominal_parameters(links: int) -> Vector:
-    """Those of the quasi-static model: no friction, no harness, no lag but the command's."""
-    return np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
+def nominal_population(links: int) -> Population:
+    """The quasi-static model: no friction, no harness, no lag but the command's, and nothing that differs."""
+    parameters = np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
+    p, m = len(parameters), links + 2
+    return Population(parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0))
 
 
 def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows, Rows]:
@@ -97,13 +95,16 @@ def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, R
     count, m = run.rates.shape
     rates, slopes, gains = np.empty((count, m)), np.empty((count, m, len(parameters))), np.empty((count, m, 3))
     for k in range(count):
-        place = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
-        rates[k] = kernels.rates(links, *place, parameters, SLIP, run.rates[k].copy(), slopes[k])
-        gains[k] = kernels.force_effects(links, *place, parameters, SLIP, rates[k])
+        asked = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
+        place = kernels.Place(links, *asked, parameters, SLIP)
+        rates[k] = kernels.rates(place, run.rates[k].copy(), slopes[k])
+        gains[k] = kernels.force_effects(place, rates[k])
     return rates, slopes, gains
 
 
-def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress | None = None) -> Population:
+def fit_population(
+    links: Rows, runs: Sequence[TrainingRun], progress: Progress = lambda fraction, text: None
+) -> Population:
     """The population that a set of runs comes from.
 
     Parameters
@@ -111,62 +112,46 @@ def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress 
     links
         (N, .) of the nominal chain, `Chain.links`.
     """
-    from scipy.optimize import minimize  # offline only: nodes do without
-
-    report = progress or (lambda fraction, text: None)
-    kind = kinds(len(links))
-    names = sorted(set(kind))
-    group = np.array([names.index(one) for one in kind])
-    parameters = np.array([_KINDS[one][0] for one in kind])
-    prior_mean, prior_precision = parameters.copy(), np.array([_KINDS[one][1] for one in kind]) ** -2.0
-    start = 2.0 * np.log([_KINDS[one][2] for one in names])
+    table = parameters_of(len(links))
+    names = sorted({one.kind for one in table})
+    group = np.array([names.index(one.kind) for one in table])
+    prior_mean, prior_precision = np.array([one.start for one in table]), np.array([one.prior for one in table]) ** -2.0
+    spreads = {one.kind: one.spread for one in table}
+    start = 2.0 * np.log([spreads[name] for name in names])
     logarithms = start.copy()
     # The residuals to start with: some of the rates themselves, some by forces.
-    left = _Left(
-        np.array([5e-4, 5e-4] + [0.005] * len(links)), np.array([0.05, 0.05, 0.003]), np.full(len(links) + 2, 0.7)
+    found = Population(
+        prior_mean,
+        np.diag(1.0 / prior_precision),
+        np.exp(0.5 * start)[group],
+        np.array([5e-4, 5e-4] + [0.005] * len(links)),
+        np.full(len(links) + 2, 0.7),
+        np.array([0.05, 0.05, 0.003]),
     )
-    uncertainty = np.diag(1.0 / prior_precision)
     for number in range(_ROUNDS):
-        report(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
-        parts = [_Run.of(links, run, parameters, left) for run in runs]
-        step = np.zeros(len(parameters))
+        progress(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
+        parts = [_Run.of(links, run, found) for run in runs]
+        step = np.zeros(len(table))
         for _ in range(4):
             variances = np.exp(logarithms)[group]
-            precision, right = np.diag(prior_precision), prior_precision * (prior_mean - parameters)
+            precision, right = np.diag(prior_precision), prior_precision * (prior_mean - found.parameters)
             for part in parts:
                 within = _inverse(np.diag(1.0 / variances) + part.information)
                 precision = precision + part.information - part.information @ within @ part.information
                 right = right + part.evidence - part.information @ within @ part.evidence
             uncertainty = _inverse(precision)
             step = uncertainty @ right
-            found = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B")
-            logarithms = found.x
-        left = _left(parts, left, step, np.exp(logarithms)[group])
-        parameters = parameters + step
-    report(1.0, "friction and harness found")
-    spreads = np.exp(0.5 * logarithms)[group]
-    return Population(parameters, uncertainty, spreads, left.stddevs, left.times_s, left.forces)
+            logarithms = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B").x
+        found = _with_left(parts, found, step, np.exp(logarithms)[group])
+        found = replace(found, parameters=found.parameters + step, uncertainty=uncertainty)
+    progress(1.0, "friction and harness found")
+    return replace(found, spreads=np.exp(0.5 * logarithms)[group])
 
 
 def run_effects(population: Population, links: Rows, run: TrainingRun) -> Vector:
     """(p,) the best guess of a run's own parameters, less the common ones."""
-    left = _Left(population.residual_stddevs, population.force_stddevs, population.correlation_times_s)
-    part = _Run.of(links, run, population.parameters, left)
+    part = _Run.of(links, run, population)
     return part.effects(np.zeros(len(population.parameters)), population.spreads**2)[0]
-
-
-@dataclass(frozen=True, eq=False)
-class _Left:
-    """What is left of the rates: own standard deviations (m,), those of forces (3,), correlation times (m,)."""
-
-    stddevs: Vector
-    forces: Vector
-    times_s: Vector
-
-    def scale(self, gains: Rows) -> Rows:
-        """Standard deviations (K, m) of the rates where forces act on them by `gains` (K, m, 3)."""
-        out: Rows = np.sqrt(self.stddevs**2 + gains @ self.forces**2)
-        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +165,15 @@ class _Run:
     evidence: Vector
 
     @classmethod
-    def of(cls, links: Rows, run: TrainingRun, parameters: Vector, left: _Left) -> _Run:
-        from scipy.linalg import solve_triangular  # offline only: nodes do without
-
-        rates, slopes, gains = expected(links, run, parameters)
+    def of(cls, links: Rows, run: TrainingRun, population: Population) -> _Run:
+        rates, slopes, gains = expected(links, run, population.parameters)
         errors = run.rates - rates
-        scale = left.scale(gains)
-        p = len(parameters)
+        scale = population.scale(gains)
+        p = len(population.parameters)
         information, evidence = np.zeros((p, p)), np.zeros(p)
         apart_s = np.abs(run.time_s[:, None] - run.time_s[None])
         for output in range(errors.shape[1]):
-            covariance = np.exp(-apart_s / left.times_s[output])
+            covariance = np.exp(-apart_s / population.correlation_times_s[output])
             covariance[np.diag_indices_from(covariance)] += 1e-4
             both = np.column_stack([slopes[:, output], errors[:, output]]) / scale[:, output, None]
             white = solve_triangular(np.linalg.cholesky(covariance), both, lower=True, check_finite=False)
@@ -219,12 +202,10 @@ class _Run:
         return out, hidden
 
 
-def _left(parts: Sequence[_Run], before: _Left, step: Vector, variances: Vector) -> _Left:
-    """What is left of the rates: sizes by least squares of the squares, then correlation times of what they scale."""
-    from scipy.optimize import nnls  # offline only: nodes do without
-
+def _with_left(parts: Sequence[_Run], before: Population, step: Vector, variances: Vector) -> Population:
+    """With what is left of the rates: sizes by least squares of the squares, correlation times of what they scale."""
     found = [part.remainder(step, variances) for part in parts]
-    outputs = len(before.stddevs)
+    outputs = len(before.residual_stddevs)
     rows, squares = [], []
     for part, (error, hidden) in zip(parts, found, strict=True):
         weight = before.scale(part.gains) ** -2.0
@@ -238,7 +219,8 @@ def _left(parts: Sequence[_Run], before: _Left, step: Vector, variances: Vector)
     fitted = nnls(design / columns, right)[0] / columns
     # A rate that forces explain whole keeps a twentieth of its size: no filter should trust a model without bounds.
     whole = np.mean([(error**2 + hidden[0]).mean(axis=0) for error, hidden in found], axis=0)
-    left = _Left(np.sqrt(np.maximum(fitted[:outputs], 0.0025 * whole)), np.sqrt(fitted[outputs:]), before.times_s)
+    stddevs = np.sqrt(np.maximum(fitted[:outputs], 0.0025 * whole))
+    left = replace(before, residual_stddevs=stddevs, force_stddevs=np.sqrt(fitted[outputs:]))
     scaled, sums = [], []
     for part, (error, hidden) in zip(parts, found, strict=True):
         scale = left.scale(part.gains)
@@ -247,7 +229,7 @@ def _left(parts: Sequence[_Run], before: _Left, step: Vector, variances: Vector)
         sums.append(
             np.array([(hidden[k, : count - k] / (scale[k:] * scale[: count - k])).sum(axis=0) for k in range(3)])
         )
-    return replace(left, times_s=left_over(scaled, sums)[1])
+    return replace(left, correlation_times_s=left_over(scaled, sums)[1])
 
 
 def _spread_cost(
@@ -271,8 +253,6 @@ def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) 
     From the autocovariances at one and two steps: noise of the measurement, which has none, does not count. `hidden`
     (3, m) of each is added to the sums of products at none, one and two steps.
     """
-
-    from salp_estimation.training_runs import TRAINING_RATE_HZ  # offline only: nodes do without
 
     def lagged(k: int) -> Vector:
         products = [(one[k:] * one[: len(one) - k]).sum(axis=0) for one in remainders]

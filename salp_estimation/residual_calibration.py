@@ -37,7 +37,7 @@ LARGE_FACTOR = 3.0
 """Errors three times as large as stated: the model's form is not the robot's."""
 UNJUDGED_FACTOR = 4.5
 """Where no runs could be held out: what five runs of one day, each of another gait, asked for at most (`unknown_salp`,
-docs/unknown_robots.md)."""
+docs/salp.md)."""
 _SETTLE_S = 6.0
 _MOST_LINK_RUNS = 75  # links times runs
 _COMMANDS_HZ = 50.0

@@ -28,7 +28,7 @@ from salp_estimation.chain_estimator import (
     bridged_s,
 )
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
+from salp_estimation.doubted_start import Doubt, mixture, widened
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
 from salp_estimation.residual_filter_kernels import Linearised
 from salp_estimation.residual_model import ResidualModel
@@ -55,12 +55,6 @@ class LaggedCommand(NamedTuple):
     lagged: Vector
     pending_ns: int
     area: Vector
-
-    @classmethod
-    def standing(cls, links: int) -> LaggedCommand:
-        """Before the first command."""
-        zero = np.zeros(links)
-        return cls(zero, zero, 0, zero)
 
     def advanced(self, elapsed_ns: int) -> LaggedCommand:
         """Later, under the same command."""
@@ -108,7 +102,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         if wider is None:
             return told
         other = replace(super().start(Estimate(0, mean, wider)), stamp_ns=told.stamp_ns)
-        return replace(told, doubt=Doubt(other, prior_odds(probability)))
+        return replace(told, doubt=Doubt(other, math.log((1.0 - probability) / probability)))
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
@@ -179,7 +173,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
         pose, joints, biases = map(self.space.coordinates, ("pose", "joint_angles", "gyro_bias"))
         begun = self._filter.start(mean[pose], mean[joints], mean[biases], covariance)
-        return begun, LaggedCommand.standing(len(self._link_of))
+        none = np.zeros(len(self._link_of))
+        return begun, LaggedCommand(none, none, 0, none)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
+from onboard_estimation.filtering.moments import Moments, innovate, joseph_update
 from onboard_estimation.filtering.state_space import StateSpace, se2
 from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from onboard_estimation.measurement import Matrix, Vector
@@ -21,12 +22,11 @@ from salp_estimation import friction_kernels as friction
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.doubted_start import log_density
-from salp_estimation.population import SLIP
 from salp_estimation.residual_filter_kernels import ERROR_TIME_S, Linearised
-from salp_estimation.residual_model import ResidualModel
+from salp_estimation.residual_model import SLIP, ResidualModel
 
 if TYPE_CHECKING:
-    from salp_estimation.residual_history import PastStep
+    from salp_estimation.residual_smoother import PastStep
 
 Rows = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ ROBOT_TIME_S = 200.0
 """A robot may change while it runs, by wear, load or floor: within minutes it may be any of its population."""
 GYRO_SCALE_STDDEV = 0.01
 """Of a MEMS gyro's scale factor, before calibration."""
-_POSE = StateSpace(se2("pose"))
+POSE = StateSpace(se2("pose"))
 
 
 class Drive(NamedTuple):
@@ -100,12 +100,12 @@ class ResidualFilter:
         self._prior = model.population.prior
         self._variances_between = np.diagonal(self._prior).copy()
         n = self.link_count
-        means = model.mean_arrays()
-        self._means = (*means[:2], means[2][: n + 2])  # of the rates; of the gyros
-        self._gyro_means = (*means[:2], means[2][n + 2 :])
-        self._variances = model.variance_arrays()
-        if self._variances is not None:
-            inducing, inverse_scales, projections, shrinkages, signal = self._variances
+        self._means: tuple[Rows, Vector, Rows] = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
+        if model.processes is not None:  # of the rates, then of the gyros
+            inducing, inverse_scales, weights = model.processes.mean_arrays
+            self._means = inducing, inverse_scales, weights[: n + 2]
+            self._gyro_means = inducing, inverse_scales, weights[n + 2 :]
+            _, _, projections, shrinkages, signal = model.processes.variance_arrays
             self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
@@ -169,9 +169,10 @@ class ResidualFilter:
         )
         offsets = np.zeros(n)
         angles, parameters = now.state[self._angles], now.state[self._parameters]
-        effects = friction.force_effects(self._links, angles, drive.controls, drive.slopes, parameters, SLIP, start)
-        stddevs = np.sqrt(self._population.residual_stddevs**2 + effects @ self._population.force_stddevs**2)
-        if self._variances is not None:
+        place = friction.Place(self._links, angles, drive.controls, drive.slopes, parameters, SLIP)
+        effects = friction.force_effects(place, start)
+        stddevs = self._population.scale(effects)
+        if self.model.processes is not None:
             inputs = np.concatenate([angles, drive.controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
             offsets = predict_means(*self._gyro_means, inputs)[0]
@@ -180,9 +181,8 @@ class ResidualFilter:
 
     def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         """A short time later."""
-        state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         noise = self._population.correlation_times_s, self._bias_walk, ANGLE_NOISE
-        kernels.predict(now.state, now.covariance, linearised, duration_s, *noise, state, covariance)
+        state, covariance = kernels.predict(now.state, now.covariance, linearised, duration_s, *noise)
         keep = float(np.exp(-duration_s / ROBOT_TIME_S))
         kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
         return now.with_moments(state, covariance)
@@ -231,35 +231,25 @@ class ResidualFilter:
         link, rate_rad_s, period_s = reading
         rest, growth = self.model.gyro_noise[link]
         variance = rest**2 + (growth * speed_m_s) ** 2
-        state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         threshold = gate.threshold(1)
         share = max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3))
-        innovation, spread, repeated = kernels.update(
-            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold, state, covariance
+        innovation, spread, repeated, state, covariance = kernels.update(
+            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold
         )
         nis = innovation * innovation / spread
         accepted = nis <= threshold
         seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
-        if not accepted:
-            state, covariance = now.state, now.covariance
         evidence = log_density(innovation, spread, variance, repeated, share, threshold)
         return now.with_moments(state, covariance, evidence), seen
 
     def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """Corrected by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""
-        error = _POSE.minus(pose, now.state[-3:])
-        spread = now.covariance[-3:, -3:] + covariance
-        root: Matrix = np.linalg.cholesky(spread).astype(np.float64)
-        nis = float(np.sum(np.linalg.solve(root, error) ** 2))
-        gain = np.linalg.solve(spread, now.covariance[-3:]).T
-        step = gain @ error
-        state = now.state + np.concatenate([step[:-3], np.zeros(3)])
-        state[-3:] = _POSE.plus(now.state[-3:], step[-3:])
-        keep = np.eye(self.size)
-        keep[:, -3:] -= gain
-        after = keep @ now.covariance @ keep.T + gain @ covariance @ gain.T
-        corrected = now._replace(state=state, covariance=0.5 * (after + after.T), linearised=None)
-        return corrected, Innovation(error, root, nis, True)
+        before, of_pose = Moments(now.state, now.covariance), np.eye(self.size)[-3:].copy()
+        seen = innovate(before, POSE.minus(pose, now.state[-3:]), of_pose, covariance)
+        step, after = joseph_update(now.covariance, of_pose, covariance, seen.root, seen.value)
+        place = POSE.plus(now.state[-3:], step[-3:])
+        state = np.concatenate([now.state[:-3] + step[:-3], place])
+        return now._replace(state=state, covariance=after, linearised=None), seen
 
     def replace_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> FilterState:
         """With a pose (3,) and its covariance (3, 3) in the place of its own; the rest stays."""

@@ -84,7 +84,8 @@ def linearise(
     a, m, p = n - 1, n + 2, friction.parameter_count(n)
     parameters = state[a + 2 * n : a + 2 * n + p].copy()
     by_parameters, none = np.empty((m, p)), np.empty((m, 0))
-    centre = friction.rates(links, state[:a].copy(), controls, slopes, parameters, slip, start, by_parameters)
+    place = friction.Place(links, state[:a].copy(), controls, slopes, parameters, slip)
+    centre = friction.rates(place, start, by_parameters)
     root = covariance[:a, :a].copy()
     friction.factorise(root)
     count, spread, weight = 2 * a, np.sqrt(float(a)), 0.5 / a
@@ -95,7 +96,8 @@ def linearise(
         sign = 1.0 if k < a else -1.0
         for i in range(a):
             inputs[0, i] = state[i] + (sign * spread * root[i, k % a] if i >= k % a else 0.0)
-        here = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
+        place = friction.Place(links, inputs[0, :a].copy(), controls, slopes, parameters, slip)
+        here = friction.rates(place, centre, none)
         if weights.shape[0] > 0:
             residual = predict_means(inducing, inverse_length_scales, weights, inputs)
             for i in range(m):
@@ -214,10 +216,8 @@ def predict(
     correlation_times: Array,
     bias_walk: float,
     angle_noise: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> None:
-    """Into `new_state` and `new_covariance` the state after a short time.
+) -> tuple[Array, Array]:
+    """State and covariance after a short time.
 
     Parameters
     ----------
@@ -238,12 +238,7 @@ def predict(
     changed = np.empty(count, dtype=np.int64)
     for i in range(count):
         changed[i] = i if i < a else noise + i - a if i < a + m else pose + i - a - m
-    for i in range(
-        size
-    ):  # loops: a slice that is assigned takes numba seconds to compile, for the message of its error
-        new_state[i] = state[i]
-        for j in range(size):
-            new_covariance[i, j] = covariance[i, j]
+    new_state, new_covariance = state.copy(), covariance.copy()
     for i in range(count):
         for j in range(size):
             new_covariance[changed[i], j] = rows[i, j]
@@ -258,6 +253,7 @@ def predict(
     for i in range(a):
         new_state[i] = wrap(state[i] + duration * rates[3 + i])
     _move(new_state, duration * rates[0], duration * rates[1], duration * rates[2])
+    return new_state, new_covariance
 
 
 @njit(cache=True, error_model="numpy")
@@ -303,6 +299,30 @@ def _link_shares(links: int, link: int) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
+def gyro_slope(state: Array, near: Linearised, link: int) -> Array:
+    """(n,) slope of one gyro's expected rate by the state."""
+    m, p = near.by_parameters.shape
+    links, a, noise = m - 2, m - 3, state.shape[0] - 3 - m
+    first = noise - p
+    mix, rates = _link_shares(links, link), expected_rates(near, state)
+    turning = 0.0
+    for i in range(2, m):
+        turning += mix[i] * rates[i]
+    factor = 1.0 + state[a + links + link]
+    slope = np.zeros(state.shape[0])
+    for i in range(2, m):
+        share = factor * mix[i]
+        for j in range(a):
+            slope[j] += share * near.by_angles[i, j]
+        for j in range(p):
+            slope[first + j] += share * near.by_parameters[i, j]
+        slope[noise + i] = share * near.stddevs[i]
+    slope[a + link] = 1.0
+    slope[a + links + link] = turning
+    return slope
+
+
+@njit(cache=True, error_model="numpy")
 def update(
     state: Array,
     covariance: Array,
@@ -312,71 +332,41 @@ def update(
     noise_variance: float,
     error_share: float,
     threshold: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, Array, Array]:
     """Correct by one gyro's rate (rad/s), unless the NIS is above the threshold.
 
+    Joseph's form (I - K H) P (I - K H)^T + K R K^T, multiplied out: P - K t^T - t K^T + K (H t + R) K^T with t = P H^T.
+    It is symmetric to the last digit where P is, and stays the covariance of the corrected state for any gain.
+
+    Returns
+    -------
     Innovation, its variance, and the part of that which the linearisation left over, times `error_share`: the factor on
-    the variance of what the linearisation leaves over, more than one where it repeats itself.
+    the variance of what the linearisation leaves over, more than one where it repeats itself; state and covariance.
     """
-    m, p = near.by_parameters.shape
-    links, a, noise, size = m - 2, m - 3, state.shape[0] - 3 - m, state.shape[0]
-    first = noise - p
-    mix, rates = _link_shares(links, link), expected_rates(near, state)
-    turning = 0.0
-    for i in range(2, m):
-        turning += mix[i] * rates[i]
-    factor = 1.0 + state[a + links + link]
-    slope = np.zeros(size)
+    m = near.mean.shape[0]
+    links, a = m - 2, m - 3
+    mix, slope = _link_shares(links, link), gyro_slope(state, near, link)
+    factor, turning = 1.0 + state[a + links + link], slope[a + links + link]
     repeated = 0.0
     for i in range(2, m):
-        share = factor * mix[i]
-        for j in range(a):
-            slope[j] += share * near.by_angles[i, j]
-        for j in range(p):
-            slope[first + j] += share * near.by_parameters[i, j]
-        slope[noise + i] = share * near.stddevs[i]
         for j in range(2, m):
             repeated += error_share * mix[i] * mix[j] * near.left_over[i, j]
-    slope[a + link] = 1.0
-    slope[a + links + link] = turning
     innovation = measured - factor * turning - state[a + link] - near.offsets[link]
     towards = covariance @ slope
     spread = np.dot(slope, towards) + noise_variance + repeated
     if not innovation * innovation / spread <= threshold:  # the NIS as the caller has it, to the last bit
-        return innovation, spread, repeated
-    correct(state, covariance, towards, innovation, spread, new_state, new_covariance)
-    return innovation, spread, repeated
-
-
-@njit(cache=True, error_model="numpy")
-def correct(
-    state: Array,
-    covariance: Array,
-    towards: Array,
-    innovation: float,
-    spread: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> None:
-    """Into `new_state` and `new_covariance` the state corrected by a scalar innovation.
-
-    Joseph's form (I - K H) P (I - K H)^T + K R K^T, multiplied out: P - K t^T - t K^T + K (H t + R) K^T with t = P H^T.
-    It is symmetric to the last digit where P is, and stays the covariance of the corrected state for any gain.
-    """
-    size = state.shape[0]
-    gain = towards / spread
+        return innovation, spread, repeated, state, covariance
+    size, gain = state.shape[0], towards / spread
+    new_state, new_covariance = state.copy(), np.empty_like(covariance)
     for i in range(size):
         own, along = gain[i], towards[i]
         for j in range(size):
             less = own * towards[j] + along * gain[j]
             new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
-    for i in range(size):
-        new_state[i] = state[i]
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
     _move(new_state, gain[size - 3] * innovation, gain[size - 2] * innovation, gain[size - 1] * innovation)
+    return innovation, spread, repeated, new_state, new_covariance
 
 
 @njit(cache=True, error_model="numpy")

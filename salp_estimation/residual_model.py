@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,16 +24,64 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_header import ModelHeader
+from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.measurement import Vector
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.population import Population
+from salp_estimation.friction_kernels import parameter_count
 
 Rows = NDArray[np.float64]
 
 ROBOT = "salp"
-_POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s", "force_stddevs")
+_SHAPES = {
+    "parameters": "p",
+    "uncertainty": "p p",
+    "spreads": "p",
+    "residual_stddevs": "m",
+    "correlation_times_s": "m",
+    "force_stddevs": "3",
+    "gyro_noise": "n 2",
+}
+SLIP = np.array([0.004, 0.004, 0.04, 0.03])
+"""Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Parameters of a chain of N links, and what is not known of them.
+
+    Attributes
+    ----------
+    parameters
+        (p,) common to all runs, see `friction_kernels`.
+    uncertainty
+        (p, p) their covariance.
+    spreads
+        (p,) standard deviations from run to run.
+    residual_stddevs, correlation_times_s
+        (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
+    force_stddevs
+        (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
+        what the floor does beside friction.
+    """
+
+    parameters: Vector
+    uncertainty: Rows
+    spreads: Vector
+    residual_stddevs: Vector
+    correlation_times_s: Vector
+    force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
+
+    def scale(self, gains: Rows) -> Rows:
+        """Standard deviations (K, N + 2) of what is left of the rates, on which forces act by `gains` (K, N + 2, 3)."""
+        out: Rows = np.sqrt(self.residual_stddevs**2 + gains @ self.force_stddevs**2)
+        return out
+
+    @property
+    def prior(self) -> Rows:
+        """(p, p) covariance of the parameters of a robot that was not among the runs."""
+        out: Rows = self.uncertainty + np.diag(self.spreads**2)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +114,9 @@ class ResidualModel:
         """N."""
         return len(self.gyro_noise)
 
-    def mean_arrays(self) -> tuple[Rows, Vector, Rows]:
-        """What `sparse_kernels.predict_means` takes before the inputs; without weights where there are no processes."""
-        if self.processes is None:
-            return np.zeros((2 * self.link_count - 1, 1)), np.zeros(2 * self.link_count - 1), np.zeros((0, 1))
-        return self.processes.mean_arrays
-
-    def variance_arrays(self) -> tuple[Rows, Vector, Rows, Rows, Vector] | None:
-        """What `sparse_kernels.predict_variances` takes before the inputs; None where there are no processes."""
-        return None if self.processes is None else self.processes.variance_arrays
-
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
-        arrays: dict[str, NDArray[np.generic]] = {name: getattr(self.population, name) for name in _POPULATION}
-        arrays["gyro_noise"] = self.gyro_noise
+        arrays: model_file.Arrays = {**vars(self.population), "gyro_noise": self.gyro_noise}
         arrays["inflation"] = np.array([self.inflation])
         if self.processes is not None:
             arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
@@ -97,30 +134,15 @@ class ResidualModel:
         header, arrays = model_file.load(path)
         if header.robot != ROBOT or header.kind not in RESIDUAL_FORMS:
             raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
-        missing = [name for name in (*_POPULATION, "gyro_noise") if name not in arrays]
-        if missing:
-            raise UserError(f"{path}: no {', '.join(missing)} in it; train it again")
-        values = {name: np.ascontiguousarray(arrays[name], dtype=np.float64) for name in (*_POPULATION, "gyro_noise")}
         links = len(header.sensors)
-        p = 9 * links + 3 * (links - 1)
-        shapes = {
-            "parameters": (p,),
-            "uncertainty": (p, p),
-            "spreads": (p,),
-            "residual_stddevs": (links + 2,),
-            "correlation_times_s": (links + 2,),
-            "force_stddevs": (3,),
-            "gyro_noise": (links, 2),
-        }
-        wrong = [name for name, shape in shapes.items() if values[name].shape != shape]
-        if wrong:
-            raise UserError(f"{path}: {', '.join(wrong)} not of the size that {links} links need; train it again")
+        p = parameter_count(links)
+        values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
         if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
-            raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it again")
+            raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
         noise = values.pop("gyro_noise")
         told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
         if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
-            raise UserError(f"{path}: an inflation that is no number from 1 on; train it again")
+            raise UserError(f"{path}: an inflation that is no number from 1 on; train it anew")
         return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]))
 
     def require(self, configuration: SalpConfiguration, where: str) -> None:
@@ -131,7 +153,7 @@ class ResidualModel:
 
 def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses | None:
     if any(name.startswith("exact_") for name in arrays):
-        raise UserError(f"{path}: exact Gaussian processes, which are not read any more; train it again")
+        raise UserError(f"{path}: exact Gaussian processes, which are not read any more; train it anew")
     sparse = {name[7:]: value for name, value in arrays.items() if name.startswith("sparse_")}
     return SparseGaussianProcesses.from_arrays(sparse) if sparse else None
 

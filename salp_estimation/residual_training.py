@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,21 +12,13 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning import sparse
-from onboard_estimation.learning.model_file import package_version
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.workers import all_of
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.population import (
-    Population,
-    expected,
-    fit_population,
-    left_over,
-    nominal_parameters,
-    run_effects,
-)
+from salp_estimation.population import expected, fit_population, left_over, nominal_population, run_effects
 from salp_estimation.residual_calibration import LARGE_FACTOR, HeldOut, HeldOutErrors, held_out_errors, inflation
-from salp_estimation.residual_model import ROBOT, ResidualModel, chain_hash
+from salp_estimation.residual_model import ROBOT, Population, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
@@ -45,7 +37,7 @@ def train(
     runs: Sequence[TrainingRun],
     hashes: Sequence[str],
     form: str = "calibrated",
-    progress: Progress | None = None,
+    progress: Progress = lambda share, text: None,
     recordings: Sequence[LoadedRecording] | None = None,
 ) -> tuple[ResidualModel, list[str]]:
     """A model and sentences on it.
@@ -64,7 +56,6 @@ def train(
     UserError
         Too few points or runs, or a form that there is not.
     """
-    report = progress or (lambda fraction, text: None)
     if form not in RESIDUAL_FORMS:
         raise UserError(f"no form {form!r} of residual model; there are {', '.join(RESIDUAL_FORMS)}")
     count = sum(len(run.time_s) for run in runs)
@@ -74,18 +65,16 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
-    learned = _learn(configuration, form, runs, lambda done, text: report(share * done, text))
+    population, processes, notes = _learn(configuration, form, runs, lambda done, text: progress(share * done, text))
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
-    header = _header(configuration, runs, hashes, form)
-    model = ResidualModel(header, learned.population, learned.processes, noise)
-    notes = list(learned.notes)
+    model = ResidualModel(_header(configuration, runs, hashes, form), population, processes, noise)
     if recordings is not None:
         judged = _judged(
-            configuration, runs, recordings, model, lambda done, text: report(share + (1.0 - share) * done, text)
+            configuration, runs, recordings, model, lambda done, text: progress(share + (1.0 - share) * done, text)
         )
         model = replace(model, inflation=inflation(judged))
-        notes += _verdict(judged, model.inflation)
-    report(1.0, "done")
+        notes = [*notes, *_verdict(judged, model.inflation)]
+    progress(1.0, "done")
     return model, notes
 
 
@@ -116,29 +105,21 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
     return found
 
 
-def _silent(done: float, text: str) -> None:
-    """No progress is shown."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Learned:
-    population: Population
-    processes: SparseGaussianProcesses | None
-    notes: tuple[str, ...]
-
-
 def _learn(
-    configuration: SalpConfiguration, form: str, runs: Sequence[TrainingRun], report: Progress = _silent
-) -> _Learned:
+    configuration: SalpConfiguration,
+    form: str,
+    runs: Sequence[TrainingRun],
+    report: Progress = lambda share, text: None,
+) -> tuple[Population, SparseGaussianProcesses | None, list[str]]:
     """Population and Gaussian processes of a form, and sentences on them."""
     links = configuration.chain.build().links
     n = len(links)
     if form == "gaussian_process":
-        population = _nominal(n)
+        population = nominal_population(n)
     else:
         population = fit_population(links, runs, lambda share, text: report(0.5 * share, text))
     if form == "local":
-        return _Learned(population, None, ())
+        return population, None, []
     inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
     targets = np.vstack([_residuals(links, population, run) for run in runs])
     labels = np.repeat(np.arange(len(runs)), [len(run.time_s) for run in runs])
@@ -149,14 +130,14 @@ def _learn(
 
     processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
     unseen = processes.leave_out(labels)
-    notes: tuple[str, ...] = ()
+    notes = []
     if form == "calibrated":
         kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
         dropped = [name for name, keep in zip(_outputs(configuration), kept, strict=True) if not keep]
         if dropped:
-            notes = (f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out",)
+            notes = [f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out"]
         if not kept.any():
-            return _Learned(population, None, notes)
+            return population, None, notes
         processes = _only(processes, kept)
         unseen = np.where(kept, unseen, targets)
     pieces = np.split(unseen[:, : n + 2], np.cumsum([len(run.time_s) for run in runs])[:-1])
@@ -164,7 +145,7 @@ def _learn(
     if form == "calibrated":  # what the doubt about the runs' own parameters hides is in the population's
         stddevs, times_s = np.maximum(stddevs, population.residual_stddevs), population.correlation_times_s
     population = replace(population, residual_stddevs=stddevs, correlation_times_s=times_s)
-    return _Learned(population, processes, notes)
+    return population, processes, notes
 
 
 def _judged(
@@ -190,15 +171,9 @@ def _judged(
         others,
         lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}"),
     )
-    models = [replace(model, population=one.population, processes=one.processes) for one in learned]
+    models = [replace(model, population=one, processes=processes) for one, processes, _ in learned]
     held_out = [HeldOut(runs[k].label, one, models[fold_of[k]], k) for k, one in enumerate(recordings)]
     return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
-
-
-def _nominal(links: int) -> Population:
-    p = 9 * links + 3 * (links - 1)
-    m = links + 2
-    return Population(nominal_parameters(links), np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0))
 
 
 def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
@@ -247,5 +222,4 @@ def _header(
             input_lowest=tuple(inputs.min(axis=0).tolist()),
             input_highest=tuple(inputs.max(axis=0).tolist()),
         ),
-        package_version=package_version(),
     )

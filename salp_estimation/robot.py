@@ -30,10 +30,9 @@ from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.description import chain_shapes
+from salp_estimation.description import chain_shapes, chain_urdf
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
-from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
@@ -164,15 +163,14 @@ class SalpRobot(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
-        from salp_estimation import observed_joints
+        from salp_estimation import observability
 
         command = next((one for one in series if one.channel.sensor == COMMAND), None)
         part = result.parts.get("joint_angles")
         if command is None or part is None:
             return ()
-        record = observed_joints.JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
-        seen = observed_joints.observe(configuration.chain, command, record, self.settle_s)
-        return (observed_joints.section(configuration.chain, seen),)
+        seen = observability.observe(configuration.chain, command, result.stamps_ns, part, self.settle_s)
+        return (observability.section(configuration.chain, seen),)
 
     def notes(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
@@ -181,8 +179,8 @@ class SalpRobot(
         part = result.parts.get("joint_angles")
         if not configuration.residual_model or part is None:
             return ()
-        from salp_estimation.residual_coverage import model_notes
         from salp_estimation.residual_model import load_model
+        from salp_estimation.training_runs import model_notes
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)

@@ -15,6 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from salp_estimation import residual_training
 from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.population import JOINT, WHEEL
 from salp_estimation.residual_model import ResidualModel
 from salp_estimation.training_runs import TrainingRun, link_rates, training_run
 
@@ -26,23 +27,8 @@ SMALLEST_ANGLE_RANGE_RAD = 0.2
 SMALLEST_SPEED_RANGE_M_S = 0.02
 """Five times the speed at which dry friction has reached most of its size (`population.SLIP`)."""
 
-# Of each parameter of a wheel and of a joint, in the order of `friction_kernels`: words, unit shown, factor to it.
-_WHEEL = (
-    ("dry friction along", "N", 1.0),
-    ("dry friction across", "N", 1.0),
-    ("dry friction against turning", "N m", 1.0),
-    ("drag along, factor", "", 1.0),
-    ("drag across, factor", "", 1.0),
-    ("drag against turning, factor", "", 1.0),
-    ("thrust gained", "%", 100.0),
-    ("lag beyond 50 ms", "ms", 1000.0),
-    ("wheel angle, deviation", "deg", 57.29577951308232),
-)
-_JOINT = (
-    ("harness torque at zero", "N m", 1.0),
-    ("harness stiffness", "N m/rad", 1.0),
-    ("dry friction of the joint", "N m", 1.0),
-)
+_WANTED = {"rad": SMALLEST_ANGLE_RANGE_RAD, "m/s": SMALLEST_SPEED_RANGE_M_S}
+"""Ranges that inputs should be moved over, by their unit."""
 
 
 class Input(NamedTuple):
@@ -52,22 +38,26 @@ class Input(NamedTuple):
     unit: str
     lowest: float
     highest: float
-    wanted: float
-
-    @property
-    def moved(self) -> bool:
-        """Whether the range was wide enough."""
-        return self.highest - self.lowest >= self.wanted
+    moved: bool
 
 
-class Parameter(NamedTuple):
+class FoundParameter(NamedTuple):
     """One kind of parameter: a value for each wheel, or joint, with standard deviations, in the unit shown."""
 
-    words: str
+    name: str
     unit: str
-    values: tuple[float, ...]
-    uncertainty: tuple[float, ...]
+    values: list[float]
+    standard_deviations: list[float]
     from_run_to_run: float
+
+
+class Remainder(NamedTuple):
+    """What is left of a rate, and how long it lasts."""
+
+    name: str
+    unit: str
+    standard_deviation: float
+    correlation_time_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,27 +74,35 @@ class SalpTraining:
         """Whether friction, harness and lag were found."""
         return self.model.header.kind != "gaussian_process"
 
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> list[FoundParameter]:
         """Of the population that the runs come from: of wheels, then of joints."""
+        if not self.calibrated:
+            return []
         population, links = self.model.population, self.model.link_count
         stddevs = np.sqrt(np.diag(population.uncertainty))
-        out = []
-        wheels = len(_WHEEL) * links
-        for kinds, start, stop in ((_WHEEL, 0, wheels), (_JOINT, wheels, len(stddevs))):
-            for number, (words, unit, factor) in enumerate(kinds):
-                place = slice(start + number, stop, len(kinds))
-                values, known_to = ((factor * one[place]).tolist() for one in (population.parameters, stddevs))
-                spread = float(factor * population.spreads[place].max())
-                out.append(Parameter(words, unit, tuple(values), tuple(known_to), spread))
+        out, wheels = [], len(WHEEL) * links
+        for table, start, stop in ((WHEEL, 0, wheels), (JOINT, wheels, len(stddevs))):
+            for number, one in enumerate(table):
+                place = slice(start + number, stop, len(table))
+                values, known_to = ((one.factor * of[place]).tolist() for of in (population.parameters, stddevs))
+                spread = float(one.factor * population.spreads[place].max())
+                out.append(FoundParameter(one.words, one.unit, values, known_to, spread))
         return out
+
+    def residuals(self) -> list[Remainder]:
+        """Of each rate."""
+        header, population = self.model.header, self.model.population
+        left = population.residual_stddevs.tolist(), population.correlation_times_s.tolist()
+        return list(map(Remainder, header.output_names, header.output_units, *left))
 
     def inputs(self) -> list[Input]:
         """All of the model's."""
-        header, joints = self.model.header, self.model.link_count - 1
+        header = self.model.header
         moved = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in self.runs])
-        wanted = [SMALLEST_ANGLE_RANGE_RAD] * joints + [SMALLEST_SPEED_RANGE_M_S] * (joints + 1)
-        lowest, highest = np.percentile(moved, [1.0, 99.0], axis=0).tolist()
-        return list(map(Input, header.input_names, header.input_units, lowest, highest, wanted))
+        ranges = zip(header.input_names, header.input_units, *np.percentile(moved, [1.0, 99.0], axis=0), strict=True)
+        return [
+            Input(name, unit, float(low), float(high), high - low >= _WANTED[unit]) for name, unit, low, high in ranges
+        ]
 
     def left_out(self) -> dict[str, int]:
         """Frames with flipped markers, by link, over all runs."""
@@ -113,8 +111,7 @@ class SalpTraining:
 
     def summary(self) -> dict[str, Any]:
         """All figures, units in the names."""
-        header, population = self.model.header, self.model.population
-        names, units = header.output_names, header.output_units
+        header = self.model.header
         return {
             "robot": header.robot,
             "form": header.kind,
@@ -126,26 +123,9 @@ class SalpTraining:
                 run.label: {"points": len(run.time_s), "sha256": digest}
                 for run, digest in zip(self.runs, header.training.hashes, strict=True)
             },
-            "parameters": [
-                {
-                    "name": one.words,
-                    "unit": one.unit,
-                    "values": list(one.values),
-                    "standard_deviations": list(one.uncertainty),
-                    "from_run_to_run": one.from_run_to_run,
-                }
-                for one in (self.parameters() if self.calibrated else ())
-            ],
-            "residuals": [
-                {"name": name, "unit": unit, "standard_deviation": float(stddev), "correlation_time_s": float(lasts_s)}
-                for name, unit, stddev, lasts_s in zip(
-                    names, units, population.residual_stddevs, population.correlation_times_s, strict=False
-                )
-            ],
-            "inputs": [
-                {"name": one.name, "unit": one.unit, "lowest": one.lowest, "highest": one.highest, "moved": one.moved}
-                for one in self.inputs()
-            ],
+            "parameters": [one._asdict() for one in self.parameters()],
+            "residuals": [one._asdict() for one in self.residuals()],
+            "inputs": [one._asdict() for one in self.inputs()],
             "flipped_frames_left_out": self.left_out(),
             "notes": list(self.notes),
         }
@@ -156,8 +136,10 @@ class SalpTraining:
         flips = self.left_out()
         counted = ", ".join(f"{link} {count}" for link, count in flips.items() if count)
         still = [
-            f"{name} hardly moved: {lowest:.3g} to {highest:.3g} {unit}, a range of {wanted:.3g} is wanted"
-            for name, unit, lowest, highest, wanted in (one for one in self.inputs() if not one.moved)
+            f"{one.name} hardly moved: {one.lowest:.3g} to {one.highest:.3g} {one.unit}, a range of "
+            f"{_WANTED[one.unit]:.3g} is wanted"
+            for one in self.inputs()
+            if not one.moved
         ]
         out = [
             f"{training.point_count} points at {training.rate_hz:g} Hz of {len(training.runs)} runs "
@@ -175,9 +157,9 @@ class SalpTraining:
     def _parameter_table(self) -> ReportTable:
         rows = tuple(
             (
-                one.words,
+                one.name,
                 _values(one.values),
-                f"{max(one.uncertainty):.2g}",
+                f"{max(one.standard_deviations):.2g}",
                 f"{one.from_run_to_run:.2g}",
                 one.unit,
             )
@@ -188,13 +170,10 @@ class SalpTraining:
         return ReportTable(title, headings, rows, headings[1:4])
 
     def _residual_table(self) -> ReportTable:
-        header, population = self.model.header, self.model.population
         rows = []
-        for number, (stddev, lasts_s) in enumerate(
-            zip(population.residual_stddevs, population.correlation_times_s, strict=True)
-        ):
-            factor, unit = (1000.0, "mm/s") if header.output_units[number] == "m/s" else (57.29577951308232, "deg/s")
-            rows.append((header.output_names[number], f"{factor * stddev:.3g}", unit, f"{lasts_s:.2g}"))
+        for name, unit, stddev, lasts_s in self.residuals():
+            factor, shown = (1000.0, "mm/s") if unit == "m/s" else (57.29577951308232, "deg/s")
+            rows.append((name, f"{factor * stddev:.3g}", shown, f"{lasts_s:.2g}"))
         headings = ("rate", "standard deviation", "unit", "lasts, s")
         return ReportTable("what is left of the rates", headings, tuple(rows), (headings[1], headings[3]))
 

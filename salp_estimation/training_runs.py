@@ -3,15 +3,19 @@
 One `TrainingRun` is one recording. Rates come from motion capture by groupwise differences and a low-pass (`motion`),
 commands and gyros go through the same differences and the same low-pass, so that all belong to the same instants. They
 are then taken at 5 Hz: the paper's rate (section V-B).
+
+Of any other run it is told how much lies outside of the data that a model was trained with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
@@ -20,11 +24,17 @@ from onboard_estimation.series import Series
 from salp_estimation.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks
+from salp_estimation.residual_model import ResidualModel
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 TRAINING_RATE_HZ = 5.0
+MARGIN = 0.05
+"""The covered range of an input is widened by this share of it, on either side: so far a model carries."""
+WORTH_SAYING = 0.05
+"""A larger share of the run outside belongs into the verdict."""
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +95,9 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     controls = motion.low_pass(motion.sampled(motion.stamps_ns, lagged))
     slopes = motion.low_pass(motion.sampled(motion.stamps_ns, (asked - lagged) / COMMAND_LAG_S))
     axis, sign = GYRO_AXES[configuration.gyro.axis]
-    gyro, noise = np.empty_like(controls), np.empty((len(chain.link_names), 2))
-    for link, name in enumerate(chain.link_names):
-        one = series[f"imu/{name}"]
-        rate = sign * one.values[:, IMU.angular_velocity][:, axis]
-        gyro[:, link] = motion.low_pass(motion.sampled(one.stamps_ns, rate[:, None]))[:, 0]
+    imus = [series[f"imu/{name}"] for name in chain.link_names]
+    raw = [(one.stamps_ns, sign * one.values[:, IMU.angular_velocity][:, axis]) for one in imus]
+    gyro = np.hstack([motion.low_pass(motion.sampled(at, rate[:, None])) for at, rate in raw])
     time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     columns = (motion.rates, controls, slopes, gyro)
     usable = motion.valid & np.all([np.isfinite(one).all(axis=1) for one in columns], axis=0)
@@ -104,10 +112,10 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     rates = motion.rates[rows]
     bias = np.median(gyro[rows] - link_rates(rates), axis=0)
     turning = np.where(motion.valid[:, None], link_rates(motion.rates), np.nan)
-    for link, name in enumerate(chain.link_names):
-        one = series[f"imu/{name}"]
-        rate = sign * one.values[:, IMU.angular_velocity][:, axis] - bias[link]
-        noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, turning[:, link], lagged[:, link])
+    noise = [
+        _noise(at, rate - bias[link], motion.stamps_ns, turning[:, link], lagged[:, link])
+        for link, (at, rate) in enumerate(raw)
+    ]
     return TrainingRun(
         label,
         time_s[rows],
@@ -116,7 +124,7 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
         controls[rows],
         slopes[rows],
         gyro[rows] - bias,
-        noise,
+        np.array(noise),
         bias,
         dict(motion.left_out),
     )
@@ -171,3 +179,68 @@ def _noise(stamps_ns: Stamps, rate: Vector, at_ns: Stamps, smooth: Vector, speed
     (constant, growth), *_ = np.linalg.lstsq(design, fast[keep] ** 2, rcond=None)
     least = 0.05 * np.mean(fast[keep] ** 2)
     return np.sqrt([max(constant, least), max(growth, 0.0)])
+
+
+def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[float, dict[str, float]]:
+    """Shares of a run, in [0, 1], at which the inputs of a model lie outside its training data.
+
+    Parameters
+    ----------
+    joint_angles, controls
+        (K, N - 1), rad, and lagged rim speeds (K, N), m/s; rows with NaN do not count.
+
+    Returns
+    -------
+    At which at least one does; and of those inputs that do at all, by name, the largest first.
+    """
+    conditions = model.header.training
+    lowest, highest = np.array(conditions.input_lowest), np.array(conditions.input_highest)
+    margin = MARGIN * (highest - lowest)
+    inputs = np.hstack([joint_angles, controls])
+    inputs = inputs[np.isfinite(inputs).all(axis=1)]
+    if not len(inputs):
+        return 0.0, {}
+    beyond = (inputs < lowest - margin) | (inputs > highest + margin)
+    shares: Vector = beyond.mean(axis=0)
+    names, order = model.header.input_names, np.argsort(-shares, kind="stable")
+    return float(beyond.any(axis=1).mean()), {names[k]: float(shares[k]) for k in order if shares[k] > 0.0}
+
+
+def model_notes(
+    configuration: SalpConfiguration,
+    model: ResidualModel,
+    series: Sequence[Series],
+    stamps_ns: NDArray[np.int64],
+    joint_angles: Rows,
+) -> tuple[Note, ...]:
+    """With which model a run was estimated, and how much of it lies outside the training data.
+
+    Parameters
+    ----------
+    stamps_ns, joint_angles
+        (K,) and (K, N - 1), of the estimates.
+    """
+    training = model.header.training
+    trained = (
+        f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
+        f"{len(training.runs)} runs."
+    )
+    command = next((one for one in series if one.channel.sensor == COMMAND and len(one.stamps_ns)), None)
+    chain = configuration.chain
+    controls = np.zeros((len(stamps_ns), len(chain.link_names)))
+    if command is not None:
+        given_ns, speeds = rim_speeds(chain, command)
+        if len(given_ns):
+            controls = lagged_commands(given_ns, speeds, stamps_ns)
+    any_input, by_input = outside(model, joint_angles, controls)
+    if any_input == 0.0:
+        return (Note(f"{trained} All of the run lies within its training data."),)
+    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(by_input.items())[:_MOST_NAMED]]
+    more = len(by_input) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more else "")
+    share = f"{100.0 * any_input:.2g} % of the run"
+    # The inputs that are outside for at least half as long as the worst one: those to be trained.
+    worst = max(by_input.values())
+    blamed = [name for name, one in by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
+    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if any_input > WORTH_SAYING else ""
+    return (Note(f"{trained} {share} is outside its training data: {listed}.", verdict),)

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation.chain import Chain
-from salp_estimation.drag_regressor import coefficients, drag_terms, predicted_rates, wheel_jacobians
+from salp_estimation.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.identification_runs import Run
 
 Array = NDArray[np.float64]
 Group = Literal["body", "joints", "gyros"]
 
+_DRAWN = 8  # recordings in a picture
+_PANELS = ("base, speed", "base and joints, rates", "gyros")
 _AT_ONCE = 20_000  # instants, for the memory's sake
 _BINS = 60
 _SAMPLES_PER_PERIOD = 20.0  # of the cut-off: enough for pictures and figures
@@ -41,7 +48,7 @@ class Signal:
         Of measured minus predicted.
     offset
         Mean of measured minus predicted: a gyro's bias shows here.
-    explained
+    variance_explained
         One minus the mean square of measured minus predicted over the variance of measured.
     rms_before
         The same RMS with the configured drag.
@@ -54,7 +61,7 @@ class Signal:
     predicted: Array
     rms: float
     offset: float
-    explained: float
+    variance_explained: float
     rms_before: float
 
 
@@ -67,6 +74,12 @@ class Validation:
     cycles: int
     signals: tuple[Signal, ...]
 
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        figures = ("name", "unit", "rms", "rms_before", "offset", "variance_explained")
+        signals = [{name: getattr(one, name) for name in figures} for one in self.signals]
+        return {"name": self.name, "period_s": self.period_s, "cycles": self.cycles, "signals": signals}
+
     @property
     def phase(self) -> Vector:
         """(B,) middle of each bin, 0 to 1."""
@@ -74,18 +87,10 @@ class Validation:
 
 
 def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
-    """How well the identified chain predicts what was measured in a recording.
-
-    Raises
-    ------
-    ValueError
-        The run has no usable instant.
-    """
+    """How well the identified chain predicts what was measured in a recording."""
     motion = run.motion
     step = max(1, round(motion.rate_hz / (_SAMPLES_PER_PERIOD * motion.cutoff_hz)))
     chosen = np.flatnonzero(run.usable)[::step]
-    if len(chosen) == 0:
-        raise ValueError(f"{run.name} has no usable instant")
     time_s = (motion.stamps_ns[chosen] - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     period_s = 1.0 / run.frequency_hz if run.frequency_hz > 0.0 else float(np.ptp(time_s)) + 1.0 / motion.rate_hz
     cycle = np.floor(time_s / period_s).astype(np.int64)
@@ -95,15 +100,12 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
         np.hstack([rates[chosen], *(gyro[which][chosen, None] for gyro in gyros)])
         for which, rates in enumerate((motion.rates, _rates(identified, run), _rates(configured, run)))
     )
-    joints = identified.link_count - 1
-    names = ["forward", "left", "turning", *(f"alpha_{j + 1}" for j in range(joints))]
-    names += [f"gyro {i + 1}" for i in range(identified.link_count)]
     count = identified.link_count
-    groups: list[Group] = [
-        "body" if k < 3 else "joints" if k < 3 + joints else "gyros" for k in range(3 + joints + count)
-    ]
+    columns: list[tuple[str, Group]] = [("forward", "body"), ("left", "body"), ("turning", "body")]
+    columns += [(f"alpha_{joint + 1}", "joints") for joint in range(count - 1)]
+    columns += [(f"gyro {link + 1}", "gyros") for link in range(count)]
     signals = []
-    for column, (name, group) in enumerate(zip(names, groups, strict=True)):
+    for column, (name, group) in enumerate(columns):
         known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])
         if not known.any():
             continue
@@ -128,24 +130,20 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
 def validation_table(validations: Sequence[Validation]) -> ReportTable:
     """How well the identified drag predicts what was measured, and how well the configured one did."""
     headings = ("recording", "signal", "RMS", "with configured drag", "unit", "variance explained")
-    rows = tuple(
-        ("" if number else validation.name, *_signal_cells(one))
-        for validation in validations
-        for number, one in enumerate(validation.signals)
-    )
-    return ReportTable("measured against predicted", headings, rows, right=(*headings[2:4], headings[5]))
-
-
-def _signal_cells(one: Signal) -> tuple[str, ...]:
-    factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
-    errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
-    return (one.name, *errors, unit, f"{100.0 * one.explained:.2f} %")
+    rows = []
+    for validation in validations:
+        for number, one in enumerate(validation.signals):
+            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
+            errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
+            explained = f"{100.0 * one.variance_explained:.2f} %"
+            rows.append(("" if number else validation.name, one.name, *errors, unit, explained))
+    return ReportTable("measured against predicted", headings, tuple(rows), right=(*headings[2:4], headings[5]))
 
 
 def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
     """Body velocity and joint rates (K, N + 2), eq. (5), and turning rates of the links (K, N), eq. (6)."""
-    terms = drag_terms(chain.link_count, full=True)
-    values = coefficients(chain, terms)
+    terms = DragTerms(chain.link_count, full=True)
+    values = terms.coefficients(chain)
     rates, turning = [np.empty((0, chain.link_count + 2))], [np.empty((0, chain.link_count))]
     for first in range(0, len(joint_angles), _AT_ONCE):
         jacobians = wheel_jacobians(chain, joint_angles[first : first + _AT_ONCE])
@@ -198,3 +196,63 @@ def _folded(values: Vector, cycle: NDArray[np.int64], place: NDArray[np.int64]) 
     out[0, cycles < 1] = np.nan
     out[1, cycles < 2] = np.nan
     return out
+
+
+def write_validation(validations: Sequence[Validation], path: Path, source: str) -> None:
+    """Write the picture as PNG; of more than eight recordings the first eight.
+
+    Parameters
+    ----------
+    source
+        `simulated` or `recorded`, for the title.
+    """
+    write_figure(path, partial(_figure, validations, source))
+
+
+def _figure(validations: Sequence[Validation], source: str) -> Figure:
+    shown = validations[:_DRAWN]
+    figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
+    grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
+    for row, validation in zip(grid, shown, strict=True):
+        for axes, signals, title in zip(row, _panels(validation), _PANELS, strict=True):
+            _draw(axes, validation, signals)
+            axes.set_title(title if validation is shown[0] else "", loc="left")
+        row[0].set_ylabel(
+            f"{plain(validation.name)}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)"
+        )
+        row[1].set_ylabel("(deg/s)")
+    for axes in grid[-1]:
+        axes.set_xlabel("phase of the cycle")
+    more = f", the first {_DRAWN} of {len(validations)} recordings" if len(validations) > _DRAWN else ""
+    add_title(
+        figure,
+        f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
+        "from shape and commands (dashed)",
+    )
+    return figure
+
+
+def _panels(validation: Validation) -> list[list[Signal]]:
+    signals = validation.signals
+    speeds = [one for one in signals if one.unit == "m/s"]
+    rates = [one for one in signals if one.unit != "m/s" and one.group != "gyros"]
+    return [speeds, rates, [one for one in signals if one.group == "gyros"]]
+
+
+def _draw(axes: Axes, validation: Validation, signals: list[Signal]) -> None:
+    phase = validation.phase
+    for number, signal in enumerate(signals):
+        factor = 100.0 if signal.unit == "m/s" else float(np.rad2deg(1.0))
+        colour = SERIES[number % len(SERIES)]
+        mean, spread = factor * signal.measured
+        label = f"{signal.name} ({100.0 * signal.variance_explained:.1f} %)"
+        axes.fill_between(phase, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
+        axes.plot(phase, mean, color=colour, label=label)
+        axes.plot(phase, factor * signal.predicted[0], color=INK, linestyle="--", linewidth=0.9)
+    if signals:
+        axes.legend(loc="upper right", ncols=2, title="variance explained", title_fontsize=7.0)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
+    else:
+        axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", va="center")
+    axes.set_xlim(0.0, 1.0)

@@ -1,8 +1,8 @@
 """Compiled motion of a segment bent to an arc of a circle, for batches of particles.
 
-Coordinates are q = (dx, dy, dL): bending by dx / d and dy / d (rad, d a chosen radius) about the base's y and minus x
-axes, and elongation. With x = (dx^2 + dy^2) / d^2, the squared bending angle, all that is needed are the Stumpff
-functions c_k(x) = sum_j (-x)^j / (2j + k)!, which are smooth at x = 0: c_0 = cos sqrt x, c_1 = sin sqrt x / sqrt x,
+Coordinates are q = (bx, by, dL): bending towards the base's x and y (rad, about its y and minus x axes), elongation.
+With x = bx^2 + by^2, the squared bending angle, all that is needed are the Stumpff functions
+c_k(x) = sum_j (-x)^j / (2j + k)!, which are smooth at x = 0: c_0 = cos sqrt x, c_1 = sin sqrt x / sqrt x,
 c_2 = (1 - cos sqrt x) / x. The papers' f2 is c_1 and their f1 is c_2. With
 
     c_k = 1 / k! - x c_{k+2},    c_k' = (k c_{k+2} - c_{k+1}) / 2
@@ -10,10 +10,9 @@ c_2 = (1 - cos sqrt x) / x. The papers' f2 is c_1 and their f1 is c_2. With
 two series, for c_5 and c_6, give all others and all derivatives: no division by x, no branch, no digits lost.
 
 Mass sits in points, each at a fraction of the segment's length and an offset beyond it along the tangent there: the
-rows (fraction, offset m, mass kg) of `points` (n, 3). A segment is an array `segment` (8,), see the offsets below; a
-state is (dx, dy, dL, and their rates), (6,). Actuation (generalised forces of the pressures) and stiffness have a row
-for each state, or one row for all. A state outside the domain (bending beyond MAXIMUM_BENDING_RAD, no length left) has
-no acceleration: NaN, which a filter sees and weighs as impossible.
+rows (fraction, offset m, mass kg) of `points` (n, 3). A segment is an array `segment` (7,), see the offsets below; a
+state is (bx, by, dL, and their rates), (6,). A state outside the domain (bending beyond MAXIMUM_BENDING_RAD, no length
+left) has no acceleration: NaN, which a filter sees and weighs as impossible.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Three = tuple[float, float, float]
 
-LENGTH, RADIUS, GRAVITY, DAMPING = 0, 1, 2, 5
+LENGTH, GRAVITY, DAMPING = 0, 1, 4
 MOTION = 15
 """Numbers of a point's motion: place, Jacobian by rows, Jdot qdot."""
 
@@ -72,12 +71,11 @@ def point_motion(
 ) -> tuple[Three, tuple[Three, Three, Three], Three]:
     """Position of a point, rows of its Jacobian in q, and Jdot qdot, all in the base's frame.
 
-    Up to the point the segment is bent by b = fraction q[:2] / d and is m = fraction (L0 + dL) long. The point lies at
+    Up to the point the segment is bent by b = fraction q[:2] and is m = fraction (L0 + dL) long. The point lies at
     (b_x G, b_y G, H), G = m c_2 + h c_1 and H = m c_1 + h c_0 at u = b^2, with h its offset along the tangent.
     """
-    scale = fraction / segment[RADIUS]
-    bx, by, length = scale * state[0], scale * state[1], fraction * (segment[LENGTH] + state[2])
-    vx, vy, stretching = scale * state[3], scale * state[4], fraction * state[5]
+    bx, by, length = fraction * state[0], fraction * state[1], fraction * (segment[LENGTH] + state[2])
+    vx, vy, stretching = fraction * state[3], fraction * state[4], fraction * state[5]
     c0, c1, c2, c3, c4, c5, c6 = stumpff(bx * bx + by * by)
     # First and second derivatives in u
     c1_u, c2_u = 0.5 * (c3 - c2), c4 - 0.5 * c3
@@ -85,9 +83,9 @@ def point_motion(
     g, g_u, g_uu = length * c2 + offset * c1, length * c2_u + offset * c1_u, length * c2_uu + offset * c1_uu
     h, h_u, h_uu = length * c1 + offset * c0, length * c1_u - 0.5 * offset * c1, length * c1_uu + offset * c0_uu
     jacobian = (
-        (scale * (g + 2.0 * bx * bx * g_u), scale * 2.0 * bx * by * g_u, fraction * bx * c2),
-        (scale * 2.0 * bx * by * g_u, scale * (g + 2.0 * by * by * g_u), fraction * by * c2),
-        (scale * 2.0 * bx * h_u, scale * 2.0 * by * h_u, fraction * c1),
+        (fraction * (g + 2.0 * bx * bx * g_u), fraction * 2.0 * bx * by * g_u, fraction * bx * c2),
+        (fraction * 2.0 * bx * by * g_u, fraction * (g + 2.0 * by * by * g_u), fraction * by * c2),
+        (fraction * 2.0 * bx * h_u, fraction * 2.0 * by * h_u, fraction * c1),
     )
     u_rate, u_rate_rate = 2.0 * (bx * vx + by * vy), 2.0 * (vx * vx + vy * vy)
     g_rate = g_u * u_rate + stretching * c2
@@ -105,8 +103,8 @@ def acceleration(
 
     Leaves in `motions` (n, MOTION) what `point_motion` has of the points, row by row.
     """
-    bending = (state[0] * state[0] + state[1] * state[1]) / (segment[RADIUS] * segment[RADIUS])
-    if not (bending <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
+    squared = state[0] * state[0] + state[1] * state[1]
+    if not (squared <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
         motions[:] = np.nan
         return np.nan, np.nan, np.nan
     r0 = actuation[0] - stiffness[0] * state[0] - segment[DAMPING] * state[3]
@@ -144,15 +142,6 @@ def acceleration(
 
 
 @njit(cache=True, error_model="numpy")
-def accelerations(segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, out: Array) -> None:
-    """Second rates of q into `out` (K, 3) for states (K, 6)."""
-    motions = np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        out[k, 0], out[k, 1], out[k, 2] = acceleration(segment, points, states[k], forces, stiff, motions)
-
-
-@njit(cache=True, error_model="numpy")
 def add_load(segment: Array, mass: float, origin: Array, motion: Array, accelerations: Three, load: Array) -> None:
     """Add to `load` (6,) force and torque about `origin` (3,) of one mass that moves so, where q has accelerations."""
     a0, a1, a2 = accelerations
@@ -169,24 +158,6 @@ def add_load(segment: Array, mass: float, origin: Array, motion: Array, accelera
 
 
 @njit(cache=True, error_model="numpy")
-def base_loads(
-    segment: Array, points: Array, origin: Array, states: Array, actuation: Array, stiffness: Array, out: Array
-) -> None:
-    """Force and torque about `origin` (3,) that the moving segment puts on its base, into `out` (K, 6).
-
-    Each point pulls with m (g - acceleration): by Newton's laws for the segment as a whole, whatever acts inside it.
-    """
-    motions = np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        accelerations = acceleration(segment, points, states[k], forces, stiff, motions)
-        load = out[k]
-        load[:] = 0.0
-        for i in range(points.shape[0]):
-            add_load(segment, points[i, 2], origin, motions[i], accelerations, load)
-
-
-@njit(cache=True, error_model="numpy")
 def locate(segment: Array, fraction: float, offset: float, states: Array, motions: Array) -> None:
     """Motions of one point, see MOTION, into `motions` (K, MOTION)."""
     for k in range(states.shape[0]):
@@ -197,34 +168,9 @@ def locate(segment: Array, fraction: float, offset: float, states: Array, motion
 
 
 @njit(cache=True, error_model="numpy")
-def rotations(segment: Array, states: Array, out: Array) -> None:
+def rotations(states: Array, out: Array) -> None:
     """Quaternions x, y, z, w of the tip's axes in the base's frame, into `out` (K, 4); no twist about the backbone."""
-    half = 0.5 / segment[RADIUS]
     for k in range(states.shape[0]):
-        bx, by = half * states[k, 0], half * states[k, 1]
+        bx, by = 0.5 * states[k, 0], 0.5 * states[k, 1]
         c0, c1, _, _, _, _, _ = stumpff(bx * bx + by * by)
         out[k, 0], out[k, 1], out[k, 2], out[k, 3] = -by * c1, bx * c1, 0.0, c0
-
-
-@njit(cache=True, error_model="numpy")
-def step(
-    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
-) -> None:
-    """Move states (K, 6) in place by `count` steps of the classical fourth-order rule, actuation and stiffness held."""
-    start, stage, motions = np.empty(6), np.empty(6), np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        state = states[k]
-        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        for _ in range(count):
-            start[:] = state
-            stage[:] = state
-            for order in range(4):
-                weight = step_s / 6.0 if order == 0 or order == 3 else step_s / 3.0
-                ahead = 0.5 * step_s if order < 2 else step_s
-                a = acceleration(segment, points, stage, forces, stiff, motions)
-                for i in range(3):
-                    rate = stage[3 + i]
-                    state[i] += weight * rate
-                    state[3 + i] += weight * a[i]
-                    stage[i] = start[i] + ahead * rate
-                    stage[3 + i] = start[3 + i] + ahead * a[i]

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from onboard_estimation.description import Shape, Shapes
+from onboard_estimation.description import Shape, Shapes, robot_element, urdf_text, visual
 from onboard_estimation.measurement import Matrix
-from onboard_estimation.urdf import robot_element, urdf_text, visual
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import coordinates_of_tip, nominal_segment
+from softrobot_estimation.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
+from softrobot_estimation.grey_box import undamped_segment
 
 BASE, TIP = "base", "tip"
 PIECES = 8
@@ -38,21 +38,21 @@ def shapes(configuration: SoftRobotConfiguration) -> Shapes:
 
 def body_poses(configuration: SoftRobotConfiguration, tips: Matrix) -> dict[str, Matrix]:
     """Poses (K, 7) of all bodies in the base's frame, on the arc that ends at the tips (K, 3), m."""
-    segment, plate_m = nominal_segment(configuration), configuration.segment.tip_plate_thickness_m
+    segment, plate_m = undamped_segment(configuration), configuration.segment.tip_plate_thickness_m
     states = np.zeros((len(tips), 6))
     states[:, :3] = coordinates_of_tip(segment, tips, plate_m)
     poses = {BASE: np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(tips), 1))}
     for number, name in enumerate(piece_names()):
         middle = (number + 0.5) / PIECES
         turned = np.hstack([middle * states[:, :2], states[:, 2:]])
-        poses[name] = np.hstack([segment.position(states, middle), segment.tip_quaternion_xyzw(turned)])
-    poses[TIP] = np.hstack([segment.position(states, offset_m=plate_m), segment.tip_quaternion_xyzw(states)])
+        poses[name] = np.hstack([segment.position(states, middle), tip_quaternion_xyzw(turned)])
+    poses[TIP] = np.hstack([segment.position(states, offset_m=plate_m), tip_quaternion_xyzw(states)])
     return poses
 
 
 def outline(configuration: SoftRobotConfiguration, tips: Matrix) -> Matrix:
     """Backbone (K, P, 2) as one sees it along the base's z: how far and where to it is bent."""
-    segment, plate_m = nominal_segment(configuration), configuration.segment.tip_plate_thickness_m
+    segment, plate_m = undamped_segment(configuration), configuration.segment.tip_plate_thickness_m
     states = np.zeros((len(tips), 6))
     states[:, :3] = coordinates_of_tip(segment, tips, plate_m)
     points = [segment.position(states, share)[:, :2] for share in np.linspace(0.0, 1.0, OUTLINE_POINTS)]

@@ -18,7 +18,7 @@ from onboard_estimation.configuration import ConfigurationError, load, to_mappin
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.measurement import Matrix
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.particle_estimator import stiffness_prior
@@ -93,7 +93,6 @@ class FilterModel:
             training=TrainingConditions(
                 rate_hz, duration_s, round(rate_hz * duration_s), runs, (), hashes, lowest, highest
             ),
-            package_version=model_file.package_version(),
         )
         arrays: model_file.Arrays = {f"design/{name}": value for name, value in design.items()}
         arrays |= {

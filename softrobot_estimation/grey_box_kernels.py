@@ -48,7 +48,7 @@ class Numbers(NamedTuple):
     Attributes
     ----------
     segment, points
-        (8,) and (n, 3), see `curvature_kernels`; row 0 of `points` is the tip's mass, which a payload adds to.
+        (7,) and (n, 3), see `curvature_kernels`; row 0 of `points` is the tip's mass, which a payload adds to.
     load_masses, origin
         (n,) what the base feels of each point, kg; (3,) of the force-torque sensor, m.
     beyond
@@ -148,7 +148,7 @@ def propagate(
 ) -> None:
     """Rows (K, n) after `step_s` in `count` steps of the classical Runge-Kutta rule, into `out` (K, n).
 
-    `drive` (4,), which is held: generalised forces of the pressures, and their sum in 100 kPa.
+    `drive` (1, 4) or (K, 4), which is held: generalised forces of the pressures, and their sum in 100 kPa.
     """
     keep = math.exp(-step_s / robot.moment_time_s)
     h = step_s / count
@@ -161,7 +161,7 @@ def propagate(
         for _ in range(count):
             stage[:] = row
             for order in range(4):
-                _rates(robot, stage, stiffness[k], drive, scratch)
+                _rates(robot, stage, stiffness[k], drive[min(k, len(drive) - 1)], scratch)
                 if order == 0:
                     total[:] = slope
                 else:
@@ -188,7 +188,7 @@ def loads(robot: Numbers, rows: Array, stiffness: Array, drive: Array, out: Arra
     for k in range(rows.shape[0]):
         load, payload = out[k], max(rows[k, PAYLOAD], 0.0)
         scratch.loaded[0, 2] = robot.points[0, 2] + payload
-        _rates(robot, rows[k], stiffness[k], drive, scratch)
+        _rates(robot, rows[k], stiffness[k], drive[min(k, len(drive) - 1)], scratch)
         accelerations = (scratch.rates[RATES], scratch.rates[RATES + 1], scratch.rates[RATES + 2])
         load[:] = 0.0
         for i in range(robot.points.shape[0]):
@@ -230,7 +230,7 @@ def simulate(
     `longest_s`.
     """
     one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([robot.stiffness]), np.empty((1, 7))
-    chambers, mean, drive = readings[0].copy(), np.empty(readings.shape[1]), np.empty(4)
+    chambers, mean, drive = readings[0].copy(), np.empty(readings.shape[1]), np.empty((1, 4))
     one[0] = start
     for n in range(len(stamps_s)):
         step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
@@ -238,9 +238,9 @@ def simulate(
             chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean)
             drive[:] = 0.0
             for c in range(len(mean)):
-                drive[3] += 1e-5 * mean[c]
+                drive[0, 3] += 1e-5 * mean[c]
                 for i in range(3):
-                    drive[i] += robot.gains[i, c] * mean[c]
+                    drive[0, i] += robot.gains[i, c] * mean[c]
             parts = max(1, math.ceil(step_s / longest_s - 1e-6))
             propagate(robot, one, base, drive, step_s, parts, moved)
             one[:] = moved

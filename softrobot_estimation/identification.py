@@ -55,7 +55,7 @@ _SMOOTHED_BINS = 9
 _MOST_ABSORBED = 0.8
 
 
-class _Prior(NamedTuple):
+class Prior(NamedTuple):
     """Of a parameter: its standard deviation (of its logarithm where `logarithmic`), and where that is known from."""
 
     name: str
@@ -64,27 +64,27 @@ class _Prior(NamedTuple):
     source: str
 
 
-def _priors(configuration: SoftRobotConfiguration) -> tuple[_Prior, ...]:
+def _priors(configuration: SoftRobotConfiguration) -> tuple[Prior, ...]:
     share = "a share fades, of unknown size"
     return (
-        _Prior(BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
-        _Prior(AXIAL_STIFFNESS, 0.3, True, "one bench test"),
-        _Prior("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
-        _Prior("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
-        _Prior("behaviour.anisotropy", 0.05, False, "casting"),
-        _Prior("behaviour.rest_bending_rad", 0.05, False, "casting, markers set up by hand"),
-        _Prior("behaviour.rest_elongation_m", 0.001, False, "length to its last digit, markers set up by hand"),
-        _Prior("behaviour.bending_damping_ratio", 0.5, True, "usual for silicone"),
-        _Prior("behaviour.bending_damping_growth_per_rad2", 1.0, False, "unknown"),
-        _Prior("behaviour.axial_damping_ratio", 0.5, True, "usual for silicone"),
-        _Prior("behaviour.chamber_gains", 0.1, True, "nominal areas of cast chambers"),
-        _Prior("behaviour.moment_gain", 0.08, True, "nominal places of cast chambers"),
-        _Prior("behaviour.chambers_turned_deg", 1.7, False, "angles to a few degrees, markers set up by hand"),
-        _Prior("behaviour.pressure_offsets_pa", configuration.pressure.offset_stddev_pa, False, "data sheet"),
-        _Prior("behaviour.supply_lag_s", 1.0, True, "half a metre of hose"),
-        _Prior("behaviour.relaxation_shares", 0.07, False, share),
-        _Prior("behaviour.relaxation_times_s", 0.7, True, share),
-        _Prior("behaviour.inertia_share", 0.1, False, "of a clamped beam, not quite the robot's shape"),
+        Prior(BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
+        Prior(AXIAL_STIFFNESS, 0.3, True, "one bench test"),
+        Prior("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
+        Prior("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
+        Prior("behaviour.anisotropy", 0.05, False, "casting"),
+        Prior("behaviour.rest_bending_rad", 0.05, False, "casting, markers set up by hand"),
+        Prior("behaviour.rest_elongation_m", 0.001, False, "length to its last digit, markers set up by hand"),
+        Prior("behaviour.bending_damping_ratio", 0.5, True, "usual for silicone"),
+        Prior("behaviour.bending_damping_growth_per_rad2", 1.0, False, "unknown"),
+        Prior("behaviour.axial_damping_ratio", 0.5, True, "usual for silicone"),
+        Prior("behaviour.chamber_gains", 0.1, True, "nominal areas of cast chambers"),
+        Prior("behaviour.moment_gain", 0.08, True, "nominal places of cast chambers"),
+        Prior("behaviour.chambers_turned_deg", 1.7, False, "angles to a few degrees, markers set up by hand"),
+        Prior("behaviour.pressure_offsets_pa", configuration.pressure.offset_stddev_pa, False, "data sheet"),
+        Prior("behaviour.supply_lag_s", 1.0, True, "half a metre of hose"),
+        Prior("behaviour.relaxation_shares", 0.07, False, share),
+        Prior("behaviour.relaxation_times_s", 0.7, True, share),
+        Prior("behaviour.inertia_share", 0.1, False, "of a clamped beam, not quite the robot's shape"),
     )
 
 
@@ -94,26 +94,26 @@ class Unknown:
 
     Attributes
     ----------
-    name
-        Dotted, of the parameter in the configuration.
     place
         Which of its numbers, where it has several.
     configured
         In its unit.
-    stddev, logarithmic, source
-        As the prior's.
+    prior
+        Of the parameter.
     bounds
         Of what the fit works in: standard deviations from the configured value.
     """
 
-    name: str
+    prior: Prior
     place: int | None
     unit: str
     configured: float
-    stddev: float
-    logarithmic: bool
-    source: str
     bounds: tuple[float, float]
+
+    @property
+    def name(self) -> str:
+        """Dotted, of the parameter in the configuration."""
+        return self.prior.name
 
     @property
     def label(self) -> str:
@@ -123,8 +123,8 @@ class Unknown:
 
     def value(self, deviations: float) -> float:
         """In its unit, so many standard deviations from the configured value."""
-        moved = self.stddev * deviations
-        return self.configured * math.exp(moved) if self.logarithmic else self.configured + moved
+        moved = self.prior.stddev * deviations
+        return self.configured * math.exp(moved) if self.prior.logarithmic else self.configured + moved
 
 
 def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
@@ -146,22 +146,12 @@ def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
                 infinite if limit is None else _deviations(limit, configured, prior)
                 for limit, infinite in ((low, -math.inf), (high, math.inf))
             )
-            found.append(
-                Unknown(
-                    prior.name,
-                    place if several else None,
-                    described[prior.name].unit,
-                    float(configured),
-                    prior.stddev,
-                    prior.logarithmic,
-                    prior.source,
-                    (bounds[0], bounds[1]),
-                )
-            )
+            unit = described[prior.name].unit
+            found.append(Unknown(prior, place if several else None, unit, float(configured), (bounds[0], bounds[1])))
     return tuple(found)
 
 
-def _deviations(limit: float, configured: float, prior: _Prior) -> float:
+def _deviations(limit: float, configured: float, prior: Prior) -> float:
     """From the configured value to a limit."""
     if prior.logarithmic:
         return math.log(limit / configured) / prior.stddev if limit > 0.0 else -math.inf
@@ -273,7 +263,7 @@ class _Problem:
         candidates = []
         for factor in _STARTS:
             deviations = np.zeros(len(self.unknowns))
-            deviations[place] = math.log(factor) / self.unknowns[place].stddev
+            deviations[place] = math.log(factor) / self.unknowns[place].prior.stddev
             candidates.append(self._inside(deviations))
         costs = [float(np.sum(np.square(self._residuals(self._errors(one), one, True)))) for one in candidates]
         best = int(np.argmin(costs))

@@ -13,11 +13,10 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Series
-from softrobot_estimation.capture_delay import CaptureDelay, find_capture_delay
 from softrobot_estimation.channels import WRENCH
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.ground_truth import in_base
+from softrobot_estimation.ground_truth import CaptureDelay, find_capture_delay, in_base
 
 STEP_S = 0.02
 """Of the instants at which model and motion capture are compared."""

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
-from onboard_estimation.errors import UserError, printable
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE, TRUTH
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, add_title, plain, write_figure
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
-from softrobot_estimation.capture_delay import load_share
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.identification import (
     AXIAL_STIFFNESS,
@@ -145,43 +144,41 @@ def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
 
 
 def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
-    """Write the picture as PNG; of more than eight recordings the first eight.
+    """Write the picture as PNG; of more than eight recordings the first eight. UserError where it cannot be written.
 
     Parameters
     ----------
     source
         `simulated` or `recorded`, for the title.
     """
+    write_figure(path, partial(_figure, runs, source))
+
+
+def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
     shown = runs[:_ROWS]
-    with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
-        figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
-        grid = figure.subplots(len(shown), 3, squeeze=False)
-        for row, run in zip(grid, shown, strict=True):
-            errors = run.errors_mm(run.after_m)[1:]
-            for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
-                for places, colour, label in (
-                    (run.before_m, _BEFORE, "configured"),
-                    (run.measured_m, TRUTH, "motion capture"),
-                    (run.after_m, ESTIMATE, "identified"),
-                ):
-                    axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
-                seen = 1e3 * run.measured_m[:, number]
-                axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
-                low, high = float(min(seen[seen == seen])), float(max(seen[seen == seen]))
-                margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
-                axes.set_ylim(low - margin, high + margin)
-            row[0].set_ylabel(f"{printable(run.name)}\n(mm)".replace("$", r"\$"))
-        for axes in grid[-1]:
-            axes.set_xlabel("time (s)")
-        grid[0][2].legend(loc="upper right", ncols=3)
-        more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
-        figure.suptitle(
-            f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone",
-            size=9.5,
-            x=0.01,
-            ha="left",
-        )
-        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
+    figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
+    grid = figure.subplots(len(shown), 3, squeeze=False)
+    for row, run in zip(grid, shown, strict=True):
+        errors = run.errors_mm(run.after_m)[1:]
+        for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
+            for places, colour, label in (
+                (run.before_m, _BEFORE, "configured"),
+                (run.measured_m, TRUTH, "motion capture"),
+                (run.after_m, ESTIMATE, "identified"),
+            ):
+                axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
+            seen = 1e3 * run.measured_m[:, number]
+            axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
+            low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+            margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
+            axes.set_ylim(low - margin, high + margin)
+        row[0].set_ylabel(f"{plain(run.name)}\n(mm)")
+    for axes in grid[-1]:
+        axes.set_xlabel("time (s)")
+    grid[0][2].legend(loc="upper right", ncols=3)
+    more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
+    add_title(figure, f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone")
+    return figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +244,6 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        from softrobot_estimation.identified import write_free_runs
-
         names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
         today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
         header = f"# Grey box identified on {today} from {self.source} data: {names}\n"
@@ -291,7 +286,7 @@ def identify(
             configured=one.configured,
             prior_share=stddev,
             determined=determined,
-            source=one.source,
+            source=one.prior.source,
         )
         for one, deviation, stddev, determined in zip(
             fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
@@ -316,7 +311,7 @@ def identify(
         )
     identified = fit.configuration.with_parameters({name: _rounded(value) for name, value in found.items()})
     free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
-    notes += [*_on_priors(table), *_on_errors(free_runs)]
+    notes += _on_fit(table, free_runs)
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
     simulated = any(one.simulated for one in recordings.values())
     return Identification(fit, tuple(table), identified, tuple(found), runs, free_runs, simulated, tuple(notes))
@@ -365,56 +360,61 @@ def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> P
     )
 
 
-def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> list[str]:
+def load_share(configuration: SoftRobotConfiguration, segment: ConstantCurvatureSegment, moving_kg: float) -> float:
+    """`behaviour.load_share` with which the model puts that mass times the acceleration of its tip on the base.
+
+    For small bending: each mass moves as far as its Jacobian says, and the load is linear in the share.
+    """
+    known = configuration.segment
+    soft_kg = known.mass_kg - known.tip_plate_mass_kg
+
+    def across(fraction: float, offset_m: float) -> float:
+        return float(segment.jacobian(np.zeros(6), fraction, offset_m)[0][0, 0])
+
+    tip, plate = across(1.0, known.tip_plate_thickness_m), across(1.0, 0.5 * known.tip_plate_thickness_m)
+    spread = sum(mass * across(fraction, offset) for fraction, offset, mass in segment.arrays[1][1:].tolist())
+    spread /= segment.backbone_mass_kg
+    return (moving_kg * tip - known.tip_plate_mass_kg * plate - soft_kg * spread) / (soft_kg * (plate - spread))
+
+
+def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Iterator[str]:
     """The weight on the sensor beside the mass that is known; none where the sensor does not tell."""
     weights = [run.delay.weight_n for run in runs if np.isfinite(run.delay.weight_n)]
     if not weights or configuration.wrench.tare == "with_robot":
-        return []
+        return
     gravity, known_kg = configuration.gravity_m_s2, configuration.segment.mass_kg
-    mass_kg = float(np.mean(weights)) / gravity
-    drift_kg = configuration.wrench.force_drift_n / gravity
-    sentence = (
-        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg stays"
+    mass_kg, drift_kg = float(np.mean(weights)) / gravity, configuration.wrench.force_drift_n / gravity
+    doubt = (
+        " They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is found with the "
+        "wrong mass makes up for it."
     )
-    if abs(mass_kg - known_kg) > 3.0 * drift_kg:
-        return [
-            f"{sentence}. They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is "
-            "found with the wrong mass makes up for it."
-        ]
-    return [f"{sentence}."]
+    yield (
+        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg "
+        f"stays.{doubt if abs(mass_kg - known_kg) > 3.0 * drift_kg else ''}"
+    )
 
 
-def _on_delays(runs: Sequence[Run]) -> list[str]:
-    unknown = [run.name for run in runs if not run.delay.known]
-    if not unknown:
-        return []
-    return [
-        f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with the "
-        "acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
-    ]
+def _on_delays(runs: Sequence[Run]) -> Iterator[str]:
+    if unknown := [run.name for run in runs if not run.delay.known]:
+        yield (
+            f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with "
+            "the acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
+        )
 
 
-def _on_priors(table: Sequence[Parameter]) -> list[str]:
-    kept = [one.name for one in table if not one.determined]
-    if not kept:
-        return []
-    return [
-        f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do their "
-        "intervals. More recordings, with steps, rests and every chamber by itself, would help."
-    ]
-
-
-def _on_errors(runs: Sequence[FreeRun]) -> list[str]:
-    said = [
-        "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
-    ]
+def _on_fit(table: Sequence[Parameter], runs: Sequence[FreeRun]) -> Iterator[str]:
+    if kept := [one.name for one in table if not one.determined]:
+        yield (
+            f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do "
+            "their intervals. More recordings, with steps, rests and every chamber by itself, would help."
+        )
+    yield "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
     for run in runs:
         error_mm = run.errors_mm(run.after_m)[0]
         motion_mm = 1e3 * float(np.sqrt(np.nanvar(run.measured_m, axis=0).sum()))
         if not error_mm < _POOR_SHARE * motion_mm:
-            said.append(
+            yield (
                 f"{run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm (RMS): "
                 "the model does not describe this robot. Check chambers.angles_deg, wrench.angle_about_base_z_deg, "
                 "mounting.attitude and the frames of the motion capture."
             )
-    return said

@@ -18,23 +18,17 @@ from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from softrobot_estimation.channels import SPACE, pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import (
-    ConstantCurvatureSegment,
-    coordinates_of_tip,
-    nominal_segment,
-    with_damping_ratios,
-)
-from softrobot_estimation.integration_limits import largest_stable_step_s, linearised, sub_steps
+from softrobot_estimation.constant_curvature import coordinates_of_tip
+from softrobot_estimation.grey_box import GreyBox, linearised, nominal
+from softrobot_estimation.grey_box_kernels import ROW
 
 PIECE_S = 0.01
 """Longest step through which lagging pressures are held."""
 FORGOTTEN_S = 10.0
-"""What came before is damped away: of a longer pause only so much is integrated."""
+"""What came before is damped away: of a stretching pause only so much is integrated."""
 SILENT_S = 0.5
 """After which the pressure of a chamber may be any."""
 
-_CORNER_BENDING_RAD = 2.0
-_CORNER_ELONGATION = 0.15  # of the length, either way
 _MOST_OFF = 1e-3  # of the nominal damping: what is less has none, and no segment may be without
 
 
@@ -45,8 +39,8 @@ class OpenLoopState(NamedTuple):
     ----------
     stamp_ns
         Of the last pressure; None before the first.
-    segments
-        (N, 6) states of the segments.
+    rows
+        (N, ROW) of the grey box, one of each segment.
     stiffness
         (N,) in bending, N m/rad.
     chambers_pa
@@ -58,7 +52,7 @@ class OpenLoopState(NamedTuple):
     """
 
     stamp_ns: int | None
-    segments: Matrix
+    rows: Matrix
     stiffness: Vector
     chambers_pa: Matrix
     readings_pa: Vector
@@ -73,34 +67,40 @@ class OpenLoop(Estimator[OpenLoopState]):
 
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         self._configuration = configuration
-        self._nominal = nominal_segment(configuration)
-        names, model = configuration.chambers.names, configuration.model
+        known, model, mounting = nominal(configuration), configuration.model, configuration.mounting
+        names, behaviour = configuration.chambers.names, known.behaviour
+        self._nominal = GreyBox(known)
         self._chamber_of = {pressure_channel(name).sensor: place for place, name in enumerate(names)}
         count = len(names)
-        # Rows: nominal, stiffness in bending, axial, forces and offsets of the chambers, lag, start; then those with
-        # a segment of their own: tilt about x, about y, damping.
-        self._gain_rows, self._offset_rows = 3 + np.arange(count), 3 + count + np.arange(count)
-        lag_row = 3 + 2 * count
+        # Rows: nominal, stiffness in bending, forces and offsets of the chambers, lag, start; then those with a box of
+        # their own: axial stiffness, tilt about x, about y, damping.
+        self._gain_rows, self._offset_rows = 2 + np.arange(count), 2 + count + np.arange(count)
+        lag_row = 2 + 2 * count
         self._start_rows = slice(lag_row + 1, lag_row + 7)
-        self._shared = lag_row + 7
-        tilts = [
-            replace(configuration.mounting, tilt_deg=(x, y))
-            for x, y in np.add(configuration.mounting.tilt_deg, np.diag([configuration.mounting.tilt_stddev_deg] * 2))
-        ]
+        stiffer = 1.0 + model.axial_stiffness_spread
+        stretching = replace(configuration.stiffness, axial_n_per_m=stiffer * configuration.stiffness.axial_n_per_m)
         damped = max(model.damping_ratio - model.damping_ratio_stddev, _MOST_OFF * model.damping_ratio)
-        self._own = (
-            *(nominal_segment(replace(configuration, mounting=one)) for one in tilts),
-            with_damping_ratios(self._nominal, damped, damped),
+        own = (
+            replace(  # damped as the nominal one
+                known,
+                stiffness=stretching,
+                behaviour=replace(behaviour, axial_damping_ratio=model.damping_ratio / np.sqrt(stiffer)),
+            ),
+            *(
+                replace(known, mounting=replace(mounting, tilt_deg=(x, y)))
+                for x, y in np.add(mounting.tilt_deg, mounting.tilt_stddev_deg * np.eye(2))
+            ),
+            replace(known, behaviour=replace(behaviour, bending_damping_ratio=damped, axial_damping_ratio=damped)),
         )
-        self._count = self._shared + len(self._own)
+        shared = lag_row + 7
+        self._count = shared + len(own)
+        self._boxes = [(slice(0, shared), self._nominal)]
+        self._boxes += [(slice(row, row + 1), GreyBox(one)) for row, one in enumerate(own, shared)]
         self._gains, self._lags_s = np.ones((self._count, count)), np.full(self._count, model.pressure_lag_s)
         self._gains[self._gain_rows, np.arange(count)] += model.chamber_spread
         self._lags_s[lag_row] += model.pressure_lag_stddev_s
-        self._axial = np.full(self._count, configuration.stiffness.axial_n_per_m)
-        self._axial[2] *= 1.0 + model.axial_stiffness_spread
-        slowest_rad_s = float(np.abs(np.linalg.eigvals(linearised(self._nominal, np.zeros(3)))).min())
+        slowest_rad_s = float(np.abs(np.linalg.eigvals(linearised(self._nominal.segment, np.zeros(3)))).min())
         self._shape_stddev = model.shape_stddev_m, model.shape_stddev_m * slowest_rad_s
-        self._largest_step_s = _largest_step_s(self._nominal, 1.0 + model.bending_stiffness_spread, self._axial.max())
 
     def start(self, initial: Estimate | None) -> OpenLoopState:
         """Where it was given to be, else straight, without pressure and at rest, sagging as it may."""
@@ -115,17 +115,17 @@ class OpenLoop(Estimator[OpenLoopState]):
             nominal = float(initial.mean[SPACE.coordinates("stiffness")][0])
             spread = covariance_root(initial.covariance[:6, :6])
             stiffness_stddev = float(np.sqrt(initial.covariance[6, 6]))
-        segments = np.zeros((self._count, 6))
-        segments[:, :3] = coordinates_of_tip(self._nominal, place[None], plate_m)
-        jacobian, _ = self._nominal.jacobian(segments[0], offset_m=plate_m)
-        segments[:, 3:] = np.linalg.solve(jacobian, velocity)
+        rows, segment = np.zeros((self._count, ROW)), self._nominal.segment
+        rows[:, :3] = coordinates_of_tip(segment, place[None], plate_m)
+        jacobian, _ = segment.jacobian(rows[0, :6], offset_m=plate_m)
+        rows[:, 3:6] = np.linalg.solve(jacobian, velocity)
         off = np.linalg.solve(jacobian, np.hstack([spread[:3], spread[3:]])).T
-        segments[self._start_rows] += np.hstack([off[:6], off[6:]])
+        rows[self._start_rows, :6] += np.hstack([off[:6], off[6:]])
         stiffness = np.full(self._count, nominal)
         stiffness[1] += stiffness_stddev
         return OpenLoopState(
             stamp_ns=None if initial is None else initial.stamp_ns,
-            segments=segments,
+            rows=rows,
             stiffness=stiffness,
             chambers_pa=np.zeros((self._count, len(names))),
             readings_pa=np.zeros(len(names)),
@@ -174,54 +174,29 @@ class OpenLoop(Estimator[OpenLoopState]):
         )
         goal = np.tile(state.readings_pa, (self._count, 1))
         goal[self._offset_rows, np.arange(len(unsure_pa))] += unsure_pa
-        stiffness = self._nominal.stiffness(state.stiffness / self._nominal.bending_radius_m**2, self._axial)
-        segments, chambers_pa = state.segments, state.chambers_pa
+        rows, chambers_pa = state.rows, state.chambers_pa
         remaining_s = min(elapsed_s, FORGOTTEN_S)
         pieces = int(np.ceil(remaining_s / PIECE_S - 1e-9))
         piece_s = remaining_s / pieces
         keep = np.exp(-piece_s / self._lags_s)[:, None]
         mean = self._lags_s[:, None] / piece_s * (1.0 - keep)  # share of what is left of the old one, over the piece
-        parts = sub_steps(piece_s, self._largest_step_s)
         for _ in range(pieces):
             acting = self._gains * (goal + mean * (chambers_pa - goal))
-            moved = np.empty_like(segments)
-            shared = slice(0, self._shared)
-            moved[shared] = self._nominal.step(
-                segments[shared], piece_s, acting[shared], stiffness[shared], sub_steps=parts
+            rows = np.vstack(
+                [box.propagate(rows[own], state.stiffness[own], acting[own], piece_s) for own, box in self._boxes]
             )
-            for row, segment in enumerate(self._own, self._shared):
-                moved[row] = segment.step(segments[row], piece_s, acting[row], stiffness[row], sub_steps=parts)
-            segments, chambers_pa = moved, goal + keep * (chambers_pa - goal)
-        if not np.isfinite(segments).all():
+            chambers_pa = goal + keep * (chambers_pa - goal)
+        if not np.isfinite(rows).all():
             raise FilterBreakdown(
                 "the model bends by more than a full circle at gauge pressures of "
                 f"{', '.join(f'{one:.3g}' for one in state.readings_pa)} Pa"
             )
-        return state._replace(segments=segments, chambers_pa=chambers_pa)
+        return state._replace(rows=rows, chambers_pa=chambers_pa)
 
     def _moments(self, state: OpenLoopState) -> tuple[Vector, Matrix]:
-        known = self._configuration
-        plate_m = known.segment.tip_plate_thickness_m
-        jacobian, _ = self._nominal.jacobian(state.segments, offset_m=plate_m)
-        rows = np.hstack(
-            [
-                self._nominal.position(state.segments, offset_m=plate_m),
-                np.einsum("kij,kj->ki", jacobian, state.segments[:, 3:]),
-                state.stiffness[:, None],
-            ]
-        )
-        off = rows[1:] - rows[0]
+        tips = self._nominal.tips(state.rows, state.stiffness, state.readings_pa)
+        off = tips[1:] - tips[0]
         covariance = off.T @ off
         for name, stddev in zip(("position", "velocity"), self._shape_stddev, strict=True):
             covariance[SPACE.tangent(name), SPACE.tangent(name)] += stddev**2 * np.eye(3)
-        return rows[0], covariance
-
-
-def _largest_step_s(segment: ConstantCurvatureSegment, stiffer: float, axial_n_m: float) -> float:
-    """That is stable for the stiffest of the segments, wherever pressures bring it."""
-    bent = _CORNER_BENDING_RAD * segment.bending_radius_m
-    stretched = _CORNER_ELONGATION * segment.length_m
-    corners = [[x, y, z] for x, y in ((0.0, 0.0), (bent, 0.0), (0.0, bent)) for z in (-stretched, 0.0, stretched)]
-    return largest_stable_step_s(
-        segment, corners, segment.stiffness(stiffer * segment.bending_stiffness_n_m, axial_n_m)
-    )
+        return tips[0], covariance

@@ -8,7 +8,6 @@ that of the configured sensors, the stiffness is drawn for each seed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,12 @@ import numpy as np
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
-from softrobot_estimation.behaviour_configuration import BehaviourConfiguration
 from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import nominal_segment
+from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.message_streams import Stream
-from softrobot_estimation.simulated_pressures import mixture, pneumatics
+from softrobot_estimation.grey_box import GreyBox, nominal
+from softrobot_estimation.simulated_signals import Stream, mixture, pneumatics
 
 SUB_STEPS = 4
 """Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""
@@ -53,10 +51,6 @@ _ABSENT: Mapping[str, Any] = {
     "model.axial_stiffness_spread": 0.0,
     "model.chamber_spread": 0.0,
     "model.shape_stddev_m": 1e-4,
-    "behaviour.supply_lag_s": 1e-6,
-    "behaviour.relaxation_shares": (0.0, 0.0),
-    "behaviour.inertia_share": 0.0,
-    "behaviour.load_share": 0.0,
     "filter.force_walk_n_sqrt_s": 1e-6,
     "filter.torque_walk_n_m_sqrt_s": 1e-7,
     "filter.payload_walk_kg_sqrt_s": 0.0,
@@ -80,18 +74,17 @@ _ABSENT: Mapping[str, Any] = {
 
 def known_configuration(configuration: SoftRobotConfiguration) -> SoftRobotConfiguration:
     """What is known of that robot: the same, without all that this simulation has not."""
-    damping_ratio, wrench = configuration.model.damping_ratio, configuration.wrench
-    return replace(configuration, behaviour=BehaviourConfiguration()).with_parameters(
+    wrench = configuration.wrench
+    known = configuration.with_parameters(
         {
             **_ABSENT,
             "truth.rate_hz": wrench.rate_hz,
-            "behaviour.bending_damping_ratio": damping_ratio,
-            "behaviour.axial_damping_ratio": damping_ratio,
             "filter.force_stddev_n": wrench.force_stddev_n,
             "filter.torque_stddev_n_m": wrench.torque_stddev_n_m,
             "filter.twist_stddev_n_m": wrench.torque_stddev_n_m,
         }
     )
+    return nominal(known)
 
 
 class StiffnessMap:
@@ -115,31 +108,27 @@ class PaperSimulation:
 
     def __init__(self, configuration: SoftRobotConfiguration, rng: np.random.Generator) -> None:
         self._configuration = known_configuration(configuration)
-        self._segment = nominal_segment(self._configuration)
+        self._box = GreyBox(self._configuration)
         self.stiffness = StiffnessMap(configuration.stiffness.bending_n_m_per_rad, rng)
         chambers = configuration.chambers
         self._pattern = mixture(chambers.angles_rad, chambers.pressure_max_pa, rng)
-        self._state, self._acting_pa = np.zeros(6), np.zeros(chambers.count)
+        self._row, self._acting_pa = self._box.resting_row()[None], np.zeros(chambers.count)
         self._pneumatics = np.zeros((3, chambers.count))
-        weight = np.array(self._segment.gravity_m_s2)
-        held = sum(m * weight @ self._segment.jacobian(self._state, s, h)[0] for s, h, m in self._segment.arrays[1])
-        self._state[:3] = held / self._segment.stiffness()
         rate_hz = configuration.wrench.rate_hz
         self._sampled = Stream(rate_hz, rng.spawn(1)[0], chambers.count + 6)
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
-        known, segment = self._configuration, self._segment
+        known, box = self._configuration, self._box
         at_ns, noise = self._sampled.samples(stop_ns)
         set_points, count = self._pattern(at_ns / NANOSECONDS_PER_SECOND), known.chambers.count
         acting_pa = self._regulated(set_points)
-        states = self._driven(acting_pa)
-        bending = self.stiffness(states[:, :2] / segment.bending_radius_m)
-        stiffness = segment.stiffness(bending / segment.bending_radius_m**2)
+        rows = self._driven(acting_pa)
+        bending = self.stiffness(rows[:, :2])
         # A pressure acts from its stamp on: what the sensor reads at that stamp is still of the one before.
         before_pa = np.vstack([self._acting_pa, acting_pa])
         self._acting_pa = before_pa[-1]
-        load = segment.base_load(states, before_pa[:-1], stiffness, origin_m=known.wrench.origin_in_base_m)
+        load = box.loads(rows, bending, before_pa[:-1])
         load = np.hstack([load[:, :3] @ known.wrench.base_from_sensor, load[:, 3:] @ known.wrench.base_from_sensor])
         sizes = np.repeat([known.wrench.force_stddev_n, known.wrench.torque_stddev_n_m], 3)
         wrench = (load if known.wrench.sign == "robot_on_sensor" else -load) + sizes * noise[:, count : count + 6]
@@ -155,7 +144,7 @@ class PaperSimulation:
         # The world's axes are the base's, turned so that gravity points down.
         turn = [0.0, 0.0, 0.0, 1.0] if known.mounting.attitude == "upright" else [1.0, 0.0, 0.0, 0.0]
         truth = (
-            Series(truth_channel(TIP), at_ns, self._tip_poses(states)),
+            Series(truth_channel(TIP), at_ns, self._tip_poses(rows)),
             Series(truth_channel(BASE), at_ns, np.tile([0.0, 0.0, 0.0, *turn], (len(at_ns), 1))),
             Series(TRUE_STIFFNESS, at_ns, bending[:, None]),
         )
@@ -170,22 +159,19 @@ class PaperSimulation:
         return outlets[::SUB_STEPS]
 
     def _driven(self, pressures_pa: Matrix) -> Matrix:
-        """(K, 6) states at the samples; the last one's pressures act until the first of the next piece."""
-        states = np.empty((len(pressures_pa), 6))
-        radius_m = self._segment.bending_radius_m
+        """(K, ROW) at the samples; the last one's pressures act until the first of the next piece."""
+        rows = np.empty((len(pressures_pa), self._row.shape[1]))
         step_s = 1.0 / (self._configuration.wrench.rate_hz * SUB_STEPS)
         for k, acting_pa in enumerate(pressures_pa):
-            states[k] = self._state
+            rows[k] = self._row
             for _ in range(SUB_STEPS):
-                bending = float(self.stiffness(self._state[None, :2] / radius_m)[0])
-                stiffness = self._segment.stiffness(bending / radius_m**2)
-                self._state = self._segment.step(self._state, step_s, acting_pa, stiffness)
-        return states
+                self._row = self._box.propagate(self._row, self.stiffness(self._row[:, :2]), acting_pa, step_s)
+        return rows
 
-    def _tip_poses(self, states: Matrix) -> Matrix:
+    def _tip_poses(self, rows: Matrix) -> Matrix:
         """(K, 7) in the world."""
-        places = self._segment.position(states, offset_m=self._configuration.segment.tip_plate_thickness_m)
-        x, y, z, w = self._segment.tip_quaternion_xyzw(states).T
+        places = self._box.segment.position(rows[:, :6], offset_m=self._box.beyond_m)
+        x, y, z, w = tip_quaternion_xyzw(rows[:, :6]).T
         if self._configuration.mounting.attitude == "upright":
             return np.column_stack([places, x, y, z, w])
         # Half a turn about x, and then the tip's.

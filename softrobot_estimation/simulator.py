@@ -22,8 +22,7 @@ from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_chann
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.laboratory import Magnitudes, draw, with_payload
-from softrobot_estimation.message_streams import Gaps, Stamps, Stream, Way
-from softrobot_estimation.simulated_pressures import mixture, pneumatics
+from softrobot_estimation.simulated_signals import Gaps, Stamps, Stream, Way, mixture, pneumatics
 
 _PLACE, _TURN, _STIFFNESS = slice(6, 9), slice(9, 13), slice(13, 14)
 

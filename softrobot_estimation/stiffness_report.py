@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, Picture, ReportSection
-from onboard_estimation.errors import printable
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, add_title, write_figure
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix, Vector
@@ -47,6 +45,12 @@ class LearnedStiffness:
 
 def stiffness_picture(learned: LearnedStiffness, title: str) -> bytes:
     """The picture as PNG; the same in, the same out, to the byte."""
+    out = BytesIO()
+    write_figure(out, partial(_figure, learned, title))
+    return out.getvalue()
+
+
+def _figure(learned: LearnedStiffness, title: str) -> Figure:
     elongation_m = float(np.median(learned.path[:, 2]))
     reach = np.minimum(
         _BEYOND * np.abs(learned.path[:, :2]).max(), np.array(learned.function.basis.half_widths[:2])
@@ -54,33 +58,23 @@ def stiffness_picture(learned: LearnedStiffness, title: str) -> bytes:
     ticks = np.linspace(-reach, reach, _CELLS)
     x, y = np.meshgrid(ticks, ticks)
     mean, stddev = learned.function.predict(np.column_stack([x.ravel(), y.ravel(), np.full(x.size, elongation_m)]))
-    with style.context(["default", STYLE], after_reset=True):  # the user's matplotlibrc must not change the file
-        figure = Figure(figsize=(12.6, 4.4), dpi=100.0, layout="constrained")
-        left, middle, right = figure.subplots(1, 3)
-        for axes, values, name, colours in (
-            (left, mean, "stiffness (N m/rad)", "viridis"),
-            (middle, stddev, "its standard deviation (N m/rad)", "magma"),
-        ):
-            image = axes.pcolormesh(
-                ticks, ticks, values[:, 0].reshape(x.shape), cmap=colours, shading="nearest", rasterized=True
-            )
-            axes.plot(learned.path[:, 0], learned.path[:, 1], color="white", linewidth=0.3, alpha=0.3)
-            axes.set(xlabel="bending x (rad)", ylabel="bending y (rad)", aspect="equal", title=name)
-            axes.grid(visible=False)
-            axes.set_xlim(-reach, reach)
-            axes.set_ylim(-reach, reach)
-            figure.colorbar(image, ax=axes, shrink=0.85)
-        _draw_along_elongation(right, learned)
-        figure.suptitle(
-            f"{printable(title)}, at an elongation of {1e3 * elongation_m:.1f} mm; "
-            "white: where the robot has been".replace("$", r"\$"),
-            size=9.5,
-            x=0.01,
-            ha="left",
+    figure = Figure(figsize=(12.6, 4.4), dpi=100.0, layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    for axes, values, name, colours in (
+        (left, mean, "stiffness (N m/rad)", "viridis"),
+        (middle, stddev, "its standard deviation (N m/rad)", "magma"),
+    ):
+        image = axes.pcolormesh(
+            ticks, ticks, values[:, 0].reshape(x.shape), cmap=colours, shading="nearest", rasterized=True
         )
-        out = BytesIO()
-        FigureCanvasAgg(figure).print_png(out, metadata={"Software": None})
-    return out.getvalue()
+        axes.plot(learned.path[:, 0], learned.path[:, 1], color="white", linewidth=0.3, alpha=0.3)
+        axes.set(xlabel="bending x (rad)", ylabel="bending y (rad)", aspect="equal", title=name)
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
+        axes.grid(visible=False)
+        figure.colorbar(image, ax=axes, shrink=0.85)
+    _draw_along_elongation(right, learned)
+    add_title(figure, f"{title}, at an elongation of {1e3 * elongation_m:.1f} mm; white: where the robot has been")
+    return figure
 
 
 def _draw_along_elongation(axes: Axes, learned: LearnedStiffness) -> None:

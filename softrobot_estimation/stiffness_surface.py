@@ -8,8 +8,7 @@ import numpy as np
 
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Estimate, Matrix
-from onboard_estimation.ros.estimates import New
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.sensor_messages import New, header
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import coordinates_of_tip

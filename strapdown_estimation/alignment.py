@@ -13,25 +13,16 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.rotation_kernels import skew
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.reading_parts import IMU
+from strapdown_estimation import model
 from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.model import (
-    ACCELEROMETER_BIAS,
-    ATTITUDE,
-    DIMENSION,
-    GYRO_BIAS,
-    LEVER_ARM,
-    POSITION,
-    SPACE,
-    VELOCITY,
-    attitude,
-)
+from strapdown_estimation.model import attitude
 
 # The origin is where the IMU lies at start: exact by definition. Square roots and inverses need a trace of variance.
 _EXACT_M = 1e-6
 _EXACT_RAD = 1e-6
 
-_ACCELEROMETER_BIAS = SPACE.coordinates("accelerometer_bias")
-_GYRO_BIAS = SPACE.coordinates("gyro_bias")
+_ACCELEROMETER_BIAS = model.SPACE.coordinates("accelerometer_bias")
+_GYRO_BIAS = model.SPACE.coordinates("gyro_bias")
 
 
 class Aligned(NamedTuple):
@@ -134,30 +125,25 @@ def align_at_rest(
     rate_variance = float(gyro.var(axis=0).mean()) * max(averaging, 1.0 / len(gyro))
     gyro_share = imu.gyro_bias_stddev_rad_s**2 / (imu.gyro_bias_stddev_rad_s**2 + rate_variance)
 
-    state = SPACE.origin()
-    state[SPACE.coordinates("attitude")] = rotation.as_quat()
+    state = model.SPACE.origin()
+    state[model.SPACE.coordinates("attitude")] = rotation.as_quat()
     state[_ACCELEROMETER_BIAS] = accelerometer_bias
     state[_GYRO_BIAS] = gyro_share * gyro.mean(axis=0)
-
-    covariance = np.zeros((DIMENSION, DIMENSION))
-
-    def block(first: int, second: int) -> tuple[slice, slice]:
-        return slice(first, first + 3), slice(second, second + 3)
 
     # The true attitude R Exp(e) makes m - b vertical: e x m = b across the vertical, hence e = (up x b) / |m|.
     tilt_by_bias = skew(*up_in_imu) / size
     heading = _EXACT_RAD**2 * vertical
     averaged_force = accelerometer.var(axis=0).mean() / len(accelerometer) / size**2
-    covariance[block(POSITION, POSITION)] = _EXACT_M**2 * np.eye(3)
-    covariance[block(VELOCITY, VELOCITY)] = contact.speed_stddev_m_s**2 * np.eye(3)
-    covariance[block(ATTITUDE, ATTITUDE)] = (
-        tilt_by_bias @ bias_covariance @ tilt_by_bias.T + averaged_force * (np.eye(3) - vertical) + heading
+    covariance = model.block_diagonal(
+        position=_EXACT_M**2 * np.eye(3),
+        velocity=contact.speed_stddev_m_s**2 * np.eye(3),
+        attitude=tilt_by_bias @ bias_covariance @ tilt_by_bias.T + averaged_force * (np.eye(3) - vertical) + heading,
+        accelerometer_bias=bias_covariance,
+        gyro_bias=gyro_share * rate_variance * np.eye(3),
+        lever_arm=contact.lever_arm_stddev_m**2 * np.eye(3),
     )
-    covariance[block(ATTITUDE, ACCELEROMETER_BIAS)] = tilt_by_bias @ bias_covariance
-    covariance[block(ACCELEROMETER_BIAS, ATTITUDE)] = bias_covariance @ tilt_by_bias.T
-    covariance[block(ACCELEROMETER_BIAS, ACCELEROMETER_BIAS)] = bias_covariance
-    covariance[block(GYRO_BIAS, GYRO_BIAS)] = gyro_share * rate_variance * np.eye(3)
-    covariance[block(LEVER_ARM, LEVER_ARM)] = contact.lever_arm_stddev_m**2 * np.eye(3)
+    tilt, bias = (model.SPACE.tangent(name) for name in ("attitude", "accelerometer_bias"))
+    covariance[tilt, bias], covariance[bias, tilt] = tilt_by_bias @ bias_covariance, bias_covariance @ tilt_by_bias.T
     return state, covariance
 
 

@@ -5,7 +5,7 @@ readings, and in contact up to three measurements are inferred (the paper's IMUP
 
 - the point of contact has no velocity, behind a gate: in a slow lift a contact can be claimed falsely;
 - at rest, the rotation is zero but for a person's swaying;
-- the height is that of a level stood on before, or of new ground (`ground_levels`).
+- the height is that of a level stood on before, or of new ground.
 
 Readings that are missing for long, stuck, or in contradiction to gravity and contact make the filter lost until the IMU
 stands again: see `loss`. Everything is causal and without lag.
@@ -24,8 +24,19 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
 from strapdown_estimation.alignment import Aligned, StillReadings, align, as_given
 from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState, ContactUpdates, Refusals
-from strapdown_estimation.ground_levels import ORIGIN, GroundLevels, GroundState, Levels
+from strapdown_estimation.contact import (
+    ORIGIN,
+    UNSEEN,
+    Claim,
+    ContactState,
+    GroundState,
+    Levels,
+    Refusals,
+    detected,
+    stand_on,
+    stand_still,
+    turn_nowhere,
+)
 from strapdown_estimation.loss import Trust, found, is_flat, unknown
 from strapdown_estimation.model import POSITION, SPACE
 from strapdown_estimation.prediction import Coverage, Prediction
@@ -84,10 +95,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
 
     def __init__(self, configuration: Strapdown) -> None:
         self._configuration = configuration
-        self._detector = ContactDetector(configuration.contact)
         self._prediction = Prediction(configuration)
-        self._updates = ContactUpdates(configuration.contact)
-        self._ground = GroundLevels(configuration.ground, configuration.contact.release_s)
 
     def start(self, initial: Estimate | None) -> StrapdownState:
         """Waiting for the IMU to lie still; or at `initial`, from where on it may move, on ground that is not known."""
@@ -107,10 +115,10 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             repetitions, first_of_equals = state.repetitions + 1, state.first_of_equals or state
             if repetitions >= filtered.start.stuck_after:
                 return _stuck(first_of_equals, repetitions, filtered.start.stuck_after, measurement)
-        contact = self._detector.step(state.contact, measurement.stamp_ns, measurement.value)
+        contact = detected(self._configuration.contact, state.contact, measurement.stamp_ns, measurement.value)
         filtered, innovation, events = self._followed(state, filtered, contact.claim, measurement)
         if events:
-            contact = contact.without_peak()
+            contact = contact._replace(peak=0.0)  # which was none: contact is rest until there is another one
         stamp_ns, moments = measurement.stamp_ns, filtered.moments
         after = StrapdownState(stamp_ns, contact, (), filtered, repetitions, first_of_equals)
         estimate = Estimate(stamp_ns, moments.mean, filtered.trust.stated(moments))
@@ -119,7 +127,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
     def _aligned(self, state: StrapdownState, measurement: Measurement) -> Step:
         """Before the start, or at it."""
         stamp_ns, reading = measurement.stamp_ns, measurement.value
-        contact = self._detector.step(state.contact, stamp_ns, reading)
+        contact = detected(self._configuration.contact, state.contact, stamp_ns, reading)
         still, aligned = align(state.still, stamp_ns, reading, contact.claim.energy, self._configuration)
         state = StrapdownState(stamp_ns, contact, still)
         if aligned is None:
@@ -153,7 +161,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
         self, earlier: ContactState, before: Filtered, claim: Claim, measurement: Measurement, step_s: float
     ) -> tuple[Filtered, Innovation | None, str]:
         """The state moved, corrected by what contact tells, and judged; why it is to be lost, empty where it is not."""
-        stamp_ns, reading = measurement.stamp_ns, measurement.value
+        stamp_ns, reading, known = measurement.stamp_ns, measurement.value, self._configuration
         start, moments, coverage, refusals, ground, trust = before
         if earlier.stamps_ns:
             coverage, moments = self._prediction.step(coverage, moments, earlier.readings[-1], reading, step_s)
@@ -161,13 +169,15 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             _, moments = self._prediction.step(coverage, moments, reading, reading, step_s)
         innovation = None
         if claim.in_contact:
-            refusals, moments, innovation = self._updates.stand_still(
-                refusals, moments, stamp_ns, reading, step_s, claim
+            refusals, moments, innovation = stand_still(
+                known.contact, refusals, moments, stamp_ns, reading, step_s, claim
             )
             if innovation.accepted and claim.at_rest:
-                moments = self._updates.rest(moments, reading, step_s, claim)
-            if innovation.accepted and self._configuration.ground.enabled:
-                ground, moments = self._ground.step(ground, moments, stamp_ns, claim.rate_rms)
+                moments = turn_nowhere(known.contact, moments, reading, step_s, claim)
+            if innovation.accepted and known.ground.enabled:
+                ground, moments = stand_on(
+                    known.ground, known.contact.release_s, ground, moments, stamp_ns, claim.rate_rms
+                )
         trust, reason = trust.judged(moments, measurement, claim, innovation)
         return Filtered(start, moments, coverage, refusals, ground, trust), innovation, reason
 

@@ -21,21 +21,11 @@ from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.reading_parts import IMU
+from strapdown_estimation import model
 from strapdown_estimation.alignment import Aligned
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.contact import Claim
-from strapdown_estimation.model import (
-    ACCELEROMETER_BIAS,
-    ATTITUDE,
-    DIMENSION,
-    GYRO_BIAS,
-    LEVER_ARM,
-    POSITION,
-    QUATERNION,
-    SPACE,
-    VELOCITY,
-    attitude,
-)
+from strapdown_estimation.model import attitude
 
 UNKNOWN_ANGLE_VARIANCE = math.pi**2 / 3.0
 """Of an angle that may be anything, rad^2."""
@@ -49,7 +39,7 @@ _FLAT_M_S2 = 2.0
 _FLAT_RAD_S = 1.0
 _LEAST_TILT_STDDEV_RAD = 0.05
 _LEAST_SPEED_STDDEV_M_S = 0.1
-_P = slice(POSITION, POSITION + 3)
+_P = slice(model.POSITION, model.POSITION + 3)
 
 
 class Lost(NamedTuple):
@@ -131,7 +121,7 @@ class Trust(NamedTuple):
 def heading_variance(mean: Vector, covariance: Matrix) -> float:
     """Variance of a turn about the vertical, rad^2."""
     up = attitude(mean)[2]
-    return float(up @ covariance[ATTITUDE : ATTITUDE + 3, ATTITUDE : ATTITUDE + 3] @ up)
+    return float(up @ covariance[model.ATTITUDE : model.ATTITUDE + 3, model.ATTITUDE : model.ATTITUDE + 3] @ up)
 
 
 def is_flat(claim: Claim) -> bool:
@@ -152,16 +142,17 @@ def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -
     elapsed_s = (stamp_ns - lost.since_ns) / NANOSECONDS_PER_SECOND
     moved = (imu.hidden_speed_stddev_m_s * elapsed_s) ** 2
     state = mean.copy()
-    state[SPACE.coordinates("position")] = lost.position
-    state[SPACE.coordinates("velocity")] = 0.0
-    state[SPACE.coordinates("lever_arm")] = 0.0
-    covariance = np.zeros((DIMENSION, DIMENSION))
-    _set(covariance, POSITION, lost.variance + moved * np.eye(3))
-    _set(covariance, VELOCITY, imu.hidden_speed_stddev_m_s**2 * np.eye(3))
-    _set(covariance, ATTITUDE, UNKNOWN_ANGLE_VARIANCE * np.eye(3))
-    _set(covariance, ACCELEROMETER_BIAS, imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3))
-    _set(covariance, GYRO_BIAS, imu.gyro_bias_stddev_rad_s**2 * np.eye(3))
-    _set(covariance, LEVER_ARM, configuration.contact.lever_arm_stddev_m**2 * np.eye(3))
+    state[model.SPACE.coordinates("position")] = lost.position
+    state[model.SPACE.coordinates("velocity")] = 0.0
+    state[model.SPACE.coordinates("lever_arm")] = 0.0
+    covariance = model.block_diagonal(
+        position=lost.variance + moved * np.eye(3),
+        velocity=imu.hidden_speed_stddev_m_s**2 * np.eye(3),
+        attitude=UNKNOWN_ANGLE_VARIANCE * np.eye(3),
+        accelerometer_bias=imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3),
+        gyro_bias=imu.gyro_bias_stddev_rad_s**2 * np.eye(3),
+        lever_arm=configuration.contact.lever_arm_stddev_m**2 * np.eye(3),
+    )
     return Moments(state, covariance)
 
 
@@ -173,18 +164,18 @@ def found(
     Biases are those of the start: bad readings may have spoilt the estimated ones.
     """
     state, covariance = unknown(lost, stamp_ns, mean, p)
-    state[SPACE.coordinates("accelerometer_bias")] = start.accelerometer_bias
-    state[SPACE.coordinates("gyro_bias")] = start.gyro_bias
-    turn = Rotation.from_quat(mean[QUATERNION : QUATERNION + 4])
+    state[model.SPACE.coordinates("accelerometer_bias")] = start.accelerometer_bias
+    state[model.SPACE.coordinates("gyro_bias")] = start.gyro_bias
+    turn = Rotation.from_quat(mean[model.QUATERNION : model.QUATERNION + 4])
     up = turn.apply(reading[IMU.linear_acceleration] - start.accelerometer_bias)
     level, _ = Rotation.align_vectors(np.array([[0.0, 0.0, 1.0]]), up[None] / np.linalg.norm(up))
     rotation = level * turn
-    state[QUATERNION : QUATERNION + 4] = rotation.as_quat()
+    state[model.QUATERNION : model.QUATERNION + 4] = rotation.as_quat()
     tilt = _LEAST_TILT_STDDEV_RAD**2 + (deviation_rms / p.start.gravity_m_s2) ** 2
     vertical = np.outer(rotation.as_matrix()[2], rotation.as_matrix()[2])
-    _set(covariance, ATTITUDE, tilt * (np.eye(3) - vertical) + lost.heading_variance * vertical)
-    speed = _LEAST_SPEED_STDDEV_M_S**2 + p.contact.speed_stddev_m_s**2
-    _set(covariance, VELOCITY, speed * np.eye(3))
+    turned, moving = (model.SPACE.tangent(name) for name in ("attitude", "velocity"))
+    covariance[turned, turned] = tilt * (np.eye(3) - vertical) + lost.heading_variance * vertical
+    covariance[moving, moving] = (_LEAST_SPEED_STDDEV_M_S**2 + p.contact.speed_stddev_m_s**2) * np.eye(3)
     return Moments(state, covariance)
 
 
@@ -192,12 +183,8 @@ def with_turned_path(origin: Vector, mean: Vector, covariance: Matrix) -> Matrix
     """Covariance with what a heading that is not known does to the path since the origin (3,), and to the velocity."""
     variance = heading_variance(mean, covariance)
     squared = 1.0 - 2.0 * math.exp(-0.5 * variance) + 0.5 * (1.0 + math.exp(-2.0 * variance))
-    along = np.zeros(DIMENSION)
-    along[POSITION : POSITION + 2] = mean[POSITION : POSITION + 2] - origin[:2]
-    along[VELOCITY : VELOCITY + 2] = mean[VELOCITY : VELOCITY + 2]
+    along = np.zeros(model.DIMENSION)
+    along[model.POSITION : model.POSITION + 2] = mean[model.POSITION : model.POSITION + 2] - origin[:2]
+    along[model.VELOCITY : model.VELOCITY + 2] = mean[model.VELOCITY : model.VELOCITY + 2]
     widened: Matrix = covariance + squared * np.outer(along, along)
     return widened
-
-
-def _set(covariance: Matrix, first: int, block: Matrix) -> None:
-    covariance[first : first + 3, first : first + 3] = block

@@ -63,6 +63,14 @@ C_VELOCITY, C_ACCELEROMETER_BIAS, C_GYRO_BIAS, C_LEVER_ARM = (
 _SMALL_ANGLE = 1e-4
 
 
+def block_diagonal(**blocks: Array) -> Array:
+    """(18, 18) covariance of blocks by name, each (3, 3), that are not correlated."""
+    out = np.zeros((DIMENSION, DIMENSION))
+    for name, block in blocks.items():
+        out[SPACE.tangent(name), SPACE.tangent(name)] = block
+    return out
+
+
 # Loops over scalars: numba compiles and runs them several times faster than slices and `@` on matrices this small.
 
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.moments import Moments, predict
 from onboard_estimation.measurement import Matrix, Vector
+from strapdown_estimation import model
 from strapdown_estimation.configuration import Imu, Strapdown
-from strapdown_estimation.model import ATTITUDE, DIMENSION, POSITION, VELOCITY, attitude, move_with_noise
+from strapdown_estimation.model import attitude, move_with_noise
 
 # A rotation that is less certain than this is not known at all.
 _UNKNOWN_ANGLE_RAD = 1.0
@@ -47,7 +48,7 @@ def hidden_motion(
     angles = angle**2 + growth[:3] * (step_s * imu.hidden_rate_stddev_rad_s) ** 2
     speeds = speed**2 + growth[3:] * (step_s * imu.hidden_acceleration_stddev_m_s2) ** 2
     noise = steady((rotation * speeds) @ rotation.T, step_s)
-    turn = slice(ATTITUDE, ATTITUDE + 3)
+    turn = slice(model.ATTITUDE, model.ATTITUDE + 3)
     noise[turn, turn] = np.diag(np.minimum(angles, _UNKNOWN_ANGLE_RAD**2))
     return noise
 
@@ -57,8 +58,8 @@ def steady(speeds: Matrix, duration_s: float) -> Matrix:
 
     `speeds` (3, 3) is the covariance of the velocity that it adds in `duration_s` seconds, along the world's axes.
     """
-    noise = np.zeros((DIMENSION, DIMENSION))
-    p, v = slice(POSITION, POSITION + 3), slice(VELOCITY, VELOCITY + 3)
+    noise = np.zeros((model.DIMENSION, model.DIMENSION))
+    p, v = slice(model.POSITION, model.POSITION + 3), slice(model.VELOCITY, model.VELOCITY + 3)
     noise[v, v] = speeds
     noise[p, v] = noise[v, p] = 0.5 * duration_s * speeds
     noise[p, p] = (0.5 * duration_s) ** 2 * speeds

@@ -7,25 +7,23 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from benchmarks.core.clusters import cluster
 from benchmarks.timing import row
-from onboard_estimation.evaluation.campaign import RESULTS, run_campaign
-from onboard_estimation.evaluation.campaign_case import Case
+from onboard_estimation.evaluation.campaign import RESULTS, Case, run_campaign
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun
-from onboard_estimation.evaluation.tunable import tunables
-from onboard_estimation.evaluation.tuning import TuningSettings
+from onboard_estimation.evaluation.tuning import tunables
 from onboard_estimation.evaluation.tuning import tune as tune_parameters
-from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.evaluation.tuning_score import Score, Scored, score
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers
+from onboard_estimation.workers import Workers, all_of, open_workers
 
 Row = dict[str, Any]
 
@@ -72,7 +70,7 @@ def campaigns(quick: bool) -> list[Row]:
 
 
 def _cases(count: int) -> list[Case]:
-    return cases_of(Table("salp", simulated=simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
+    return cases_of(Table("salp", simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
 
 
 def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:
@@ -98,7 +96,7 @@ def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
         teams = []
         for count in (0, 1, 2):
             begun = time.perf_counter()
-            teams.append(stack.enter_context(open_workers(WorkersAsked(count))))
+            teams.append(stack.enter_context(open_workers(count)))
             _timed(cases[: max(count, 1)], folder / f"first_{count}", teams[-1])
             starts.append(time.perf_counter() - begun)
         found = [
@@ -134,7 +132,7 @@ def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
 
 
 def _cluster_rows(folder: Path, cases: list[Case]) -> list[Row]:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         expected = _timed(cases, folder / "expected", workers).table
     rows = []
     for count in CLUSTERS:
@@ -168,7 +166,7 @@ def _cluster(folder: Path, count: int) -> Iterator[Workers]:
     with cluster(folder, count, {"PYTHONPATH": str(Path(__file__).parents[2])}) as one:
         with Client(one.address, set_as_default=False) as client:
             client.wait_for_workers(count, timeout=120.0)
-        with open_workers(WorkersAsked(scheduler=one.address)) as workers:
+        with open_workers(scheduler=one.address) as workers:
             yield workers
 
 
@@ -196,7 +194,7 @@ def tune(quick: bool) -> list[Row]:
     mean over the runs that judge.
     """
     rows = []
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         rows.append(_tuned_row("as shipped", "", _judged(_options({}), {}, workers), None))
         for factor in (10.0,) if quick else (10.0, 0.1):
             for by in ("truth", "innovations"):
@@ -219,7 +217,7 @@ def _judged(options: EvaluateOptions, changes: Mapping[str, Any], workers: Worke
     return all_of(score, tasks, workers=workers)
 
 
-def _tuned(factor: float, by: By, workers: Workers, evaluations: int) -> Row:
+def _tuned(factor: float, by: Literal["truth", "innovations"], workers: Workers, evaluations: int) -> Row:
     """From all parameters that are tuned by default, times a factor."""
     known = tunables(load_configuration(find_robot("salp"), _options({})))
     wrong = _options(

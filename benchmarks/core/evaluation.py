@@ -20,7 +20,7 @@ from rosbags.rosbag2 import Reader
 from benchmarks.recordings import recordings
 from benchmarks.timing import case, interleaved
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter, Storage
+from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.simulated_bags import write_series
@@ -42,7 +42,7 @@ def bag_reading(quick: bool) -> list[dict[str, Any]]:
     count = _QUICK_COUNT if quick else _COUNT
     stamps = stamps_ns(count / 840.0, 840.0)[:count]
     series = Series(CHANNEL, stamps, np.random.default_rng(1).normal(size=(count, 6)))
-    storages: tuple[Storage, ...] = ("mcap", "sqlite3")
+    storages: tuple[str, ...] = ("mcap", "sqlite3")
     rows = []
     for storage in storages:
         with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ def bag_reading(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _readers(bag: Path, storage: Storage) -> dict[str, Callable[[], int]]:
+def _readers(bag: Path, storage: str) -> dict[str, Callable[[], int]]:
     """Each reads all of the bag and gives the number of messages."""
     (file,) = (path for path in bag.iterdir() if path.suffix in (".mcap", ".db3"))
 

@@ -17,8 +17,9 @@ from benchmarks.timing import row
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.live.budget import Job, measure
 from onboard_estimation.live.budget_verdict import Figures
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
@@ -217,7 +218,7 @@ def _composed(executor: str, seconds: float, recorded: bool) -> list[Row]:
 def _phases(name: str, bag: Path, live: set[tuple[str, int, int]]) -> Row:
     """Events that were told, against those of the offline filter on the same readings; the first are left out."""
     robot, configuration = find_robot("hopper"), HopperConfiguration()
-    recording = read_training_bag(robot, configuration, bag, TrainingOptions())
+    recording = read_training_bag(robot, configuration, bag, EvaluateOptions())
     found = replay(robot, configuration, robot.estimators[0], recording, None, configuration.lag_s)
     offline = {(one.name, one.stamp_ns, one.seen_ns) for one in found.events}
     begin_ns = sorted(seen for _, _, seen in live)[len(live) // 4] if live else 0

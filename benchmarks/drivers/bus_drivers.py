@@ -190,7 +190,7 @@ def _hebi(frequency_hz: float, seconds: float) -> dict[str, Any]:
         for number in range(_MODULES)
     ]
     with _spinning(HebiNode, words) as (made, spin):
-        while not all(publisher.get_subscription_count() for publisher, _ in made.imus):
+        while not all(publisher.get_subscription_count() for publisher in made.outputs.values()):
             time.sleep(0.1)
         used = spin(seconds)
         made.feed.close()

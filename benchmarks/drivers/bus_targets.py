@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.fuzzing import Target
-from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.frames import (
+from drivers.emulators.ethercat import slave as emulated
+from drivers.emulators.ethercat.controller import (
     DATAGRAM,
     ETHERNET_BYTES,
     ETHERTYPE,
@@ -24,9 +24,9 @@ from drivers.emulators.ethercat.frames import (
 )
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.description import WRENCH, SensorDescription, find
+from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, find
 from drivers.ethercat.description import parse as parse_description
-from drivers.ethercat.layout import conversion_of, dtype_of, objects_of
+from drivers.ethercat.device import conversion_of, dtype_of
 from onboard_estimation.configuration import ConfigurationError
 from onboard_estimation.errors import UserError
 
@@ -191,20 +191,21 @@ def _check_datagrams(content: bytes) -> None:
 
 
 def _check_sdo(content: bytes) -> None:
-    reply = coe.answer(content, _SLAVE.dictionary, 1, sii.MAILBOX_BYTES)
+    reply = emulated.answer(content, _SLAVE.dictionary, 1, emulated.MAILBOX_BYTES)
     if reply is not None:
-        assert 6 <= len(reply) <= sii.MAILBOX_BYTES
+        assert 6 <= len(reply) <= emulated.MAILBOX_BYTES
         assert int.from_bytes(reply[:2], "little") == len(reply) - 6
 
 
 def _check_readings(content: bytes) -> None:
     """Whatever a device's objects hold, its process data become as many numbers, or it is refused."""
     sensor = _SENSORS[content[0] % len(_SENSORS) if content else 0]
-    wanted = objects_of(sensor, WRENCH)
+    wanted: dict[SdoObject, float] = {}
+    conversion_of(sensor, WRENCH, lambda one: wanted.setdefault(one, 1.0))
     told = content[1 : 1 + 8 * len(wanted)].ljust(8 * len(wanted), b"\0")
     try:
         values = dict(zip(wanted, np.frombuffer(told, dtype="<f8").tolist(), strict=True))
-        conversion = conversion_of(sensor, WRENCH, values)
+        conversion = conversion_of(sensor, WRENCH, values.__getitem__)
     except UserError as error:
         _check_reason(error)
         return

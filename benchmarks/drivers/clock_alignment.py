@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.drivers.moving_imu import Moved, Recorded, record
+from benchmarks.drivers.moving_imu import Moved, Recorded, readings_of, record
 from benchmarks.recordings import recordings
 from benchmarks.timing import row
 from onboard_estimation.evaluation.body_frames import find_frames
-from onboard_estimation.evaluation.clock_alignment import ClockReport, ImuReadings, TrackedBody, find_offset
+from onboard_estimation.evaluation.clock_alignment import ClockReport, TrackedBody, find_offset
 from onboard_estimation.evaluation.truth import BodyTrack
 from recorded_robots.two_link.recordings import read_two_link_imu
 
@@ -52,7 +52,7 @@ def found_in(recorded: Recorded, name: str) -> ClockReport:
         readings[:, [0, 1, 3, 4, 5]] = np.nan
     columns = 3 if name.startswith("position") else 7
     track = BodyTrack.clean("body", recorded.truth_ns, recorded.poses[:, :columns])
-    return find_offset("imu", "body", ImuReadings(recorded.imu_ns, recorded.imu_ns, readings), TrackedBody(track, 0.0))
+    return find_offset("imu", "body", readings_of(recorded.imu_ns, readings), TrackedBody(track, 0.0))
 
 
 def simulated_rows(name: str, count: int) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def lever_row(count: int) -> dict[str, Any]:
     errors, sigmas = [], []
     for seed in range(count):
         recorded = record(7000 + seed)
-        imu = ImuReadings(recorded.imu_ns, recorded.imu_ns, recorded.readings)
+        imu = readings_of(recorded.imu_ns, recorded.readings)
         body = TrackedBody(BodyTrack.clean("body", recorded.truth_ns, recorded.poses), 0.0)
         report = find_frames(find_offset("imu", "body", imu, body), imu, body)
         missed = np.abs(np.array(report.lever_m) - recorded.truth.lever_m)
@@ -120,7 +120,7 @@ def walk_row(path: Path) -> dict[str, Any]:
     """What is put into a recorded walk, found from every second position."""
     content = loadmat(path)
     times = 1_000_000_000 + np.round(content["ts"].ravel() * 1e9).astype(np.int64)
-    imu = ImuReadings(times, times, content["imu"][:, [3, 4, 5, 0, 1, 2]])
+    imu = readings_of(times, content["imu"][:, [3, 4, 5, 0, 1, 2]])
     positions = content["gt"] * [1.0, -1.0, 1.0]
 
     def found(rows: slice, injected_ms: float) -> ClockReport:
@@ -148,7 +148,7 @@ def link_row(path: Path) -> dict[str, Any]:
     recording = read_two_link_imu(path, truth_as_recorded=True).recording
     reports = []
     for sensor, truth in zip(recording.sensors, recording.truth, strict=True):
-        readings = ImuReadings(sensor.stamps_ns, sensor.stamps_ns, sensor.values)
+        readings = readings_of(sensor.stamps_ns, sensor.values)
         track = BodyTrack.clean("link", truth.stamps_ns, truth.values)
         reports.append(find_offset(sensor.channel.topic, truth.channel.topic, readings, TrackedBody(track, 0.0)))
     offsets = [one.offset_s for one in reports if one.offset_s is not None]

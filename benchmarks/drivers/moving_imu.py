@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.evaluation.bulk import Column
+
 Rows = NDArray[np.float64]
 
 GRAVITY_M_S2 = np.array([0.0, 0.0, 9.81])
@@ -63,6 +65,11 @@ class Recorded(NamedTuple):
     truth_ns: NDArray[np.int64]
     poses: Rows
     truth: Truth
+
+
+def readings_of(stamps_ns: NDArray[np.int64], values: NDArray[np.float64], delay_ns: int = 0) -> Column:
+    """Readings (N, 6) of an IMU alone in its bag, recorded so long after their stamps."""
+    return Column(stamps_ns, stamps_ns + delay_ns, values, np.arange(len(stamps_ns)))
 
 
 def record(seed: int, how: Moved = Moved()) -> Recorded:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzzing import Target
-from drivers.motion_capture.axes import quaternions_of
-from drivers.motion_capture.bodies import plausible
-from drivers.optitrack import descriptions, frames, protocol
+from drivers.motion_capture.bodies import plausible, quaternions_of
+from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, Version
 from drivers.vicon.protocol import (
     LONGEST_NAME,
@@ -21,16 +20,17 @@ from drivers.vicon.protocol import (
     PACKET,
     SEGMENTS,
     Content,
+    Session,
     StreamError,
     block,
+    body_names,
     encode_uints,
     layout_of,
 )
-from drivers.vicon.session import Session, body_names
 from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.ros.serialized_readings import SerializedReader
+from onboard_estimation.ros.message_layouts import SerializedReader
 
 _LEAST_BODY_BYTES, _LEAST_MODEL_BYTES = 36, 25
 _LONGEST_NAME = 256
@@ -57,11 +57,11 @@ def _check_natnet_content(kind: int, content: bytes, version: Version) -> None:
     elif kind == Kind.ECHO:
         assert min(protocol.echo(content)) >= 0
     elif kind == Kind.MODELS:
-        models = descriptions.parse(content, version)
+        models = protocol.rigid_bodies(content, version)
         assert len(models) * _LEAST_MODEL_BYTES <= len(content)
         assert all(len(model.name) < _LONGEST_NAME for model in models)
     elif kind == Kind.FRAME:
-        frame = frames.parse(content, version)
+        frame = protocol.parse_frame(content, version)
         bodies = len(frame.ids)
         assert bodies * _LEAST_BODY_BYTES <= len(content)
         assert frame.number >= 0

@@ -15,8 +15,16 @@ import numpy as np
 from cobs import cobs  # type: ignore[import-untyped]
 
 from benchmarks.fuzzing import Target
-from drivers.serial_frames import FrameReader, Sample, Settings, encode_sample, encode_settings
-from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from drivers.serial_frames import (
+    HIGH_G,
+    LOW_G,
+    FrameReader,
+    Sample,
+    SerialReadings,
+    Settings,
+    encode_sample,
+    encode_settings,
+)
 from hopper_estimation import serial_log
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
@@ -219,7 +227,7 @@ def check_readings(data: bytes) -> None:
             last_ns[one.sensor] = one.stamp_ns
             found += 1
         assert max(falls.values()) <= live.clock.jumps - jumps
-        assert live._frames.unfinished <= 40
+        assert live.frames.unfinished <= 40
     assert found + sum(live.unread.values()) == 2 * (live.samples - live.before_ranges)
     assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
     assert len(pickle.dumps(live)) <= _MOST_READINGS_KEPT

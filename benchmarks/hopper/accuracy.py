@@ -24,13 +24,14 @@ from benchmarks.hopper.trials import (
 )
 from benchmarks.pool import in_turns
 from benchmarks.timing import row
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.filter_model import filters_of
-from hopper_estimation.filter_training import SearchSettings, train_filter
+from hopper_estimation.filter_training import train_filter
 from hopper_estimation.foreign_effects import ForeignScenario, foreign_scenario
+from hopper_estimation.samples import taken_of
 from hopper_estimation.simulator import HopperSimulation
 from hopper_estimation.topics import HIGH_G
-from hopper_estimation.training_trials import Trial, taken_of, trial_of
+from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -77,7 +78,7 @@ def hopper_unknown(quick: bool) -> list[Row]:
     touchdowns or liftoffs.
     """
     others = unknown(2 if quick else 4)
-    settings = SearchSettings(individuals=60, generations=3) if quick else SearchSettings()
+    settings = HopperTrainingConfiguration(individuals=60, generations=3) if quick else HopperTrainingConfiguration()
     rows, table = [], "Unknown hoppers (simulated by others), trained on three, judged on the fourth"
     for form in ("bounce", "kf1"):
         judged = []

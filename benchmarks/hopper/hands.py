@@ -14,9 +14,8 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from benchmarks.hopper.trials import CONFIGURATION, simulated
+from benchmarks.hopper.trials import CONFIGURATION, deviations, simulated
 from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_judgement import samples_within
 from hopper_estimation.filter_model import filters_of
 from hopper_estimation.phases import APEX, SIGNAL, TOUCHDOWN, Records
 from hopper_estimation.samples import NOMINAL_DT_S
@@ -137,7 +136,8 @@ def judged_hands(name: str, seed: int) -> Handled:
         name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole["dt"]), hops.hops
     )
     out, events = filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
-    inside, known = samples_within(out, entry, trial)
+    height, _ = deviations(out, entry, trial)
+    inside, known = height < 3.0, np.isfinite(height)
     samples, kinds = events["sample"], events["kind"]
     begin, end = stop, stop + len(height_m)
     there = (samples >= begin) & (samples < end)

@@ -24,17 +24,18 @@ from benchmarks.hopper.trials import (
     ROBOT,
     START_S,
     at_heights,
+    deviations,
     recorded,
     simulated,
 )
 from benchmarks.pool import in_turns
 from hopper_estimation import agility, phases
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_judgement import judge_filter
+from hopper_estimation.filter_calibration import judged as judged_hops
 from hopper_estimation.filter_model import DEFAULT_FILE, FilterEntry, FilterModel, load_filters, untrained_entry
-from hopper_estimation.filter_training import SearchSettings, train_filter
+from hopper_estimation.filter_training import train_filter
 from hopper_estimation.ground_height import DIRECT, ground_heights
 from hopper_estimation.hop_metrics import hop_errors
 from hopper_estimation.hop_truth import true_hops
@@ -141,15 +142,23 @@ def judged(subject: Subject, training_seed: int, size: Size) -> Result:
         counts = (
             max(round(size.share * one), least) for one, least in ((subject.individuals, 8), (subject.generations, 2))
         )
-        settings = SearchSettings("genetic", *counts, (training_seed,), 1, subject.delays)
+        settings = HopperTrainingConfiguration("genetic", *counts, (training_seed,), 1, subject.delays)
         entry = train_filter(CONFIGURATION, subject.trained, at_heights(robots, TRAINING_S), settings).entry
     found = [
-        judge_filter(CONFIGURATION, subject.estimator, entry, trial)
+        (trial, *judged_hops(CONFIGURATION, subject.estimator, entry, trial))
         for seed in range(FIRST_TEST_SEED, FIRST_TEST_SEED + size.test_seeds)
         for trial in at_heights([seed], TEST_S)
     ]
-    errors = [float(np.nanmean(np.concatenate([one.errors.values[metric] for one in found]))) for metric in METRICS]
-    return Result(entry, errors, np.sum([one.within for one in found], axis=0))
+    errors = [float(np.nanmean(np.concatenate([one.values[metric] for _, one, _ in found]))) for metric in METRICS]
+    return Result(entry, errors, np.sum([_within(told.out, entry, trial) for trial, _, told in found], axis=0))
+
+
+def _within(out: Array, entry: FilterEntry, trial: Trial) -> Array:
+    """(2, P, 3) samples of height and velocity in each phase, and those within one and three standard deviations."""
+    phase, ratio = out[:, 5].astype(np.int64), deviations(out, entry, trial)
+    bounds = np.array([np.inf, 1.0, 3.0])
+    of_phase = [ratio[:, phase == one, None] < bounds for one in range(len(PHASES))]
+    return np.stack([one.sum(axis=1) for one in of_phase], axis=1)
 
 
 def _ground_rows(entries: list[FilterEntry], seeds: range) -> list[Row]:
@@ -312,7 +321,7 @@ def train_shipped() -> None:
     """Train `bounce` on robots that no test or table has, and put it beside the filters that ship."""
     seeds = {"varied": range(900_200, 900_216), "mixed": range(900_216, 900_220)}
     trials = [simulated("hardware", variant, 46.0, seed) for variant, some in seeds.items() for seed in some]
-    settings = SearchSettings(seeds=(0, 1, 2))
+    settings = HopperTrainingConfiguration(seeds=(0, 1, 2))
     found = train_filter(CONFIGURATION, "bounce", trials, settings, print)
     path = resource(DEFAULT_FILE)
     there, best = load_filters(path), found.search.best

@@ -26,11 +26,11 @@ from hopper_estimation.filter_model import filters_of
 from hopper_estimation.filter_training import FilterObjective
 from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
+from hopper_estimation.samples import taken_of
 from hopper_estimation.scenario import HopperScenario, hopper_scenario
-from hopper_estimation.sensitivity_plot import write_sensitivity
 from hopper_estimation.simulator import HopperSimulation
 from hopper_estimation.topics import HIGH_G, LOW_G
-from hopper_estimation.training_trials import taken_of
+from hopper_estimation.training import write_sensitivity
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.picture import TRUTH_COLOUR

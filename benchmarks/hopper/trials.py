@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from benchmarks.recordings import recordings
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_judgement import judge_filter
+from hopper_estimation.filter_calibration import judged as judged_hops
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.training_trials import Trial, trial_of
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]
@@ -49,7 +50,7 @@ def at_heights(seeds: Iterable[int], hopping_s: Mapping[str, float]) -> list[Tri
 
 def unknown_recording(name: str) -> LoadedRecording:
     """Of a robot of unknown build."""
-    return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_hopper", name), TrainingOptions())
+    return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_hopper", name), EvaluateOptions())
 
 
 def unknown(count: int = 4) -> list[Trial]:
@@ -68,13 +69,21 @@ class Judged(NamedTuple):
 
 def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
     """A filter on a recording."""
-    found = judge_filter(CONFIGURATION, name, entry, trial)
+    found, told = judged_hops(CONFIGURATION, name, entry, trial)
     heights = trial.hops.cycles.hop_height_m
     changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
-    within = found.within.sum(axis=1)
-    known = np.isfinite(heights)
-    height, velocity = within[:, 2] / within[:, 0]
-    return Judged(found.errors.m3_with_missed[known], changed[known], float(height), float(velocity))
+    known, (height, velocity) = np.isfinite(heights), deviations(told.out, entry, trial)
+    covered, covered_velocity = (float(np.mean(one[np.isfinite(one)] < 3.0)) for one in (height, velocity))
+    return Judged(found.m3_with_missed[known], changed[known], covered, covered_velocity)
+
+
+def deviations(out: Array, entry: FilterEntry, trial: Trial) -> Array:
+    """(2, N) sizes of the errors of height and velocity over their stated standard deviations; NaN where unknown."""
+    phase = out[:, 5].astype(np.int64)
+    scales = np.array([entry.height_scale, entry.velocity_scale])[:, phase]
+    floors = np.array([entry.height_floor_m, entry.velocity_floor_m_s])[:, phase]
+    stddevs = np.sqrt(scales**2 * np.maximum(out[:, [2, 4]].T, 0.0) + floors**2)
+    return np.abs(out[:, :2].T - [trial.true_height_m, trial.true_velocity_m_s]) / stddevs
 
 
 def filter_row(table: str, case: str, judged: Sequence[Judged], targets: Mapping[str, float]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import Truth, _Replays, judge_record, truth_at
-from onboard_estimation.evaluation.options import JudgeSettings
+from onboard_estimation.evaluation.judge import _part, _Replays, truth_at
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.simulated import simulated_recording
-from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
+from onboard_estimation.evaluation.training import read_training_bag
 from onboard_estimation.filtering.consistency import Consistency, judge_consistency
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
@@ -106,17 +106,17 @@ def judged(job: Job) -> list[Run]:
     assert start is not None
     space = ROBOT.estimator(configuration, "ukf").space
     if job.joint_error_rad:
-        true, _ = replace(replays, settings=replace(settings, initial="exact")).initial(recording)
-        assert true is not None
+        exact, _ = replace(replays, settings=replace(settings, initial="exact")).initial(recording)
+        assert exact is not None
         mean, joints = start.mean.copy(), space.coordinates("joint_angles")
-        mean[joints] = space.part("joint_angles").plus(true.mean[joints], np.array(job.joint_error_rad))
+        mean[joints] = space.part("joint_angles").plus(exact.mean[joints], np.array(job.joint_error_rad))
         start = replace(start, mean=mean)
     replayed = replays.replay(replays.with_beacon(recording), start)
-    truth = Truth(replayed.record, *truth_at(ROBOT, configuration, recording, replayed.record.stamps_ns, settings))
-    specification = ROBOT.truth_specification(configuration)
-    found = judge_record(space, truth, settings, specification.alignment, specification.covariances, SETTLE_S)
+    record, noise = replayed.record, ROBOT.truth_specification(configuration).covariances
+    true, _ = truth_at(ROBOT, configuration, recording, record.stamps_ns, settings)
+    parts = {name: _part(space, name, record, values, noise.get(name)) for name, values in true.items()}
     told = any(words in sentence for words in _TOLD for sentence in replayed.messages)
-    return [_stretch(found.time_s, found.parts, from_s, until_s, told) for from_s, until_s in job.stretches_s]
+    return [_stretch(record.time_s, parts, from_s, until_s, told) for from_s, until_s in job.stretches_s]
 
 
 def _stretch(since_s: Array, parts: Mapping[str, Any], from_s: float, until_s: float, told: bool) -> Run:
@@ -166,7 +166,7 @@ def _foreign(scenario: ForeignScenario, gait: str, seed: int, seconds: float) ->
 
 
 def _unknown(day: int, gait: str) -> LoadedRecording:
-    return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_salp", f"day_{day}_{gait}"), TrainingOptions())
+    return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_salp", f"day_{day}_{gait}"), EvaluateOptions())
 
 
 def loaded(recording: Any) -> LoadedRecording:

@@ -28,9 +28,8 @@ class NumpySegment:
     def _motion(self, states: Array, forces: Array, stiffness: Array) -> tuple[list[Array], tuple[Array, ...], Any]:
         """Second rates of q, the tip's position, and its acceleration."""
         segment, mass = self.segment, self.segment.tip_mass_kg
-        dx, dy, stretch, *rates = states.T
-        scale, length = 1.0 / segment.bending_radius_m, segment.length_m + stretch
-        bx, by, vx, vy, v = scale * dx, scale * dy, scale * rates[0], scale * rates[1], rates[2]
+        bx, by, stretch, *rates = states.T
+        length, (vx, vy, v) = segment.length_m + stretch, rates
         x = bx * bx + by * by
         c5, c6 = np.full_like(x, _C5[0]), np.full_like(x, _C6[0])
         for a, b in zip(_C5[1:], _C6[1:], strict=True):
@@ -41,9 +40,9 @@ class NumpySegment:
         c1_uu, c2_uu = 0.75 * (c5 - c4) + 0.25 * c3, 2.0 * c6 - 1.25 * c5 + 0.25 * c4
         g, g_u, h_u = length * c2, length * c2_u, length * c1_u
         jacobian = (
-            (scale * (g + 2.0 * bx * bx * g_u), scale * 2.0 * bx * by * g_u, bx * c2),
-            (scale * 2.0 * bx * by * g_u, scale * (g + 2.0 * by * by * g_u), by * c2),
-            (scale * 2.0 * bx * h_u, scale * 2.0 * by * h_u, c1),
+            (g + 2.0 * bx * bx * g_u, 2.0 * bx * by * g_u, bx * c2),
+            (2.0 * bx * by * g_u, g + 2.0 * by * by * g_u, by * c2),
+            (2.0 * bx * h_u, 2.0 * by * h_u, c1),
         )
         u_rate, u_rate_rate = 2.0 * (bx * vx + by * vy), 2.0 * (vx * vx + vy * vy)
         g_rate = g_u * u_rate + v * c2
@@ -54,7 +53,7 @@ class NumpySegment:
         r = [
             forces[i]
             - (stiffness if i < 2 else segment.elongation_stiffness_n_m) * states[:, i]
-            - segment.damping_n_s_m[i] * rates[i]
+            - segment.damping[i] * rates[i]
             + sum(jacobian[row][i] * pull[row] for row in range(3))
             for i in range(3)
         ]
@@ -116,12 +115,12 @@ class NumpyFilter:
     ----------
     tracker
         Ours, whose settings it takes over.
-    segment
-        The model.
+    segment, gains
+        The model, and (3, C) generalised forces of unit pressures.
     """
 
-    def __init__(self, tracker: Any, segment: ConstantCurvatureSegment) -> None:
-        self.segment, self.model, self.unknown = segment, NumpySegment(segment), tracker.unknown
+    def __init__(self, tracker: Any, segment: ConstantCurvatureSegment, gains: Array) -> None:
+        self.gains, self.model, self.unknown = gains, NumpySegment(segment), tracker.unknown
         self.basis, self.walk, self.settings = tracker.unknown.basis, tracker.unknown.walk, tracker.settings
         self.prior = tracker.prior
         self.root = np.linalg.inv(np.linalg.cholesky(np.asarray(self.settings.measurement_covariance)))
@@ -173,7 +172,7 @@ class NumpyFilter:
     def step(self, cloud: NumpyCloud, step_s: float, measured: Array, pressures: Array) -> NumpyCloud:
         """Lines 2 to 16."""
         rng, draws = cloud.draws.generator()
-        forces, count = self.segment.actuation(pressures), len(cloud.states)
+        forces, count = self.gains @ pressures, len(cloud.states)
         ahead = self.model.step(cloud.states, step_s, forces, cloud.values)
         expected = np.einsum("ij,ij->i", cloud.means, self.functions(ahead))
         first = self.density(measured, ahead, forces, self.bounded(expected))

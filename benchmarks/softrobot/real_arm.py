@@ -221,10 +221,8 @@ class MarkedArc:
         """The arc. Only its shape is used: masses and stiffness are none of the arm's."""
         return ConstantCurvatureSegment(
             length_m=self.length_m,
-            bending_radius_m=self.length_m,
             tip_mass_kg=1.0,
-            damping_n_s_m=(0.0, 0.0, 0.0),
-            bending_stiffness_n_m=0.0,
+            bending_stiffness_n_m_per_rad=0.0,
             elongation_stiffness_n_m=0.0,
             gravity_m_s2=(0.0, 0.0, 0.0),
         )
@@ -233,7 +231,7 @@ class MarkedArc:
         """(K, 2) of the markers, across and along, for bendings (K,)."""
         angles = np.atleast_1d(np.asarray(bending_rad, dtype=np.float64))
         states = np.zeros((len(angles), 6))
-        states[:, 0] = angles * self.segment.bending_radius_m
+        states[:, 0] = angles
         ends = self.segment.position(states)[:, [0, 2]] - [0.0, self.length_m]
         return np.asarray(ends + self.offset_m * np.column_stack([np.cos(angles) - 1.0, -np.sin(angles)]))
 

@@ -25,7 +25,8 @@ from scipy.signal import find_peaks
 from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
 from onboard_estimation.errors import UserError
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.integration_limits import linearised
+from softrobot_estimation.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.grey_box import linearised
 
 Array = NDArray[np.float64]
 
@@ -248,26 +249,30 @@ def arc(beam: Beam, youngs_modulus_pa: float, load_kg: float) -> BeamMotion:
     """
     segment = ConstantCurvatureSegment(
         length_m=beam.length_m,
-        bending_radius_m=beam.length_m,
         tip_mass_kg=load_kg,
         backbone_mass_kg=beam.density_kg_m3 * beam.area_m2 * beam.length_m,
-        damping_n_s_m=(0.0, 0.0, 0.0),
-        bending_stiffness_n_m=youngs_modulus_pa * beam.second_moment_m4 / beam.length_m**3,
+        bending_stiffness_n_m_per_rad=youngs_modulus_pa * beam.second_moment_m4 / beam.length_m,
         elongation_stiffness_n_m=youngs_modulus_pa * beam.area_m2 / beam.length_m,
         gravity_m_s2=(GRAVITY_M_S2, 0.0, 0.0),
     )
 
     def state(values: Array) -> Array:
-        return np.array([values[0], 0.0, values[1], 0.0, 0.0, 0.0]) * beam.length_m
+        return np.array([values[0], 0.0, beam.length_m * values[1], 0.0, 0.0, 0.0])
 
-    rest = root(lambda values: segment.acceleration(state(values))[[0, 2]], [0.1, 0.0], tol=1e-12)
+    motions = np.empty((len(segment.arrays[1]), MOTION))
+
+    def unrest(values: Array) -> Array:
+        rates = acceleration(*segment.arrays, state(values), np.zeros(3), segment.stiffness, motions)
+        return np.array([rates[0], rates[2] / beam.length_m])
+
+    rest = root(unrest, [0.1, 0.0], tol=1e-12)
     if not rest.success:
         raise UserError(f"an arc of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft")
     at = state(rest.x)
     rates = np.linalg.eigvals(linearised(segment, at[:3])[np.ix_([3, 5], [0, 2])])
     return BeamMotion(
         sag_m=float(segment.position(at)[0]),
-        turn_rad=float(at[0] / beam.length_m),
+        turn_rad=float(at[0]),
         frequency_hz=float(np.sqrt(max(-rates.real.max(), 0.0)) / (2.0 * np.pi)),
     )
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from benchmarks.softrobot.peers import NumpyCloud, NumpyFilter
@@ -22,6 +23,7 @@ from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.curvature_kernels import MOTION, acceleration, add_load
 
 Array = NDArray[np.float64]
 
@@ -34,22 +36,56 @@ LEARNED_STEPS, TIMED_STEPS = 250, 8 * FOLDED_LOSSES
 COMPARED_STEPS, TOLERANCE = 25, 1e-6
 NUMPY = "NumPy"
 
+ARM_M, AREA_M2, CHAMBERS_RAD = 0.0126, 1.55e-4, np.radians([90.0, 210.0, 330.0])
+STIFFNESS = 0.15
+"""N m/rad."""
 SEGMENT = ConstantCurvatureSegment(
     length_m=0.128,
-    bending_radius_m=0.0146,
     tip_mass_kg=0.156,
-    damping_n_s_m=(3.0, 3.0, 3.0),
-    bending_stiffness_n_m=702.4,
+    bending_stiffness_n_m_per_rad=STIFFNESS,
     elongation_stiffness_n_m=1400.0,
     gravity_m_s2=(0.0, 0.0, 9.81),
-    chamber_angles_rad=tuple(np.radians([90.0, 210.0, 330.0])),
-    chamber_centre_radius_m=0.0126,
-    chamber_areas_m2=(1.55e-4,) * 3,
+    damping=(6.4e-4, 6.4e-4, 3.0),
 )
+GAINS = AREA_M2 * np.vstack([-ARM_M * np.cos(CHAMBERS_RAD), -ARM_M * np.sin(CHAMBERS_RAD), np.ones(3)])
+"""(3, 3) generalised forces of unit pressures."""
+
+
+@njit(cache=True, error_model="numpy")
+def moved(segment: Array, points: Array, states: Array, forces: Array, stiffness: Array, step_s: float) -> Array:
+    """States (K, 6) after a step of the classical fourth-order rule, with stiffness (K, 3)."""
+    out, start, stage = states.copy(), np.empty(6), np.empty(6)
+    motions = np.empty((points.shape[0], MOTION))
+    for k in range(states.shape[0]):
+        state = out[k]
+        start[:] = state
+        stage[:] = state
+        for order in range(4):
+            weight = step_s / 6.0 if order == 0 or order == 3 else step_s / 3.0
+            ahead = 0.5 * step_s if order < 2 else step_s
+            a = acceleration(segment, points, stage, forces, stiffness[k], motions)
+            for i in range(3):
+                rate = stage[3 + i]
+                state[i] += weight * rate
+                state[3 + i] += weight * a[i]
+                stage[i] = start[i] + ahead * rate
+                stage[3 + i] = start[3 + i] + ahead * a[i]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def base_loads(segment: Array, points: Array, states: Array, forces: Array, stiffness: Array) -> Array:
+    """(K, 6) on the base, about its origin."""
+    out, origin, motions = np.zeros((states.shape[0], 6)), np.zeros(3), np.empty((points.shape[0], MOTION))
+    for k in range(states.shape[0]):
+        accelerations = acceleration(segment, points, states[k], forces, stiffness[k], motions)
+        for i in range(points.shape[0]):
+            add_load(segment, points[i, 2], origin, motions[i], accelerations, out[k])
+    return out
 
 
 def stiffness_rows(values: Array) -> Array:
-    """(N, 3) along dx, dy, dL."""
+    """(N, 3) along q, of bending stiffness (N, 1)."""
     rows = np.empty((len(values), 3))
     rows[:, :2], rows[:, 2] = values, SEGMENT.elongation_stiffness_n_m
     return rows
@@ -59,10 +95,10 @@ class SoftSegment:
     """The segment as the filter asks for it: inputs are pressures, the unknown is its bending stiffness over q."""
 
     def propagate(self, states: Array, inputs: Array, values: Array, step_s: float) -> Array:
-        return SEGMENT.step(states, step_s, inputs, stiffness_rows(values))
+        return np.asarray(moved(*SEGMENT.arrays, states, GAINS @ inputs, stiffness_rows(values), step_s))
 
     def outputs(self, states: Array, inputs: Array, values: Array) -> Array:
-        return SEGMENT.base_load(states, inputs, stiffness_rows(values))[:, ROWS]
+        return np.asarray(base_loads(*SEGMENT.arrays, states, GAINS @ inputs, stiffness_rows(values))[:, ROWS])
 
     def places(self, states: Array) -> Array:
         return states[:, :3]
@@ -70,19 +106,19 @@ class SoftSegment:
 
 def tracker(particles: int, walk: bool, memory_s: float = np.inf) -> MarginalizedParticleFilter:
     """Ours."""
-    basis = ReducedRankBasis((0.0,) * 3, (0.012,) * 3, (0.008,) * 3, FUNCTIONS)
+    basis = ReducedRankBasis((0.0,) * 3, (0.82, 0.82, 0.012), (0.55, 0.55, 0.008), FUNCTIONS)
     unknown = UnknownFunction(
         basis,
-        constants=(702.4,),
-        stddevs=(60.0,),
+        constants=(STIFFNESS,),
+        stddevs=(0.085 * STIFFNESS,),
         memory_s=memory_s,
-        lowest=(100.0,),
+        lowest=(0.14 * STIFFNESS,),
         walk=HyperParameterWalk() if walk else None,
     )
     settings = ParticleFilterSettings(
-        process_noise=[1e-5] * 3 + [5e-3] * 3,
+        process_noise=[7e-4, 7e-4, 1e-5, 0.35, 0.35, 5e-3],
         measurement_covariance=np.diag(NOISE**2),
-        recovery_stddevs=[1e-3] * 3 + [1e-2] * 3,
+        recovery_stddevs=[0.07, 0.07, 1e-3, 0.7, 0.7, 1e-2],
         particle_count=particles,
     )
     return MarginalizedParticleFilter(SoftSegment(), unknown, settings)
@@ -92,21 +128,21 @@ class Course:
     """Pressures that turn round the segment, whose stiffness depends on its bending, and what its base feels."""
 
     def __init__(self, steps: int) -> None:
-        rng, state = np.random.default_rng(1), np.zeros(6)
+        rng, tracked, state = np.random.default_rng(1), SoftSegment(), np.zeros((1, 6))
         phases = np.array([0.0, 2.1, 4.2])
         time_s = STEP_S * np.arange(steps)
         self.pressures = 20e3 * np.maximum(0.0, np.sin(np.pi * time_s[:, None] + phases))
         self.loads = np.empty((steps, 3))
         for number, pressures in enumerate(self.pressures):
-            stiffness = SEGMENT.stiffness(700.0 + 60.0 * np.cos(300.0 * state[0]))
-            state = SEGMENT.step(state, STEP_S, pressures, stiffness)
-            self.loads[number] = SEGMENT.base_load(state, pressures, stiffness)[ROWS]
+            stiffness = STIFFNESS * (1.0 + 0.085 * np.cos(4.4 * state[:, :1]))
+            state = tracked.propagate(state, pressures, stiffness, STEP_S)
+            self.loads[number] = tracked.outputs(state, pressures, stiffness)[0]
         self.loads += NOISE * rng.standard_normal(self.loads.shape)
 
 
 def begun(filter_: MarginalizedParticleFilter) -> Cloud:
     """A cloud about rest."""
-    return filter_.start(np.zeros(6), np.diag([1e-8] * 3 + [1e-6] * 3), 1)
+    return filter_.start(np.zeros(6), np.diag([4.7e-5, 4.7e-5, 1e-8, 4.7e-3, 4.7e-3, 1e-6]), 1)
 
 
 def ours(filter_: MarginalizedParticleFilter, course: Course, cloud: Cloud, first: int, last: int) -> Cloud:
@@ -171,7 +207,7 @@ def marginalized_pf_step(quick: bool) -> list[dict[str, Any]]:
         (True, 4e-3, "500 particles, hyper-parameters learned"),
     ):
         filter_ = tracker(500, walk)
-        peer = NumpyFilter(filter_, SEGMENT)
+        peer = NumpyFilter(filter_, SEGMENT, GAINS)
         difference = agreement(filter_, peer, course)
         last = len(course.loads) - TIMED_STEPS
         cloud = theirs(peer, course, peer.start(begun(filter_)), 0, last)

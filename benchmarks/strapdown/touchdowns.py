@@ -32,7 +32,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.configuration import Contact
-from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState
+from strapdown_estimation.contact import UNSEEN, Claim, ContactState, detected
 
 _SATURATED = 0.99
 
@@ -106,11 +106,11 @@ class TouchdownDetector:
 
     def __init__(self, parameters: TouchdownParameters | None = None, contact: Contact | None = None) -> None:
         self.parameters = parameters or TouchdownParameters()
-        self._detector = ContactDetector(contact or Contact())
+        self._contact_parameters = contact or Contact()
         self._look_back_ns = _nanoseconds(self.parameters.look_back_s)
         self._soft_ns = _nanoseconds(self.parameters.soft_s)
         self._swing_ns = _nanoseconds(self.parameters.swing_s)
-        self._window_ns = _nanoseconds(self._detector.parameters.window_s)
+        self._window_ns = _nanoseconds(self._contact_parameters.window_s)
         self.reset()
 
     def reset(self) -> None:
@@ -175,11 +175,11 @@ class TouchdownDetector:
         Until then the gyro counts as unbiased. The first rest is found by another detector, which takes what is steady
         for a bias; a turn that is faster than a bias is none.
         """
-        self._contact = self._detector.step(self._contact, stamp_ns, reading)
+        self._contact = detected(self._contact_parameters, self._contact, stamp_ns, reading)
         claim = self._contact.claim
         if self._first_rest is None:
             return claim
-        self._first_rest = self._detector.step(self._first_rest, stamp_ns, reading)
+        self._first_rest = detected(self._contact_parameters, self._first_rest, stamp_ns, reading)
         if not self._first_rest.claim.at_rest:
             return claim
         calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)

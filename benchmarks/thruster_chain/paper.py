@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import row
-from salp_estimation.thruster_chain.chain_model import ImuModel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.dynamics import propagate, read_imus
 from salp_estimation.thruster_chain.information import Trajectory, predict
@@ -122,12 +121,12 @@ def bound(case: Case) -> Array:
     """(K, 3) standard deviations of the masses that no filter can be surer than, kg: Cramer and Rao's, with noise."""
     configuration = case.configuration
     chain, paper = configuration.chain, configuration.paper
-    model = PaperFilter(configuration, dead_reckoned=False).model
+    links = PaperFilter(configuration, dead_reckoned=False).links
     thrust, at = case.thrust(), blocks(3)
     states = packed(np.zeros((STEPS + 1, 3)), 0.0, chain.masses, chain.inertias)
     motion, reciprocal = np.zeros((6, 1)), 1.0 / np.concatenate([chain.masses, chain.inertias])
     for k in range(STEPS):
-        propagate(model, np.concatenate([reciprocal, thrust[k]])[:, None], motion, STEP_S, STEP_S)
+        propagate(links, np.concatenate([reciprocal, thrust[k]])[:, None], motion, STEP_S, STEP_S)
         states[k + 1, at.theta], states[k + 1, at.omega] = motion[:3, 0], motion[3:, 0]
     own = case.prior()
     scale = np.concatenate([chain.masses, chain.inertias, np.ones(6)])
@@ -136,15 +135,13 @@ def bound(case: Case) -> Array:
     prior[at.theta], prior[at.omega], prior[at.mass], prior[at.inertia] = headings, rates, masses, inertias
     density[at.theta], density[at.omega] = paper.heading_noise_rad, paper.rate_noise_rad_s
     density[at.mass], density[at.inertia] = paper.mass_noise_kg, paper.inertia_noise_kg_m2
-    observed = ObservedChain(
-        model, paper.accelerometer_stddev_m_s2, paper.gyro_stddev_rad_s, ImuModel[case.imu_model.upper()]
-    )
+    imus = paper.accelerometer_stddev_m_s2, paper.gyro_stddev_rad_s, case.imu_model == "physical"
     path = Trajectory(STEP_S * np.arange(STEPS + 1), states, thrust)
-    return predict(observed, path, prior, density / np.sqrt(STEP_S)).stddev[:, at.mass]
+    return predict(ObservedChain(links, *imus), path, prior, density / np.sqrt(STEP_S))[0][:, at.mass]
 
 
 def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, out: Runs) -> None:
-    configuration, model, thrust = case.configuration, tracker.model, case.thrust()
+    configuration, links, thrust = case.configuration, tracker.links, case.thrust()
     chain, paper, prior = configuration.chain, configuration.paper, case.prior()
     physical = case.imu_model == "physical"
     noise = np.tile([paper.accelerometer_stddev_m_s2] * 2 + [paper.gyro_stddev_rad_s], 3)
@@ -164,13 +161,13 @@ def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, 
     for k in range(STEPS + 1):
         if k > 0:
             motion, given = truth[6:, None].copy(), np.concatenate([np.exp(-truth[:6]), thrust[k - 1]])[:, None]
-            propagate(model, given, motion, STEP_S, 0.1 * STEP_S)
+            propagate(links, given, motion, STEP_S, 0.1 * STEP_S)
             truth[6:] = motion[:, 0]
             if case.matched:
                 truth += process * rng.normal(size=12)
             moments = tracker.predict(moments, thrust[k - 1], STEP_S)
             readings, given = np.empty((9, 1)), np.concatenate([np.exp(-truth[:6]), thrust[k]])[:, None]
-            read_imus(physical, model, given, truth[6:, None].copy(), readings)
+            read_imus(physical, links, given, truth[6:, None].copy(), readings)
             measured = (readings[:, 0] + noise * rng.normal(size=9)).reshape(3, 3)
             moments, _ = tracker.update(moments, thrust[k], everything, measured)
         error = moments.mean - truth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def imu(
             "--format",
             metavar="FORMAT",
             help="Format of logs that are neither bags nor tables, e.g. `serial_log`; see `convert --formats`.",
-            autocompletion=completion.formats,
+            autocompletion=arguments.formats,
         ),
     ] = None,
     rate: Annotated[
@@ -81,9 +81,8 @@ def imu(
     and turns are found in the log, positions by gravity. Every number comes with its standard deviation; what the log
     does not allow to know is said and not written.
     """
-    from drivers.calibration.logs import ACCELEROMETER_UNITS, GYRO_UNITS, CsvForm
+    from drivers.calibration.logs import ACCELEROMETER_UNITS, GYRO_UNITS, CsvForm, read_sections
     from drivers.calibration.noise import noise_of_rest
-    from drivers.calibration.sections import read_sections
     from drivers.calibration.session import Procedure, calibrate
 
     for name, value, least, most in (

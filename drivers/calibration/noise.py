@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.calibration.logs import ImuLog
+from drivers.calibration.logs import ImuLog, Section, find_rests
 from drivers.calibration.parameter_file import Noise
-from drivers.calibration.sections import Section, find_rests
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feeds import GroupFeed
-from drivers.hebi.library import hebi_library
+from drivers.hebi.feeds import GroupFeed, HebiConfiguration, hebi_library
 from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scenario
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector

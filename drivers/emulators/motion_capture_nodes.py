@@ -3,19 +3,214 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from geometry_msgs.msg import PoseStamped
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.emulators.truth_feed import TruthEmulatorNode
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
-from drivers.motion_capture.axes import Axes
-from drivers.motion_capture.bodies import BodyPoses
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
+from drivers.node import NoRobot, SteadyNode
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
+from onboard_estimation.simulation import truth_channel
+
+# Truth for emulated motion capture: poses of several bodies, out of topics or a bag, as frames of one instant each.
+
+_INPUT = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
+_SEEN = "emulated_truth/"
+_PREFIX, _SUFFIX = "ground_truth/", "/pose"
+_SETTLED_S = 1.0
+_LARGEST_FALL_NS = 1_000_000_000
+_TICK_S = 0.001
+
+
+class TopicFeed:
+    """From `emulated_truth/<body>/pose` (PoseStamped), remapped from a simulator's `ground_truth/...`.
+
+    Poses of equal stamp make one frame. It is whole with the last of the bodies, or with the first pose of a later
+    stamp: bodies that are missing then were not seen.
+    """
+
+    is_over = False
+
+    def __init__(self, node: Node, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._found: deque[BodyPoses] = deque(maxlen=1000)
+        self._stamp_ns: int | None = None
+        self._poses: dict[int, Vector] = {}  # of that stamp, by the place of their body
+        for place, name in enumerate(self.names):
+            add = partial(self._add, place, truth_channel(name))
+            node.create_subscription(PoseStamped, f"{_SEEN}{name}{_SUFFIX}", add, _INPUT)
+
+    def _add(self, place: int, channel: Any, message: Any) -> None:
+        try:
+            at_ns, pose = stamp_ns(message), message_value(channel, message)
+        except MessageFault:
+            return
+        late_ns = self._stamp_ns - at_ns if self._stamp_ns is not None else 0
+        if not np.isfinite(pose).all() or 0 < late_ns < _LARGEST_FALL_NS:
+            return  # its frame is gone
+        if at_ns != self._stamp_ns:
+            self._complete()
+            self._stamp_ns = at_ns
+        self._poses[place] = pose
+        if len(self._poses) == len(self.names):
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._stamp_ns is not None and self._poses:
+            rows, places = np.zeros((len(self.names), 7)), list(self._poses)
+            rows[places] = list(self._poses.values())
+            tracked = np.isin(np.arange(len(self.names)), places)
+            self._found.append(BodyPoses(self._stamp_ns, self.names, rows[:, :3], rows[:, 3:], tracked))
+            self._poses = {}
+
+    def take(self) -> list[BodyPoses]:
+        """Frames that are due, stamped in this host's time."""
+        return [self._found.popleft() for _ in range(len(self._found))]
+
+
+class BagFeed:
+    """From `ground_truth/<body>/pose` of a bag, in real time, as if it were now.
+
+    Attributes
+    ----------
+    names
+        Of the bodies.
+
+    Raises
+    ------
+    UserError
+        The bag cannot be read, or has no such topic.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        with open_bag(path) as bag:
+            there = {
+                topic.rpartition(_PREFIX)[2].removesuffix(_SUFFIX): topic
+                for topic in bag.topics
+                if _PREFIX in topic and topic.endswith(_SUFFIX)
+            }
+            self.names = tuple(names) or tuple(there)
+            missing = [name for name in self.names if name not in there]
+            if missing or not there:
+                raise UserError(
+                    f"{path}: no {_PREFIX}{(missing or ['<body>'])[0]}{_SUFFIX}; bodies in it: "
+                    f"{', '.join(there) or 'none'}"
+                )
+            columns = read_channels(bag, {there[name]: truth_channel(name) for name in self.names})
+        stamps_ns = np.unique(np.concatenate([column.stamps_ns for column in columns.values()]))
+        rows = np.zeros((len(stamps_ns), len(self.names), 7))
+        tracked = np.zeros(rows.shape[:2], dtype=np.bool_)
+        for place, column in enumerate(columns.values()):
+            at = np.searchsorted(stamps_ns, column.stamps_ns)
+            rows[at, place], tracked[at, place] = column.values, True
+        self._frames = deque(
+            BodyPoses(at_ns, self.names, poses[:, :3], poses[:, 3:], seen)
+            for at_ns, poses, seen in zip(stamps_ns.tolist(), rows, tracked, strict=True)
+        )
+        self._shift_ns: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will come any more."""
+        return not self._frames
+
+    def take(self) -> list[BodyPoses]:
+        """Frames that are due, stamped in this host's time."""
+        now_ns, found = time.time_ns(), []
+        if self._shift_ns is None and self._frames:
+            self._shift_ns = now_ns - self._frames[0].stamp_ns
+        while self._frames and self._frames[0].stamp_ns + (self._shift_ns or 0) <= now_ns:
+            one = self._frames.popleft()
+            found.append(replace(one, stamp_ns=one.stamp_ns + (self._shift_ns or 0)))
+        return found
+
+
+C = TypeVar("C", bound=TruthEmulatorConfiguration)
+S = TypeVar("S", NatNetServer, DataStreamServer)
+
+
+class TruthEmulatorNode(SteadyNode, Generic[C, S]):
+    """Serves truth as a system of motion capture would; subscribes to `emulated_truth/<body>/pose` (PoseStamped).
+
+    The stamp of a pose is that of its exposure. Topics of a simulator that compiles come late, and one by one: they
+    count once none was added for a second.
+
+    Attributes
+    ----------
+    chosen
+        Its parameters.
+    server
+        None before it is known of what.
+    """
+
+    def __init__(self, name: str, configuration_type: type[C]) -> None:
+        self.server: S | None = None
+        super().__init__(name)
+        parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
+        self.chosen = parameters.host
+        self._feed: TopicFeed | BagFeed | None = None
+        self._seen: tuple[str, ...] = ()
+        self._since_s = time.monotonic()
+        self.every(_TICK_S, self._tick)
+
+    def destroy_node(self) -> None:
+        """Stop serving."""
+        if self.server is not None:
+            self.server.close()
+        super().destroy_node()
+
+    @abstractmethod
+    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
+        """Serve frames of these bodies, the last ones if it is over then; whether all that came has gone out."""
+
+    def say_serving(self, what: str, names: Sequence[str]) -> None:
+        """That it has begun."""
+        source = self.chosen.bag or f"{_SEEN}<body>{_SUFFIX}"
+        self.get_logger().info(f"{what}; bodies: {', '.join(names)}, from {source}")
+
+    def _tick(self) -> None:
+        if self._feed is None:
+            self._feed = self._found()
+        if self._feed is None:
+            self.get_logger().info(f"waiting for {_SEEN}<body>{_SUFFIX} of any body", throttle_duration_sec=30.0)
+            return
+        frames, is_over = self._feed.take(), self._feed.is_over
+        if self.serve(self._feed.names, frames, is_over) and is_over:
+            self.get_logger().info("the bag is over")
+            self.context.try_shutdown()
+
+    def _found(self) -> TopicFeed | BagFeed | None:
+        """Of the bag, the bodies that are named, or those that are on topics; None: there are no bodies yet."""
+        names = self.chosen.bodies
+        if self.chosen.bag:
+            return BagFeed(Path(self.chosen.bag), names)
+        if names:
+            return TopicFeed(self, names)
+        first = f"{self.get_namespace().rstrip('/')}/{_SEEN}"
+        topics = [name for name, _ in self.get_topic_names_and_types() if name.startswith(first)]
+        seen = tuple(sorted(name.removeprefix(first).removesuffix(_SUFFIX) for name in topics))
+        seen = tuple(name for name in seen if "/" not in name)
+        if seen != self._seen:
+            self._seen, self._since_s = seen, time.monotonic()
+        return TopicFeed(self, seen) if seen and time.monotonic() - self._since_s > _SETTLED_S else None
+
 
 _REPORT_S = 10.0
 _MOST_WAITING = 10_000
@@ -23,7 +218,7 @@ _FIRST_NUMBER = 1000
 _FRAMES_FOR_RATE = 100
 
 
-class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
+class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetServer]):
     """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `NatNetServerConfiguration`.
 
     Raises
@@ -33,29 +228,22 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
     """
 
     def __init__(self) -> None:
-        self._server: NatNetServer | None = None
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
         self.every(_REPORT_S, self._tell)
 
-    def destroy_node(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            self._server.close()
-        super().destroy_node()
-
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`."""
-        if self._server is None:
+        if self.server is None:
             chosen = self.chosen
-            self._server = NatNetServer(names, chosen)
+            self.server = NatNetServer(names, chosen)
             where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
             self.say_serving(f"NatNet {chosen.version} at {where}", names)
         for poses in frames:
-            self._server.submit(poses)
-        return self._server.is_idle
+            self.server.submit(poses)
+        return self.server.is_idle
 
     def _tell(self) -> None:
-        if (server := self._server) is not None:
+        if (server := self.server) is not None:
             self.get_logger().info(
                 f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
                 throttle_duration_sec=60.0,
@@ -70,7 +258,7 @@ class _Late(NamedTuple):
     poses: BodyPoses
 
 
-class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
+class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStreamServer]):
     """Streams truth as a DataStream server would, see `TruthEmulatorNode`. Parameters: `ViconEmulatorConfiguration`.
 
     Raises
@@ -80,7 +268,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
     """
 
     def __init__(self) -> None:
-        self._server: DataStreamServer | None = None
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
         self._axes, self._rng = Axes(self.chosen.up_axis), np.random.default_rng(self.chosen.seed)
         self._waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
@@ -89,12 +276,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
 
-    def destroy_node(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            self._server.close()
-        super().destroy_node()
-
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`; begins once it is known how often the bodies are seen."""
         for poses in frames:  # what was seen waits for the system's latency, which it tells, and for the network's
@@ -102,14 +283,14 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
             due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * self.chosen.latency_s) + network_ns
             due_ns = max(due_ns, self._waiting[-1].due_ns if self._waiting else 0)
             self._waiting.append(_Late(due_ns, network_ns, poses))
-        if self._server is None:
+        if self.server is None:
             self._begin(names, is_over)
             return False
-        self._go_wrong(self._server)
-        self._server.serve()
+        self._go_wrong(self.server)
+        self.server.serve()
         now_ns = time.time_ns()
         while self._waiting and self._waiting[0].due_ns <= now_ns:
-            self._send(self._server, self._waiting.popleft())
+            self._send(self.server, self._waiting.popleft())
         return not self._waiting
 
     def _begin(self, names: tuple[str, ...], is_over: bool) -> None:
@@ -121,8 +302,8 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration]):
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
         if self._rate_hz or is_over:
             host = self.chosen.host
-            self._server = DataStreamServer(host, self.chosen.port, names, self._rate_hz or 1.0)
-            self.say_serving(f"DataStream at {host}:{self._server.port}, {self._rate_hz:.1f} Hz", names)
+            self.server = DataStreamServer(host, self.chosen.port, names, self._rate_hz or 1.0)
+            self.say_serving(f"DataStream at {host}:{self.server.port}, {self._rate_hz:.1f} Hz", names)
 
     def _go_wrong(self, server: DataStreamServer) -> None:
         now_s, chosen = time.monotonic(), self.chosen

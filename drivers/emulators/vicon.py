@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
-from drivers.motion_capture.axes import UP_AXES
+from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
 from drivers.vicon import protocol
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
@@ -171,7 +170,6 @@ class DataStreamServer:
         number: int,
         poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
         told: Mapping[str, float] | Callable[[], Mapping[str, float]],
-        hardware_number: int | None = None,
     ) -> None:
         """One frame to all who want it.
 
@@ -190,8 +188,7 @@ class DataStreamServer:
             wanted = client.wanted - client.told
             if wanted not in made:
                 held = client.wanted & client.told
-                hardware = number if hardware_number is None else hardware_number
-                made[wanted] = self.packet(wanted, held, number, hardware, poses, told)
+                made[wanted] = self.packet(wanted, held, number, poses, told)
             client.told |= wanted & frozenset(_STATIC)
             self._write(client, made[wanted])
 
@@ -200,38 +197,27 @@ class DataStreamServer:
         wanted: frozenset[int],
         unchanged: frozenset[int],
         number: int,
-        hardware_number: int,
         poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
         told: Mapping[str, float] | Callable[[], Mapping[str, float]],
     ) -> bytes:
         """Of a frame, of those kinds; `unchanged` are said to be as they were."""
-        found: list[tuple[int, bytes]] = []
-        if protocol.STREAM_INFO in wanted:
-            found.append(
-                (protocol.STREAM_INFO, protocol.PERIOD.pack(round(protocol.PERIOD_TICKS_PER_S / self._rate_hz)))
-            )
-        if protocol.SUBJECT_INFO in wanted:
-            found += [(protocol.SUBJECT_INFO, encode_subject(subject)) for subject in self._subjects]
-        if protocol.FRAME_INFO in wanted:
-            found.append((protocol.FRAME_INFO, _u32(number)))
-        if protocol.HARDWARE_FRAME in wanted:
-            found.append((protocol.HARDWARE_FRAME, _u32(hardware_number)))
-        if protocol.FRAME_RATE in wanted:
-            found.append((protocol.FRAME_RATE, encode_named_numbers({"Cameras": self._rate_hz})))
-        kinds = [kind for kind in (LOCAL_SEGMENTS, protocol.GLOBAL_SEGMENTS) if kind in wanted]
-        if kinds:
-            seen = self._segments(poses)
-            # No segment has a parent here: what is local is global.
-            found += [(kind, content) for kind in kinds for content in seen]
+        seen = self._segments(poses) if wanted & {LOCAL_SEGMENTS, protocol.GLOBAL_SEGMENTS} else []
+        made: dict[int, Callable[[], list[bytes]]] = {
+            protocol.STREAM_INFO: lambda: [protocol.PERIOD.pack(round(protocol.PERIOD_TICKS_PER_S / self._rate_hz))],
+            protocol.SUBJECT_INFO: lambda: [encode_subject(subject) for subject in self._subjects],
+            protocol.FRAME_INFO: lambda: [_u32(number)],
+            protocol.HARDWARE_FRAME: lambda: [_u32(number)],
+            protocol.FRAME_RATE: lambda: [encode_named_numbers({"Cameras": self._rate_hz})],
+            LOCAL_SEGMENTS: lambda: seen,  # no segment has a parent here: what is local is global
+            protocol.GLOBAL_SEGMENTS: lambda: seen,
+        }
+        found = {kind: make() for kind, make in made.items() if kind in wanted}
         if protocol.CONTENTS in wanted:
-            counts = {kind: int(kind == protocol.LATENCY_INFO) for kind in wanted - {protocol.CONTENTS}}
-            for kind, _ in found:
-                counts[kind] += 1
-            table = protocol.UINT.pack(len(counts)) + b"".join(
-                protocol.TWO_UINTS.pack(*entry) for entry in sorted(counts.items())
-            )
-            found.insert(0, (protocol.CONTENTS, table + protocol.encode_uints(unchanged)))
-        packet = b"".join([protocol.block(kind, content) for kind, content in found])
+            told_kinds = sorted(wanted - {protocol.CONTENTS})
+            counts = [(kind, 1 if kind == protocol.LATENCY_INFO else len(found[kind])) for kind in told_kinds]
+            table = protocol.UINT.pack(len(counts)) + b"".join(protocol.TWO_UINTS.pack(*entry) for entry in counts)
+            found = {protocol.CONTENTS: [table + protocol.encode_uints(unchanged)], **found}
+        packet = b"".join(protocol.block(kind, content) for kind, several in found.items() for content in several)
         if protocol.LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
             packet += protocol.block(protocol.LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
         return protocol.block(protocol.PACKET, packet)

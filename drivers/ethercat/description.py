@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
@@ -52,12 +53,10 @@ from onboard_estimation.resources import resource
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
 CODES = {
-    f"{name}{bits}": f"<{letter}{bits // 8}"
-    for name, letter, least in (("int", "i", 8), ("uint", "u", 8), ("float", "f", 32))
-    for bits in (8, 16, 32, 64)
-    if bits >= least
-}
-"""NumPy's codes of the types that process data and objects may have."""
+    "int8": "<b", "uint8": "<B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q",
+    "uint64": "<Q", "float32": "<f", "float64": "<d",
+}  # fmt: skip
+"""Codes, of NumPy as of `struct`, of the types that process data and objects may have."""
 
 UNITS = {
     "N": ("N", 1.0),
@@ -259,7 +258,7 @@ class Entry:
     @property
     def size(self) -> int:
         """Bytes."""
-        return int(CODES[self.type][2:])
+        return struct.calcsize(CODES[self.type])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,11 +267,6 @@ class Pdo:
 
     pdo: int = _read(_whole(0x1600, 0x1BFF))
     entries: tuple[Entry, ...] = _read(_listed(_record(Entry)), ())
-
-    @property
-    def index(self) -> int:
-        """In the dictionary."""
-        return self.pdo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +328,11 @@ class SensorDescription:
     startup: tuple[SdoWrite, ...] = _read(_listed(_record(SdoWrite)), ())
     bias: Bias | None = _read(_record(Bias), None)
     status: tuple[StatusBits, ...] = _read(_listed(_record(StatusBits)), ())
+
+    @property
+    def parts(self) -> dict[str, tuple[Pdo, ...]]:
+        """Inputs and outputs by their names."""
+        return {"inputs": self.inputs, "outputs": self.outputs}
 
     @property
     def input_entries(self) -> tuple[Entry, ...]:
@@ -421,13 +420,10 @@ def _contradictions(one: SensorDescription) -> Iterator[str]:
     scales = dict(one.scales)
     inputs = {entry.field: entry for entry in one.input_entries if entry.field}
     outputs = {entry.field: entry for entry in one.output_entries if entry.field}
-    for where, pdos, first, entries in (
-        ("inputs", one.inputs, 0x1A00, one.input_entries),
-        ("outputs", one.outputs, 0x1600, one.output_entries),
-    ):
-        for pdo in pdos:
-            if not first <= pdo.index <= first + 0x1FF:
-                yield f"{where}: pdo {pdo.index:#x} is not allowed; has to be from {first:#x} to {first + 0x1FF:#x}"
+    for where, first, entries in (("inputs", 0x1A00, one.input_entries), ("outputs", 0x1600, one.output_entries)):
+        for pdo in one.parts[where]:
+            if not first <= pdo.pdo <= first + 0x1FF:
+                yield f"{where}: pdo {pdo.pdo:#x} is not allowed; has to be from {first:#x} to {first + 0x1FF:#x}"
         named = [entry.field for entry in entries if entry.field]
         for name in sorted({name for name in named if named.count(name) > 1}):
             yield f"{where}: field {name} is there {named.count(name)} times"

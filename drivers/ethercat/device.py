@@ -2,22 +2,204 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, WRENCH, Pdo, SdoObject, SensorDescription
-from drivers.ethercat.layout import (
-    ASSIGNMENTS,
-    Conversion,
-    check_mapping,
-    check_size,
-    conversion_of,
-    dtype_of,
-    objects_of,
-)
+from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import Matrix
+
+# Where each field stands in a device's process data, checked against what the device itself maps, and what it means.
+#
+# Two checks at start: the objects in 0x1C12 and 0x1C13 and in the PDOs they name, against the description; and the
+# bytes that the master has mapped. A layout that is off by a byte gives forces that look like forces.
+
+ASSIGNMENTS = {"inputs": 0x1C13, "outputs": 0x1C12}
+_MAPPED_BITS = 8
+
+
+def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
+    """Structured type of process data; fields without a name are left out, but have their place.
+
+    Parameters
+    ----------
+    entries
+        One behind the other, without gaps.
+    """
+    names, formats, offsets, place = [], [], [], 0
+    for entry in entries:
+        if entry.field:
+            names.append(entry.field)
+            formats.append(CODES[entry.type])
+            offsets.append(place)
+        place += entry.size
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": max(place, 1)})
+
+
+def check_size(name: str, part: str, pdos: Sequence[Pdo], found: int) -> None:
+    """Refuse process data of another length than described.
+
+    Raises
+    ------
+    UserError
+        With both lengths.
+    """
+    described = sum(entry.size for pdo in pdos for entry in pdo.entries)
+    if found != described:
+        raise UserError(
+            f"{name}: the device maps {found} bytes of {part}, its description has {described}: another firmware, or "
+            "other PDOs chosen; correct `" + part + "` of the description, nothing is read before they agree"
+        )
+
+
+def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[int, Sequence[int]]) -> None:
+    """Refuse PDOs other than described.
+
+    Parameters
+    ----------
+    part
+        `inputs` or `outputs`.
+    pdos
+        As described.
+    assigned
+        Of the device, by index of the PDO and in the order of the assignment: its entries as the dictionary has them,
+        index << 16 | subindex << 8 | bits. An index of 0 is a gap.
+
+    Raises
+    ------
+    UserError
+        With all differences and their places.
+    """
+    wanted = [pdo.pdo for pdo in pdos]
+    if list(assigned) != wanted:
+        found, described = (", ".join(f"0x{index:04X}" for index in one) or "none" for one in (assigned, wanted))
+        raise UserError(
+            f"{name}: the device has the {part} {found} assigned (0x{ASSIGNMENTS[part]:04X}), its description has "
+            f"{described}; correct one of them, or set assign: true"
+        )
+    faults = [fault for pdo in pdos for fault in _mapping_faults(pdo, assigned[pdo.pdo])]
+    if faults:
+        raise UserError(f"{name}: the device maps other {part} than described", faults)
+
+
+def _mapping_faults(pdo: Pdo, mapped: Sequence[int]) -> list[str]:
+    """Differences of one PDO; entries without an index may be anything of their length."""
+    there: dict[int, tuple[int, int]] = {}
+    place = 0
+    for one in mapped:
+        there[place] = one >> _MAPPED_BITS, one & 0xFF
+        place += one & 0xFF
+    faults = []
+    described = 0
+    for entry in pdo.entries:
+        bits = 8 * entry.size
+        if entry.index is not None:
+            found = there.get(described)
+            wanted = entry.index << 8 | entry.subindex
+            if found != (wanted, bits):
+                shown = "nothing that begins there" if found is None else f"{_object(found[0])} of {found[1]} bits"
+                faults.append(
+                    f"0x{pdo.pdo:04X}, byte {described // 8}: described is {entry.field or 'an entry'}, "
+                    f"{_object(wanted)} of {bits} bits; the device has {shown}"
+                )
+        described += bits
+    if place != described:
+        faults.append(f"0x{pdo.pdo:04X}: described are {described} bits, the device has {place}")
+    return faults
+
+
+def _object(number: int) -> str:
+    return "a gap" if not number >> 8 else f"0x{number >> 8:04X}:{number & 0xFF:02X}"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """From raw fields to SI: value = raw * gain + offset.
+
+    Attributes
+    ----------
+    fields
+        m names.
+    gain, offset
+        (m,) float64.
+    remarks
+        Sentences on what was assumed.
+    """
+
+    fields: tuple[str, ...]
+    gain: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    remarks: tuple[str, ...] = ()
+
+    def __call__(self, records: NDArray[Any]) -> Matrix:
+        """(K, m) SI values of K records."""
+        one = records.dtype
+        assert one.fields is not None
+        kind, first = one.fields[self.fields[0]][:2]
+        size = kind.itemsize
+        if all(one.fields[field][:2] == (kind, first + size * place) for place, field in enumerate(self.fields)):
+            # They lie in a row: one view in place of a copy for each.
+            strides = (one.itemsize, size)
+            shape = (len(records), len(self.fields))
+            raw = np.ndarray(shape, kind, records.view(np.uint8).data, first, strides) if len(records) else None
+        else:
+            raw = np.column_stack([records[field] for field in self.fields])
+        return np.zeros((0, len(self.fields))) if raw is None else raw * self.gain + self.offset
+
+
+def conversion_of(
+    description: SensorDescription, fields: Sequence[str], held: Callable[[SdoObject], float]
+) -> Conversion:
+    """The conversion of these fields.
+
+    Parameters
+    ----------
+    held
+        What an object of the device holds; asked once for each field that it is needed for.
+
+    Raises
+    ------
+    UserError
+        A factor is zero or not finite, or a unit's code is unknown.
+    """
+    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
+    gains, offsets, remarks = [], [], []
+    for field in fields:
+        scale = scales[name_of[field]]
+        factor, offset = (held(one) if isinstance(one, SdoObject) else one for one in (scale.factor, scale.offset))
+        unit, remark = scale.unit, ""
+        if isinstance(unit, UnitCode):
+            unit, remark = _told_unit(description.name, unit, held(unit))
+        if not (np.isfinite(factor) and np.isfinite(offset) and factor != 0.0):
+            raise UserError(
+                f"{description.name}: {field} has the factor {factor:g} and the offset {offset:g} "
+                f"(object {scale.factor}): is the device calibrated?"
+            )
+        in_si = UNITS[unit][1]
+        gains.append((1.0 / factor if scale.divide else factor) * in_si)
+        offsets.append(offset * in_si)
+        remarks.append(remark)
+    return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(filter(None, dict.fromkeys(remarks))))
+
+
+def _told_unit(name: str, unit: UnitCode, told: float) -> tuple[str, str]:
+    """Name of the unit, and a remark where it was assumed."""
+    code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
+    known = dict(unit.codes)
+    if code in known:
+        return known[code], ""
+    if unit.otherwise:
+        return unit.otherwise, f"{name}: unit {code:#x} in {unit} is not known, {unit.otherwise} is assumed"
+    listed = ", ".join(f"{each:#x} {word}" for each, word in unit.codes)
+    raise UserError(f"{name}: the device tells unit {code:#x} in {unit}; known: {listed}")
+
 
 _NOT_THERE = (0x06020000, 0x06090011)
 _MOST_MAPPED = 64
@@ -94,10 +276,9 @@ class Device:
         """In PREOP: start-up objects, mapping, factors and units. Faults are kept: no exception may leave this."""
         try:
             self._write_startup()
-            for part, pdos in (("inputs", self.description.inputs), ("outputs", self.description.outputs)):
+            for part, pdos in self.description.parts.items():
                 self._check_mapping(part, pdos)
-            values = {one: self.read(one) for one in objects_of(self.description, self.fields)}
-            self.conversion = conversion_of(self.description, self.fields, values)
+            self.conversion = conversion_of(self.description, self.fields, cache(self.read))
             self.fault = None
             self.starts += 1
         except UserError as error:
@@ -107,18 +288,18 @@ class Device:
 
     def check_sizes(self) -> None:
         """Against what the master has mapped; UserError on a difference."""
-        description, slave = self.description, self._slave
-        check_size(description.name, "inputs", description.input_entries, len(slave.input))
-        check_size(description.name, "outputs", description.output_entries, len(slave.output))
+        mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
+        for part, pdos in self.description.parts.items():
+            check_size(self.description.name, part, pdos, mapped[part])
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
         data = bytes(self._ask(self._slave.sdo_read, one.index, one.subindex, "reading it"))
         is_float = one.type.startswith("float")
-        if len(data) != int(CODES[one.type][2:]) if is_float else not 1 <= len(data) <= 8:
+        if len(data) != struct.calcsize(CODES[one.type]) if is_float else not 1 <= len(data) <= 8:
             raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
         if is_float:
-            return float(np.frombuffer(data, CODES[one.type])[0])
+            return float(struct.unpack(CODES[one.type], data)[0])
         return float(int.from_bytes(data, "little", signed=one.type.startswith("int")))
 
     def _write_startup(self) -> None:
@@ -126,10 +307,10 @@ class Device:
             self._download(write.index, write.subindex, np.array(write.value).astype(CODES[write.type]), write.why)
         if self.description.assign:
             why = "choice of PDOs"
-            for part, pdos in (("inputs", self.description.inputs), ("outputs", self.description.outputs)):
+            for part, pdos in self.description.parts.items():
                 self._download(ASSIGNMENTS[part], 0, np.uint8(0), why)
                 for place, pdo in enumerate(pdos, 1):
-                    self._download(ASSIGNMENTS[part], place, np.array(pdo.index, dtype="<u2"), why)
+                    self._download(ASSIGNMENTS[part], place, np.array(pdo.pdo, dtype="<u2"), why)
                 self._download(ASSIGNMENTS[part], 0, np.uint8(len(pdos)), why)
 
     def _download(self, index: int, subindex: int, value: Any, why: str) -> None:

@@ -13,15 +13,13 @@ from typing import Any
 from geometry_msgs.msg import WrenchStamped
 from sensor_msgs.msg import FluidPressure
 
-from drivers.ethercat.bus import Bus
 from drivers.ethercat.configuration import EthercatConfiguration, EthercatHost
-from drivers.ethercat.cycle import Cycle
+from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import Batch, PressureStream, Stream, WrenchStream
-from drivers.ethercat.tare import Tare
-from drivers.node import STREAM, MeasuringNode
+from drivers.ethercat.stream import Batch, PressureStream, Stream, Tare, WrenchStream
+from drivers.node import MeasuringNode
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
@@ -30,7 +28,7 @@ from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.frames import resolved_prefix
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
+from onboard_estimation.ros.message_templates import SerializedSensor
 
 _TICK_S = 0.004
 _HEARD_S = 0.1
@@ -71,9 +69,6 @@ class EthercatWrenchNode(MeasuringNode):
         self._reminded_s = self._looked_s = 0.0
         self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
         self._channels: dict[int, list[Channel]] = {}
-        self._messages: dict[str, SerializedSensor] = {}
-        self._outputs: dict[str, Any] = {}
-        self._heard: frozenset[str] = frozenset()
         self._tare: Tare | None = None
         self._make_wrench()
         self._make_pressures()
@@ -126,10 +121,9 @@ class EthercatWrenchNode(MeasuringNode):
             self._say_delay("pressures", self._streams[place])
 
     def _offer(self, place: int, channel: Channel, kind: Any, complete: Callable[[Any], None]) -> None:
-        self.measured.append(channel)
+        self.offer_readings(channel, kind)
         self._channels.setdefault(place, []).append(channel)
-        self._outputs[channel.topic] = self.create_publisher(kind, channel.topic, STREAM)
-        self._messages[channel.topic] = SerializedSensor(channel, new, serialized, self._prefix, complete)
+        self.messages[channel.sensor] = SerializedSensor(channel, new, serialized, self._prefix, complete)
 
     def _say_delay(self, name: str, stream: Stream) -> None:
         if stream.decimator is not None:
@@ -163,7 +157,7 @@ class EthercatWrenchNode(MeasuringNode):
         now_s = time.monotonic()
         if now_s - self._looked_s > _HEARD_S:
             self._looked_s = now_s
-            self._heard = frozenset(topic for topic, one in self._outputs.items() if one.get_subscription_count())
+            self.look_who_listens()
         news = False
         while not self._told.empty():
             sentence, is_bad = self._told.get()
@@ -196,18 +190,15 @@ class EthercatWrenchNode(MeasuringNode):
 
     def _publish(self, channel: Channel, batch: Batch, columns: slice, handed: list[Measurement]) -> None:
         """One topic's part of a batch; a pressure that is NaN is none."""
-        is_heard, is_taken = channel.topic in self._heard, channel.sensor in self._taken
-        if not is_heard and not is_taken:
+        is_taken = channel.sensor in self._taken
+        if not is_taken and channel.sensor not in self.heard:
             return
-        publisher, message = self._outputs[channel.topic], self._messages[channel.topic]
         for stamp_ns, row in zip(*batch, strict=True):
             value = row[columns]
-            if value[0] != value[0]:
-                continue
-            if is_heard:
-                publisher.publish(message(stamp_ns, value))
-            if is_taken:
-                handed.append(Measurement(stamp_ns, channel.sensor, value))
+            if value[0] == value[0]:
+                self.publish(channel.sensor, stamp_ns, value)
+                if is_taken:
+                    handed.append(Measurement(stamp_ns, channel.sensor, value))
 
     def _report(self, cycle: Cycle) -> None:
         """Diagnostics, and a reminder of what is waited for."""

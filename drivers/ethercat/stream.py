@@ -2,19 +2,200 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.compensation import LEAST_READINGS, Compensation
 from drivers.ethercat.configuration import PressureConfiguration, WrenchConfiguration
-from drivers.ethercat.decimation import Decimator
 from drivers.ethercat.description import SensorDescription, StatusBits
 from drivers.ethercat.device import Device
+from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+
+# Fewer readings a second, without what would be folded back: a linear-phase low-pass, whose delay the stamps know.
+
+ATTENUATION_DB = 60.0
+PASS, STOP = 0.3, 0.7
+"""Edges of the bands as shares of the output rate: what is folded back lands between them, above 0.3 of that rate."""
+MOST_FILLED = 10
+_MARGIN_DB = 2.0
+"""Kaiser's formula is an estimate."""
+
+
+def low_pass(factor: int) -> Vector:
+    """(taps,) of odd number, sum 1: symmetric, so that all frequencies are late alike, by (taps - 1) / 2 readings."""
+    from scipy.signal import firwin, kaiserord
+
+    nyquist = 0.5 * factor  # of the input, in units of the output rate
+    taps, beta = kaiserord(ATTENUATION_DB + _MARGIN_DB, (STOP - PASS) / nyquist)
+    window: Vector = firwin(int(taps) | 1, 0.5 * (PASS + STOP) / nyquist, window=("kaiser", beta))
+    return window
+
+
+class Decimator:
+    """Every `factor`-th reading, filtered; its stamp is that of the reading in the middle of the filter.
+
+    A few readings that are missing are put on the line between their neighbours; after more the filter starts anew.
+
+    Parameters
+    ----------
+    factor
+        2 or more.
+    period_s
+        Between readings.
+
+    Attributes
+    ----------
+    delay_s
+        By which what comes out is later than its stamp.
+    filled, restarts
+        Readings put in; times that the filter started anew.
+    """
+
+    def __init__(self, factor: int, period_s: float) -> None:
+        self.factor = factor
+        self._taps = low_pass(factor)
+        self._period_ns = period_s * NANOSECONDS_PER_SECOND
+        self.delay_s = 0.5 * (len(self._taps) - 1) * period_s
+        self.filled = self.restarts = 0
+        self._values = np.empty((2 * len(self._taps), 0))  # each reading twice, so that the newest lie in one piece
+        self._stamps: list[int] = []
+        self._count = 0
+
+    def __call__(self, stamps_ns: list[int], values: Matrix) -> tuple[list[int], Matrix]:
+        """Stamps and values (L, m) that come out of K stamps and values (K, m)."""
+        taps = len(self._taps)
+        if self._values.shape[1] != values.shape[1]:
+            self._values = np.empty((2 * taps, values.shape[1]))
+        out_stamps: list[int] = []
+        out: list[Vector] = []
+        for stamp_ns, value in zip(stamps_ns, values, strict=True):
+            for each_ns, each in self._without_gap(stamp_ns, value):
+                place = self._count % taps
+                self._values[place] = self._values[place + taps] = each
+                self._stamps.append(each_ns)
+                del self._stamps[:-taps]
+                self._count += 1
+                if self._count >= taps and (self._count - taps) % self.factor == 0:
+                    first = self._count % taps
+                    out.append(self._taps @ self._values[first : first + taps])
+                    out_stamps.append(self._stamps[taps // 2])
+        return out_stamps, np.array(out).reshape(-1, values.shape[1])
+
+    def _without_gap(self, stamp_ns: int, value: Vector) -> list[tuple[int, Vector]]:
+        """The reading, with those before it that are missing."""
+        if not self._stamps:
+            return [(stamp_ns, value)]
+        before_ns = self._stamps[-1]
+        steps = max(1, round((stamp_ns - before_ns) / self._period_ns))
+        if steps > MOST_FILLED or stamp_ns <= before_ns:
+            self.restarts += 1
+            self._count = 0
+            self._stamps.clear()
+            return [(stamp_ns, value)]
+        before = self._values[(self._count - 1) % len(self._taps)].copy()
+        self.filled += steps - 1
+        return [
+            (before_ns + (stamp_ns - before_ns) * step // steps, before + (value - before) * (step / steps))
+            for step in range(1, steps + 1)
+        ]
+
+
+# From what a force-torque sensor reads to the wrench that is published: weight, zero, mounting, lever arm, sign.
+#
+# All of it is affine. With a reading w = (f, t), f in N and t in N m, along the sensor's axes, about its origin,
+# exerted on the sensor by what hangs on it (the sign that these sensors have):
+#
+#     w' = w - zero - weight,         weight = (m g, c x m g)
+#     f_out = s R f',  t_out = s R (t' - r x f')
+#
+# m, c: mass and centre of mass of what hangs on it; g: gravity, constant, for the base stands still; R: rotation from
+# the sensor's axes to those of the published frame; r: that frame's origin; s: -1 where the wrench is to be that of the
+# sensor on the robot. c, g and r are along the sensor's axes, from its origin.
+
+LEAST_READINGS = 20
+
+
+def rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
+    """(3, 3) Rz(yaw) Ry(pitch) Rx(roll), as in URDF: turns a vector of the sensor's axes into the published frame's."""
+    cosine, sine = np.cos(np.radians(roll_pitch_yaw_deg)), np.sin(np.radians(roll_pitch_yaw_deg))
+    about_x = np.array([[1.0, 0.0, 0.0], [0.0, cosine[0], -sine[0]], [0.0, sine[0], cosine[0]]])
+    about_y = np.array([[cosine[1], 0.0, sine[1]], [0.0, 1.0, 0.0], [-sine[1], 0.0, cosine[1]]])
+    about_z = np.array([[cosine[2], -sine[2], 0.0], [sine[2], cosine[2], 0.0], [0.0, 0.0, 1.0]])
+    rotation: Matrix = about_z @ about_y @ about_x
+    return rotation
+
+
+class Compensation:
+    """Applies what is known of the mounting, and a zero, to readings.
+
+    Attributes
+    ----------
+    weight
+        (6,) N, N m: of what hangs on the sensor, along its axes.
+    zero
+        (6,) N, N m, along the sensor's axes: what is taken off beside the weight.
+    """
+
+    def __init__(self, chosen: WrenchConfiguration) -> None:
+        direction = np.array(chosen.gravity_direction)
+        force = chosen.mass_kg * (STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction))
+        self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
+        self._chosen = chosen
+        x, y, z = chosen.lever_arm_m
+        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), rotation_of(chosen.mounting_rpy_deg)
+        self._matrix = np.zeros((6, 6))
+        self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
+        self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        self.set_zero(np.zeros(6))
+
+    def set_zero(self, zero: Vector) -> None:
+        """(6,) N, N m, along the sensor's axes."""
+        weight = self.weight if self._chosen.compensates_weight else np.zeros(6)
+        self.zero, self._offset = zero, -self._matrix @ (zero + weight)
+
+    def zero_at(self, mean: Vector) -> None:
+        """Take a mean at rest (6,) as zero: all of it, or without the weight, so that the weight goes on being read."""
+        self.set_zero(mean if self._chosen.tare_includes_weight else mean - self.weight)
+
+    def __call__(self, readings: Matrix) -> Matrix:
+        """(K, 6) wrenches to publish, of readings (K, 6)."""
+        wrenches: Matrix = readings @ self._matrix.T + self._offset
+        return wrenches
+
+
+def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: float) -> Vector:
+    """(6,) mean of readings (K, 6) at rest.
+
+    Parameters
+    ----------
+    largest_force_n, largest_torque_n_m
+        Standard deviation of a resting sensor's readings, and drift over them, at most.
+
+    Raises
+    ------
+    UserError
+        There are too few, or they are not at rest; with the numbers.
+    """
+    if len(readings) < LEAST_READINGS:
+        raise UserError(f"{len(readings)} readings, {LEAST_READINGS} are needed: is the sensor there?")
+    third = len(readings) // 3
+    drift = np.abs(readings[-third:].mean(axis=0) - readings[:third].mean(axis=0))
+    moved = np.maximum(readings.std(axis=0), drift)
+    force_n, torque_n_m = float(moved[:3].max()), float(moved[3:].max())
+    if not (force_n <= largest_force_n and torque_n_m <= largest_torque_n_m):
+        raise UserError(
+            f"it is not at rest: the readings vary by {force_n:.3g} N and {torque_n_m:.3g} N m, at rest by at most "
+            f"{largest_force_n:g} and {largest_torque_n_m:g}; let it hang still, then ask again"
+        )
+    mean: Vector = readings.mean(axis=0)
+    return mean
+
 
 _BAD = ("overload", "error")
 _GAP_NS = 100_000_000
@@ -154,3 +335,118 @@ class PressureStream(Stream):
         """(n,) readings since the last call whose voltage such a sensor does not give."""
         beyond, self._beyond = self._beyond, np.zeros_like(self._beyond)
         return beyond
+
+
+# Zero of a force-torque sensor: by the host or by the device's own bias, and what is said of it.
+
+_LONGEST_S = 2.0
+_STEP_S = 0.002
+
+
+class Tare:
+    """Makes and forgets the zero.
+
+    Parameters
+    ----------
+    advance
+        Takes in what the bus has read meanwhile.
+
+    Attributes
+    ----------
+    is_made
+        Whether there is a zero.
+    on_device
+        The device whose own bias is in use, and its count of starts then: a later start has lost it.
+    """
+
+    def __init__(self, configuration: WrenchConfiguration, stream: WrenchStream, advance: Callable[[], object]) -> None:
+        self._configuration, self._stream, self._advance = configuration, stream, advance
+        self.is_made = False
+        self.on_device: tuple[Device, int] | None = None
+
+    def make(self, device: Device) -> str:
+        """Take what is read at rest as zero; what was done, in a sentence.
+
+        Raises
+        ------
+        UserError
+            The sensor moves, or gives too few readings.
+        """
+        chosen, stream = self._configuration, self._stream
+        mean, by = self._mean("before the tare"), ""
+        bias = device.description.bias
+        if chosen.tare_on_device and bias is None:
+            raise UserError(f"{device.name} has no bias of its own: set wrench.tare_on_device to false")
+        if chosen.tare_on_device and bias is not None:
+            before = mean
+            self._pulse(device, bias.output, bias.set, bias.hold_s)
+            stream.raw.clear()
+            mean = self._mean("after the device's bias")
+            if np.linalg.norm(mean) > 0.5 * np.linalg.norm(before) and np.abs(before[:3]).max() > chosen.still_force_n:
+                raise UserError(
+                    f"{device.name} was told to take its reading as zero, and still reads {_shown(mean)}, "
+                    f"{_shown(before)} before: set wrench.tare_on_device to false"
+                )
+            self.on_device, by = (device, device.starts), "by the device's own bias"
+            by += f", which took off {_shown(before)}, and "
+        stream.compensation.zero_at(mean)
+        self.is_made, taken_off = True, _shown(stream.compensation.zero)
+        return f"zeroed {by}on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
+
+    def clear(self, device: Device) -> str:
+        """Forget the zero; what was done, in a sentence."""
+        bias = device.description.bias
+        told = "zero of the host forgotten"
+        if bias is not None and bias.clear and self.on_device is not None:
+            self._pulse(device, bias.output, bias.clear, bias.hold_s)
+            told += ", and the device's own bias cleared"
+        self._stream.compensation.set_zero(np.zeros(6))
+        self.is_made, self.on_device = False, None
+        return told
+
+    def lost(self, device: Device) -> str:
+        """A sentence where the device has lost its bias, since it was started again; else empty."""
+        if self.on_device is None or self.on_device == (device, device.starts):
+            return ""
+        return "the device was started again and has lost its bias: call the service tare again, at rest"
+
+    def _weight(self) -> str:
+        chosen = self._configuration
+        if not chosen.mass_kg:
+            return (
+                "tare_includes_weight: whatever hung on the sensor meanwhile is in the zero, for wrench.mass_kg is 0 "
+                "(the soft robot's wrench.tare: with_robot where the robot hung on it, else without_robot)"
+            )
+        if chosen.tare_includes_weight:
+            return f"tare_includes_weight true: the weight of {chosen.mass_kg:g} kg is in the zero (with_robot)"
+        read = "compensated" if chosen.compensates_weight else "read on"
+        return f"tare_includes_weight false: the weight of {chosen.mass_kg:g} kg is {read} (without_robot)"
+
+    def _pulse(self, device: Device, output: str, bits: int, hold_s: float) -> None:
+        """Set bits of an output for a while; the device acts on their rise."""
+        before = device.output(output)
+        device.set_output(output, before | bits)
+        self._wait(hold_s)
+        device.set_output(output, before)
+        self._wait(hold_s)
+
+    def _mean(self, when: str) -> Vector:
+        """Of as many readings as a zero takes."""
+        chosen, raw = self._configuration, self._stream.raw
+        until_s = time.monotonic() + _LONGEST_S + chosen.tare_s
+        while len(raw) < (raw.maxlen or 0):
+            if time.monotonic() > until_s:
+                raise UserError(f"{len(raw)} of {raw.maxlen} readings came {when}: is the sensor in operation?")
+            self._wait(_STEP_S)
+        return mean_at_rest(np.array(raw).reshape(-1, 6), chosen.still_force_n, chosen.still_torque_n_m)
+
+    def _wait(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            time.sleep(_STEP_S)
+            self._advance()
+
+
+def _shown(wrench: Vector) -> str:
+    force, torque = (", ".join(f"{value:.4g}" for value in part) for part in (wrench[:3], wrench[3:]))
+    return f"force {force} N, torque {torque} N m"

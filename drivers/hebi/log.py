@@ -3,68 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from drivers.hebi.feedback import Feedback, checked_imu, copied
-from drivers.hebi.library import hebi_library
-from drivers.hebi.module import Module
+from drivers.hebi.feeds import Feedback, Module, checked_imu, coverage, read_feedback
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel
-
-
-def read_feedback(path: Path, modules: int | None = None) -> Iterator[Feedback]:
-    """What a log holds, in its order. The library itself leaves out the first feedback of each log.
-
-    Raises
-    ------
-    UserError
-        No such file, none that the library can read, or one of another number of modules.
-    """
-    try:
-        # Loaded at once it would be held in memory as a whole, each feedback with all of its hundred fields.
-        log = hebi_library().util.load_log(str(path), load=False)
-        if modules is not None and log.number_of_modules != modules:
-            raise UserError(f"{path}: of {log.number_of_modules} modules, but {modules} are named")
-        for feedback in log.feedback_iterate:
-            yield copied(feedback)
-    except (OSError, RuntimeError) as error:
-        raise UserError(f"{path}: {error}") from error
-
-
-class Coverage(NamedTuple):
-    """How much of the time from first to last a log has feedback of: the library reads a log that is cut off silently.
-
-    Attributes
-    ----------
-    feedbacks, expected
-        How many there are, and how many the time from the first to the last would have at their median distance.
-    duration_s
-        From the first to the last.
-    """
-
-    feedbacks: int
-    expected: int
-    duration_s: float
-
-    def __str__(self) -> str:
-        share = 100.0 * self.feedbacks / self.expected if self.expected else 0.0
-        return f"{self.feedbacks} of {self.expected} expected in {self.duration_s:.2f} s ({share:.1f} %)"
-
-
-def coverage(received_us: Sequence[int]) -> Coverage:
-    """Of feedbacks that arrived at these times. One that was cut off at its end covers its time all the same."""
-    steps_us = np.diff(received_us)
-    if not len(steps_us) or np.median(steps_us) <= 0:
-        return Coverage(len(received_us), len(received_us), 0.0)
-    duration_us = received_us[-1] - received_us[0]
-    return Coverage(len(received_us), round(duration_us / float(np.median(steps_us))) + 1, 1e-6 * duration_us)
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:

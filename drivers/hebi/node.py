@@ -11,11 +11,8 @@ import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
-from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback, checked_imu
-from drivers.hebi.feeds import Feed, feed_of
-from drivers.hebi.module import Module
-from drivers.hebi.start_check import StartCheck
+from drivers.at_rest import StartCheck
+from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
 from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
@@ -26,9 +23,8 @@ from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.frames import resolved_prefix
-from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.message_templates import MessageTemplate, SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
@@ -50,8 +46,6 @@ class HebiNode(MeasuringNode):
     ----------
     feed
         Where feedback comes from.
-    imus
-        Of each module the publisher, and what makes its messages.
 
     Raises
     ------
@@ -70,7 +64,6 @@ class HebiNode(MeasuringNode):
         self._configuration = configuration = parameters.host
         self.feed = feed_of(configuration, robot, parameters.configuration)
         self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
-        self.measured = [imu_channel(name) for name in configuration.imus]
         self._start_check: StartCheck | None = StartCheck(configuration)
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         self._timer = self.every(_TICK_S, self._tick)
@@ -87,13 +80,9 @@ class HebiNode(MeasuringNode):
         """Publishers and subscription."""
         chosen = self._configuration
         variances = (chosen.gyro_variance, chosen.accelerometer_variance, chosen.orientation_variance)
-        self.imus = [
-            (
-                self.create_publisher(Imu, channel.topic, STREAM),
-                ImuMessages(prefix + channel.sensor.replace("/", "_"), variances),
-            )
-            for channel in self.measured
-        ]
+        for channel in map(imu_channel, chosen.imus):
+            self.offer_readings(channel, Imu)
+            self.messages[channel.sensor] = ImuMessages(prefix + channel.sensor.replace("/", "_"), variances)
         self._joints: Any = None
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
@@ -128,10 +117,10 @@ class HebiNode(MeasuringNode):
         """Publish what has come, and hand it on; for how long the next may wait, s."""
         now_s = time.monotonic()
         readings: list[Measurement] = []
-        heard = [bool(publisher.get_subscription_count()) for publisher, _ in self.imus]
+        self.look_who_listens()
         joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
         for one in self.feed.taken():
-            stamps = self._hand_on(one, now_s, heard, readings)
+            stamps = self._hand_on(one, now_s, readings)
             if stamps and joints_heard:
                 self._joints.publish(self._joint_messages.message(max(stamps), one.joints.ravel()))
         for stamp_ns, channel, value in self.feed.beside():
@@ -147,7 +136,7 @@ class HebiNode(MeasuringNode):
                 self.context.try_shutdown()
         return rest_s
 
-    def _hand_on(self, one: Feedback, now_s: float, heard: list[bool], readings: list[Measurement]) -> list[int]:
+    def _hand_on(self, one: Feedback, now_s: float, readings: list[Measurement]) -> list[int]:
         """Publish the IMUs of one feedback and add their readings; stamps of the modules that answered, ns."""
         stamps = []
         times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
@@ -159,10 +148,8 @@ class HebiNode(MeasuringNode):
             value = checked_imu(one, place)
             if self._start_check is not None:
                 self._start_check.add(place, value)
-            if heard[place]:
-                publisher, message = self.imus[place]
-                publisher.publish(message(stamp_ns, value))
             sensor = self.measured[place].sensor
+            self.publish(sensor, stamp_ns, value)
             if sensor in self._taken:
                 readings.append(Measurement(stamp_ns, sensor, value[:6]))
         return stamps

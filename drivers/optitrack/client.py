@@ -2,25 +2,278 @@
 
 from __future__ import annotations
 
+import ipaddress
+import math
+import select
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drivers.motion_capture.axes import Axes
-from drivers.motion_capture.bodies import BodyPoses, plausible
-from drivers.motion_capture.health import StreamHealth
-from drivers.optitrack import descriptions, frames, protocol
-from drivers.optitrack.configuration import OptitrackConfiguration
-from drivers.optitrack.descriptions import RigidBody
-from drivers.optitrack.frames import Frame
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, shown
-from drivers.optitrack.sockets import NatNetSockets
-from drivers.optitrack.stamps import FrameStamps
+from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
+from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, placed, plausible
+from drivers.optitrack import protocol
+from drivers.optitrack.protocol import (
+    COMMAND_PORT,
+    DATA_PORT,
+    LONGEST_MESSAGE,
+    MULTICAST_GROUP,
+    VERSIONS,
+    Frame,
+    Kind,
+    NatNetFault,
+    RigidBody,
+    ServerInfo,
+    shown,
+)
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.timing.device_clock import DeviceClock
+
+# Parameters of the OptiTrack node.
+
+
+@dataclass(frozen=True)
+class OptitrackConfiguration(TruthConfiguration):
+    """The server, the way to it, and what becomes of its bodies."""
+
+    server: str = parameter("127.0.0.1", "IPv4 address of the computer that runs Motive")
+    interface: str = parameter("127.0.0.1", "IPv4 address of this host towards it; no other is listened at")
+    transport: str = parameter(
+        "multicast", "how Motive streams: Streaming Settings, Transmission Type", choices=("multicast", "unicast")
+    )
+    multicast_group: str = parameter(MULTICAST_GROUP, "Multicast Interface of Motive's settings")
+    command_port: int = parameter(COMMAND_PORT, "Command Port of Motive's settings", minimum=1, maximum=65535)
+    data_port: int = parameter(DATA_PORT, "Data Port of Motive's settings", minimum=1, maximum=65535)
+    up_axis: str = parameter("y", "Up Axis of Motive's settings", choices=UP_AXES)
+    latency_s: float = parameter(
+        0.0,
+        "from exposure to arrival at least; of use before NatNet 3.0, which does not tell it",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+    @property
+    def group(self) -> str | None:
+        """Multicast group of the frames; None: the server sends them to the socket that asked."""
+        return self.multicast_group if self.transport == "multicast" else None
+
+    def faults(self) -> Iterable[str]:
+        """Addresses that are none, names that do not go together."""
+        addresses = {}
+        for name in ("server", "interface", "multicast_group"):
+            value = getattr(self, name)
+            try:
+                address = addresses[name] = ipaddress.IPv4Address(value)
+            except ValueError:
+                yield f"{name}: {value!r}, allowed: IPv4 address such as 192.168.1.5"
+                continue
+            if address.is_multicast != (name == "multicast_group"):
+                yield f"{name}: {value}, allowed: {'a' if name == 'multicast_group' else 'no'} multicast address"
+        if len(addresses) == 3 and addresses["interface"].is_loopback and not addresses["server"].is_loopback:
+            yield f"interface: {self.interface} does not lead to {self.server}, allowed: this host's address towards it"
+        yield from super().faults()
+
+
+# UDP sockets of a NatNet client, on the configured interface alone, with the kernel's times of arrival.
+
+_IP_MULTICAST_ALL = 49
+_BUFFER_BYTES = 4 << 20
+_MOST_AT_ONCE = 64
+"""Of a flood, before whoever asked has its turn again."""
+
+
+class NatNetSockets:
+    """One socket to ask by, and one for the frames of a group.
+
+    Attributes
+    ----------
+    foreign
+        Datagrams of other senders than the server, which are left out.
+
+    Raises
+    ------
+    UserError
+        The interface is none of this host, the port is taken.
+    """
+
+    def __init__(self, chosen: OptitrackConfiguration) -> None:
+        self._server = chosen.server, chosen.command_port
+        self._sockets: list[socket.socket] = []
+        self._poll = select.poll()
+        self.foreign = 0
+        try:
+            self._commands = self._add(chosen.interface, 0)
+            if chosen.group is not None:
+                data = self._add(chosen.group, chosen.data_port)
+                membership = socket.inet_aton(chosen.group) + socket.inet_aton(chosen.interface)
+                data.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        except OSError as error:
+            self.close()
+            raise UserError(
+                f"interface {chosen.interface}, group {chosen.group}, port {chosen.data_port}: "
+                f"{error.strerror or error}; interface has to be an address of this host (`ip address` lists them)"
+            ) from error
+        self._by_number = {one.fileno(): one for one in self._sockets}
+
+    def _add(self, address: str, port: int) -> socket.socket:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sockets.append(one)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other clients on this host
+        one.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)  # not what others have joined, elsewhere
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        keep_arrivals(one)
+        one.bind((address, port))
+        one.setblocking(False)
+        self._poll.register(one, select.POLLIN)
+        return one
+
+    def send(self, data: bytes) -> None:
+        """Send a command; lost where there is no way to the server."""
+        with suppress(OSError):
+            self._commands.sendto(data, self._server)
+
+    def receive(self, timeout_s: float) -> Iterator[tuple[bytes, int]]:
+        """Datagrams of the server and when each arrived, ns since the epoch; none after the timeout."""
+        for number, _ in self._poll.poll(1e3 * timeout_s):
+            for _ in range(_MOST_AT_ONCE):
+                try:
+                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
+                except BlockingIOError:
+                    break
+                except OSError:  # a port that is closed at the other end: the server is not there
+                    continue
+                if sender[0] != self._server[0]:
+                    self.foreign += 1
+                    continue
+                yield data, arrival_ns(ancillary)
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
+
+
+# When the cameras exposed a frame, as time of this host.
+#
+# From 3.0 a frame has the tick of the server's clock in the middle of the exposure. Echoes map it: the server is asked
+# for its clock, of each second the quickest answer counts, and its tick is held to be of the middle between question
+# and answer. Half of that round trip is the largest error.
+#
+# Before 3.0 there is neither. From 2.7 a frame has a time of the server's software, mapped one way: arrivals less the
+# known least latency. Before 2.7 that time has too few digits, and each frame is stamped by its arrival less that
+# latency, as uncertain as arrivals vary.
+
+_SOFTWARE_TICK_S = 1e-6
+_LONGEST_SOFTWARE_TIME_S = 1e9
+_LONGEST_AGO_NS, _LATEST_NS = 2 * NANOSECONDS_PER_SECOND, NANOSECONDS_PER_SECOND // 20
+"""A frame's exposure is before its arrival, and not long; later only by the error of the mapping."""
+_LONGEST_ROUND_NS = NANOSECONDS_PER_SECOND // 2
+_LONGEST_WITHOUT_ECHO_NS = 3 * NANOSECONDS_PER_SECOND
+_MOST_OPEN = 32
+_SMOOTHING = 0.01
+
+
+class FrameStamps:
+    """Of the frames of one server, from one start of it to the next.
+
+    Parameters
+    ----------
+    latency_s
+        Least time from exposure to arrival, where the server's version does not tell it.
+
+    Attributes
+    ----------
+    clock
+        Of the server.
+    unstamped
+        Frames left out for a time that cannot be, or, where the server has none, stamped by their arrival.
+    echoes
+        Answers that counted.
+    """
+
+    def __init__(self, info: ServerInfo, latency_s: float) -> None:
+        self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
+        self.is_echoed = info.clock_hz is not None
+        self._has_software_time = info.version >= (2, 7)
+        self.clock = DeviceClock(
+            1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S, None, 0.0 if self.is_echoed else latency_s
+        )
+        self.unstamped = self.echoes = 0
+        self._open: dict[int, None] = {}
+        self._first_ns = self._last_ns = 0
+        self._period_ns = self._variance_ns2 = math.nan
+
+    @property
+    def stddev_s(self) -> float:
+        """Of a stamp, but for what all have in common; NaN before it is known."""
+        if self.is_echoed or self._has_software_time:
+            return self.clock.stddev_s
+        return math.sqrt(self._variance_ns2 / 2.0) / NANOSECONDS_PER_SECOND  # of one arrival, from intervals
+
+    def ask(self) -> int:
+        """Number to send with an echo request, now."""
+        asked_ns = time.time_ns()
+        self._open[asked_ns] = None
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        return asked_ns
+
+    def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> bool:
+        """Take an echo; false where nothing was asked like that, or it took too long."""
+        if asked_ns not in self._open:
+            return False
+        del self._open[asked_ns]
+        if not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
+            return False
+        self.echoes += 1
+        self.clock.echo(asked_ns, ticks, arrived_ns)
+        return True
+
+    def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
+        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
+        if self.is_echoed:
+            return self._by_echoes(frame.exposure_ticks, arrived_ns)
+        if not self._has_software_time:
+            self._watch(arrived_ns)
+            return arrived_ns - self._latency_ns
+        stamp_ns = None
+        if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
+            stamp_ns = self.clock.stamp_ns(round(frame.time_s / _SOFTWARE_TICK_S), arrived_ns)
+        return self._checked(stamp_ns, arrived_ns)
+
+    def _by_echoes(self, ticks: int | None, arrived_ns: int) -> int | None:
+        """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
+        self._first_ns = self._first_ns or arrived_ns
+        if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
+            self.unstamped += 1
+            return arrived_ns - self._latency_ns
+        return self._checked(self.clock.at(ticks), arrived_ns)
+
+    def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
+        if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
+            return stamp_ns
+        self.unstamped += 1
+        return None
+
+    def _watch(self, arrived_ns: int) -> None:
+        """How much arrivals vary."""
+        interval_ns = arrived_ns - self._last_ns
+        self._last_ns = arrived_ns
+        if not 0 < interval_ns < NANOSECONDS_PER_SECOND:
+            return
+        if math.isnan(self._period_ns):
+            self._period_ns, self._variance_ns2 = interval_ns, 0.0
+        self._period_ns += _SMOOTHING * (interval_ns - self._period_ns)
+        away = (interval_ns - self._period_ns) ** 2 - self._variance_ns2
+        self._variance_ns2 += _SMOOTHING * away
+
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
 """How often a server is called: while it does not answer, and while it does, to hear that it is another."""
@@ -43,8 +296,6 @@ class NatNetClient:
         Addresses of server and interface, and what is known of the stream.
     tell
         Takes a sentence where something about the server is new.
-    clock
-        Seconds that pass evenly.
 
     Attributes
     ----------
@@ -65,13 +316,8 @@ class NatNetClient:
         The interface is none of this host. `read` raises it where the server's version is not understood.
     """
 
-    def __init__(
-        self,
-        chosen: OptitrackConfiguration,
-        tell: Callable[[str], object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._chosen, self._tell, self._clock = chosen, tell, clock
+    def __init__(self, chosen: OptitrackConfiguration, tell: Callable[[str], object]) -> None:
+        self._chosen, self._tell = chosen, tell
         self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
         self.health = StreamHealth()
         self.info: ServerInfo | None = None
@@ -116,7 +362,7 @@ class NatNetClient:
                 yield poses
 
     def _do_what_is_due(self) -> None:
-        now_s = self._clock()
+        now_s = time.monotonic()
         if self.info is not None and now_s - self._heard_s > _SILENT_S and not self.trouble:
             self._say(f"the server at {self._chosen.server} has fallen silent")
         if self._is_due("connect", now_s, _CONNECT_S if self.trouble else _PRESENT_S):
@@ -141,7 +387,7 @@ class NatNetClient:
 
     def _take(self, data: bytes, arrived_ns: int) -> BodyPoses | None:
         kind, payload = protocol.payload(data)
-        self._heard_s = self._clock()
+        self._heard_s = time.monotonic()
         if kind == Kind.FRAME:
             return self._take_frame(payload, arrived_ns)
         if kind == Kind.ECHO and self.stamps is not None:
@@ -150,7 +396,7 @@ class NatNetClient:
         elif kind == Kind.SERVER_INFO:
             self._take_info(protocol.server_info(payload))
         elif kind == Kind.MODELS and self.info is not None:
-            self._take_models(descriptions.parse(payload, self.info.version))
+            self._take_models(protocol.rigid_bodies(payload, self.info.version))
         return None
 
     def _take_info(self, info: ServerInfo) -> None:
@@ -184,7 +430,7 @@ class NatNetClient:
         if self.stamps is not None:
             self._unstamped += self.stamps.unstamped
         self.stamps = FrameStamps(info, self._chosen.latency_s)
-        self.health.forget_number()
+        self.health.number = None
         self._falls = 0
         self._wants_models = True
         self._due_s |= {"models": 0.0, "echo": 0.0, "alive": 0.0}
@@ -203,9 +449,9 @@ class NatNetClient:
         if self.info is None or self.stamps is None:
             return None
         if self.trouble:  # after a silence the server may be another: it is asked first
-            self._due_s["connect"] = min(self._due_s["connect"], self._clock() + _AT_ONCE_S)
+            self._due_s["connect"] = min(self._due_s["connect"], time.monotonic() + _AT_ONCE_S)
             return None
-        frame = frames.parse(payload, self.info.version)
+        frame = protocol.parse_frame(payload, self.info.version)
         if not self.health.count(frame.number):
             self._watch_falls(frame.number)
             return None
@@ -226,7 +472,7 @@ class NatNetClient:
         """A number below the last one: one frame came late, or the server has started anew."""
         self._falls += 1
         assert self.info is not None
-        if self.health.fallen_by(number) > _RESTART_FALL or self._falls >= _FALLS:
+        if (self.health.number or 0) - number > _RESTART_FALL or self._falls >= _FALLS:
             self.health.reconnections += 1
             # That it is there again is said with it: its answer to the next greeting is no other return.
             self._say("", f"frame numbers fell to {number}: the server at {self._chosen.server} has started anew")
@@ -234,25 +480,14 @@ class NatNetClient:
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:
         """In the order of the models."""
-        positions, quaternions, tracked = frame.positions_m, frame.quaternions_xyzw, frame.tracked
-        if not np.array_equal(frame.ids, self._ids):
-            self._wants_models = True  # bodies that the models have not, or that the frame has not
-            positions, quaternions, tracked = self._in_order(frame)
-        tracked = tracked & plausible(positions, quaternions)
-        positions, quaternions = self._axes.to_world(positions, quaternions)
-        return BodyPoses(stamp_ns, self._names, positions, quaternions, tracked)
-
-    def _in_order(self, frame: Frame) -> tuple[Matrix, Matrix, NDArray[np.bool_]]:
-        """Rows of the bodies that the models have; not tracked where the frame has none."""
-        rows = {number: row for row, number in enumerate(frame.ids.tolist())}
-        found = np.array([rows.get(number, -1) for number in self._ids.tolist()], dtype=np.int64)
-        there = found >= 0
-        positions, quaternions = np.zeros((len(found), 3)), np.zeros((len(found), 4))
-        tracked = np.zeros(len(found), dtype=np.bool_)
-        positions[there] = frame.positions_m[found[there]]
-        quaternions[there] = frame.quaternions_xyzw[found[there]]
-        tracked[there] = frame.tracked[found[there]]
-        return positions, quaternions, tracked
+        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
+        tracked = frame.tracked & plausible(*poses)
+        if np.array_equal(frame.ids, self._ids):
+            return BodyPoses(stamp_ns, self._names, *poses, tracked)
+        self._wants_models = True  # bodies that the models have not, or that the frame has not
+        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
+        places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
+        return placed(stamp_ns, self._names, places, *poses, tracked)
 
     def _say(self, trouble: str, well: str = "") -> None:
         self.trouble = trouble

@@ -15,25 +15,59 @@ import numpy as np
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Imu, Temperature
 
-from drivers.at_rest import refuse_unless_still
+from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
-from drivers.node import STREAM, MeasuringNode
-from drivers.serial_imu.at_rest import HighGAlignment, faults
-from drivers.serial_imu.line import SerialLine
-from drivers.serial_imu.mounting import axes_matrix
-from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
+from drivers.lines import SerialLine
+from drivers.node import MeasuringNode
+from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
+from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
+from onboard_estimation.timing.device_clock import DeviceClock
+
+# How a sensor sits on the body.
+
+_NAMES = ("x", "y", "z")
+
+
+def axes_matrix(text: str) -> Matrix:
+    """(3, 3) from the sensor's to the body's axes.
+
+    Parameters
+    ----------
+    text
+        Which of the sensor's axes points along the body's x, y and z, e.g. `-y x z`.
+
+    Raises
+    ------
+    UserError
+        They are not three different axes, or make a left-handed frame.
+    """
+    words = text.replace(",", " ").split()
+    rows = []
+    for word in words:
+        name = word.removeprefix("-").removeprefix("+")
+        if name not in _NAMES:
+            raise UserError(
+                f"axes {text!r}: {word!r} is no axis; three of x, y, z, -x, -y, -z are needed, e.g. '-y x z'"
+            )
+        rows.append((-1.0 if word.startswith("-") else 1.0) * np.eye(3)[_NAMES.index(name)])
+    matrix = np.array(rows)
+    if len(rows) != 3 or np.linalg.matrix_rank(matrix) < 3:
+        raise UserError(f"axes {text!r}: three different axes are needed, e.g. '-y x z'")
+    if np.linalg.det(matrix) < 0.0:
+        raise UserError(f"axes {text!r} make a left-handed frame: turn one of them round")
+    return matrix
+
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002
@@ -120,19 +154,17 @@ class SerialImuNode(MeasuringNode):
         self._mounted = turned | set(self._calibrations)
         self._gyro_bias = np.zeros(3)
         self._alignment = HighGAlignment(mounting.align_at_start)
-        self._readings = SerialReadings(configuration.latency_s)
+        self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s)
+        self._readings = SerialReadings(self._device_clock)
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
-        self.measured = list(CHANNELS.values())
+        for channel in CHANNELS.values():
+            self.offer_readings(channel, Imu)
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
-        self._outputs = {name: self.create_publisher(Imu, channel.topic, STREAM) for name, channel in CHANNELS.items()}
         self._scales: Scales | None = None
-        self._messages: dict[str, SerializedSensor] = {}
-        self._heard: set[str] = set()
         self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
         self._before: dict[str, float] = {}
-        self._used = 0.0  # samples, at the last report
         self._bytes = 0
         self._silent_since_s = time.monotonic()
         self._first_s: float | None = None
@@ -172,8 +204,7 @@ class SerialImuNode(MeasuringNode):
             if name in self._mounted:
                 self._mount(reading)
             self._recent[name].append(reading)
-            if name in self._heard:
-                self._outputs[name].publish(self._messages[name](reading.stamp_ns, reading.value))
+            self.publish(name, reading.stamp_ns, reading.value)
         return self.hand_over(readings)
 
     def _mount(self, reading: Measurement) -> None:
@@ -195,7 +226,7 @@ class SerialImuNode(MeasuringNode):
         if scales is None:
             return
         variances = {LOW_G: (scales.gyro_variance, scales.low_variance), HIGH_G: (math.nan, scales.high_variance)}
-        self._messages = {
+        self.messages = {
             name: SerializedSensor(
                 CHANNELS[name], new, serialized, self._prefix, partial(_with_variances, *variances[name])
             )
@@ -238,7 +269,7 @@ class SerialImuNode(MeasuringNode):
 
     def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
-        self._heard = {name for name, publisher in self._outputs.items() if publisher.get_subscription_count()}
+        self.look_who_listens()
         if self._log is not None:
             self._log.flush()
         celsius = self._readings.temperature_celsius
@@ -249,14 +280,15 @@ class SerialImuNode(MeasuringNode):
             with suppress(UserError):  # it is in the diagnostics
                 self.get_logger().info(self._align_high_g())
         now = self._counts(line)
-        level, text = self._state(line, now)
+        since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
+        level, text = self._state(line, since)
         self.report([self.status("serial line", level, text, now)])
-        self._say_silence(line, now)
+        self._say_silence(line, since)
         self._check_start()
         self._before = now
 
     def _counts(self, line: SerialLine) -> dict[str, float]:
-        found, clock = self._readings, self._readings.clock
+        found, clock = self._readings, self._device_clock
         return {
             "bytes": self._bytes,
             "samples": found.samples,
@@ -273,9 +305,8 @@ class SerialImuNode(MeasuringNode):
             **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", self._alignment.offset_m_s2, strict=True)},
         }
 
-    def _state(self, line: SerialLine, now: dict[str, float]) -> tuple[bytes, str]:
-        """Level and sentence since the last report."""
-        since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
+    def _state(self, line: SerialLine, since: dict[str, float]) -> tuple[bytes, str]:
+        """Level and sentence, by the counts since the last report."""
         if not line.is_open:
             return ERROR, line.trouble
         if not since["samples"]:
@@ -289,19 +320,18 @@ class SerialImuNode(MeasuringNode):
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
-    def _say_silence(self, line: SerialLine, now: dict[str, float]) -> None:
+    def _say_silence(self, line: SerialLine, since: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
-        if now["samples"] - now["before_ranges"] != self._used or not line.is_open:
+        if since["samples"] != since["before_ranges"] or not line.is_open:
             self._silent_since_s = time.monotonic()
-        if now["restarts"] > self._before.get("restarts", 0.0):
+        if since["restarts"]:
             self.get_logger().warning("the device has restarted: its clock is mapped anew")
-        self._used = now["samples"] - now["before_ranges"]
         if time.monotonic() - self._silent_since_s < _SILENT_S:
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
-        if self._bytes == self._before.get("bytes", 0.0):
+        if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
-        elif now["samples"] > self._before.get("samples", 0.0):
+        elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is one of its chips another?"
         else:
             said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"

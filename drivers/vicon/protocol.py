@@ -130,15 +130,15 @@ class Content(NamedTuple):
         Total of its samples.
     """
 
-    offered: frozenset[int] | None
-    unchanged: frozenset[int]
-    frame: int | None
-    hardware_frame: int | None
-    period_s: float | None
-    rates_hz: dict[str, float] | None
-    subjects: tuple[Subject, ...] | None
-    latency_s: float | None
-    poses: Poses | None
+    offered: frozenset[int] | None = None
+    unchanged: frozenset[int] = frozenset()
+    frame: int | None = None
+    hardware_frame: int | None = None
+    period_s: float | None = None
+    rates_hz: dict[str, float] | None = None
+    subjects: tuple[Subject, ...] | None = None
+    latency_s: float | None = None
+    poses: Poses | None = None
 
 
 class Packets:
@@ -217,8 +217,7 @@ class Layout(NamedTuple):
         if self.segments:
             values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
             poses = Poses(self.ids, values)
-        offered, unchanged, _, _, period_s, rates_hz, subjects, _, _ = self.rest
-        return Content(offered, unchanged, frame, hardware_frame, period_s, rates_hz, subjects, latency_s, poses)
+        return self.rest._replace(frame=frame, hardware_frame=hardware_frame, latency_s=latency_s, poses=poses)
 
 
 def layout_of(packet: bytes) -> Layout:
@@ -229,8 +228,8 @@ def layout_of(packet: bytes) -> Layout:
     StreamError
         A length or count beyond what there is, a rate that cannot be.
     """
-    offered = frame_at = hardware_frame_at = period_s = rates_hz = latencies_at = None
-    unchanged: frozenset[int] = frozenset()
+    frame_at = hardware_frame_at = latencies_at = None
+    rest = Content()
     subjects: list[Subject] = []
     segments: list[slice] = []
     ids: list[tuple[int, int]] = []
@@ -251,32 +250,19 @@ def layout_of(packet: bytes) -> Layout:
                 is_fixed[at : at + NUMBER.size] = False
         elif kind == FRAME_RATE:
             rates_hz = {name: _finite(packet, name, at) for name, at in _named_places(packet, start, end)}
+            rest = rest._replace(rates_hz=rates_hz)
         elif kind == STREAM_INFO:
-            period_s = _period_s(packet, start, end)
+            rest = rest._replace(period_s=_period_s(packet, start, end))
         elif kind == CONTENTS:
-            unchanged = _unchanged(packet, start, end)
+            rest = rest._replace(unchanged=_unchanged(packet, start, end))
         elif kind == SUBJECT_INFO:
             subjects.append(_subject(packet, start, end))
         elif kind == OBJECT_ENUMS:
-            offered = frozenset(_uints(packet, start, end, 1)[0])
+            rest = rest._replace(offered=frozenset(_uints(packet, start, end, 1)[0]))
     fixed = np.flatnonzero(is_fixed)
-    rest = Content(offered, unchanged, None, None, period_s, rates_hz, tuple(subjects) or None, None, None)
-    return Layout(
-        len(packet),
-        fixed,
-        np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes(),
-        rest,
-        frame_at,
-        hardware_frame_at,
-        latencies_at,
-        ids,
-        segments,
-    )
-
-
-def decode(packet: bytes) -> Content:
-    """What a packet holds, of the kinds that are known; raises `StreamError`."""
-    return layout_of(packet).read(packet)
+    others = np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes()
+    rest = rest._replace(subjects=tuple(subjects) or None)
+    return Layout(len(packet), fixed, others, rest, frame_at, hardware_frame_at, latencies_at, ids, segments)
 
 
 def block(kind: int, content: bytes) -> bytes:
@@ -415,3 +401,110 @@ def _segments(packet: bytes, at: int, end: int) -> tuple[int, slice]:
     size = count * SEGMENTS.itemsize
     _need(at, size, end)
     return subject_id, slice(at, at + size)
+
+
+# One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.
+
+_NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
+_KINDS = {2: "subject info", 5: "frame info", 9: "global segments"}
+
+
+class Frame(NamedTuple):
+    """One frame.
+
+    Attributes
+    ----------
+    number
+        That the server counts; it falls where a recording begins anew.
+    clock_number
+        That the cameras count, or else the same.
+    latency_s
+        From exposure to sending, as told; None: it is not.
+    """
+
+    number: int
+    clock_number: int
+    latency_s: float | None
+    poses: Poses
+
+
+class Session:
+    """Takes bytes of one connection, from its beginning.
+
+    Attributes
+    ----------
+    answer
+        Bytes to be sent now, and to be emptied then.
+    is_answered
+        Whether the server has said what it has.
+    subjects
+        Those that the server knows now.
+    rates_hz
+        Of the frames, the stream's own first: candidates for what the clock number counts by.
+
+    Raises
+    ------
+    StreamError
+        By `feed`: what comes is no DataStream, contradicts itself, or lacks what is needed.
+    """
+
+    def __init__(self) -> None:
+        self._packets = Packets()
+        self._layout: Layout | None = None
+        self.answer, self.is_answered = b"", False
+        self._period_hz: tuple[float, ...] = ()
+        self._table_hz: tuple[float, ...] = ()
+        self.subjects: tuple[Subject, ...] = ()
+        self._poses: Poses = _NO_POSES
+        self._latency_s: float | None = None
+
+    @property
+    def rates_hz(self) -> tuple[float, ...]:
+        return self._period_hz + self._table_hz
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Frames that are complete now; with each, the attributes are those of its packet."""
+        for packet in self._packets.feed(data):
+            if self._layout is None or not self._layout.fits(packet):
+                self._layout = layout_of(packet)
+            frame = self._take(self._layout.read(packet))
+            if frame is not None:
+                yield frame
+
+    def _take(self, content: Content) -> Frame | None:
+        if content.offered is not None:
+            self._offer(content.offered)
+        if content.period_s is not None:
+            self._period_hz = _plausible([1.0 / content.period_s])
+        if content.rates_hz is not None:
+            self._table_hz = _plausible(content.rates_hz.values())
+        if content.subjects is not None and content.subjects != self.subjects:
+            self.subjects = content.subjects
+        if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
+            self._poses = content.poses or _NO_POSES
+        if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
+            self._latency_s = content.latency_s
+        if content.frame is None:
+            return None
+        return Frame(content.frame, content.hardware_frame or content.frame, self._latency_s, self._poses)
+
+    def _offer(self, offered: frozenset[int]) -> None:
+        lacking = NEEDED - offered
+        if lacking:
+            raise StreamError(f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}")
+        self.answer, self.is_answered = encode_answer(WANTED & offered), True
+
+
+def body_names(subjects: Iterable[Subject]) -> dict[tuple[int, int], str]:
+    """Name of each segment by its ids: `subject/segment`, or that of a subject which has but one."""
+    return {
+        (subject.subject_id, segment.segment_id): (
+            subject.name if len(subject.segments) == 1 else f"{subject.name}/{segment.name}"
+        )
+        for subject in subjects
+        for segment in subject.segments
+    }
+
+
+def _plausible(rates_hz: Iterable[float]) -> tuple[float, ...]:
+    return tuple(rate for rate in rates_hz if 1.0 <= rate <= 20_000.0)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivers.emulators.bag import PlayedBag, SerialBag
-from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
+from drivers.emulators.serial_imu import PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
 from drivers.serial_frames import NOT_FOUND, Settings
 from hopper_estimation.nodes.simulator import HopperSimulatorNode
 from hopper_estimation.topics import HIGH_G, LOW_G

@@ -5,90 +5,57 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate_options import taking_all
-from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
-from onboard_estimation.errors import EXIT_BAD_INPUT
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.evaluation.options import CampaignSettings
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.campaign import Campaign
     from onboard_estimation.evaluation.campaign_summary import Difference, Group
     from onboard_estimation.evaluation.campaign_table import Table
 
-EXAMPLES = output.examples(
+EXIT_SOME_FAILED = 1
+
+
+@output.command(
     "campaign table.yaml",
     "campaign table.yaml --scheduler tcp://10.0.0.5:8786",
     "campaign monday tuesday --robot hopper --estimator bounce --estimator kf1",
     "campaign salp --scenario hardware --gait forward --seeds 20 --duration 60",
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
-EXIT_SOME_FAILED = 1
-_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
-
-
-@taking_all
+@arguments.taking_all
+@arguments.taking_settings(CampaignSettings())
 def campaign(
     what: Annotated[
         list[str],
         typer.Argument(
             metavar="TABLE|BAG...|ROBOT",
             help="A table of what to run, a YAML file; bags; or a robot to be simulated (a bag of that name: ./NAME).",
-            autocompletion=completion.robots,
+            autocompletion=arguments.robots,
         ),
     ],
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
-        ),
+        Path | None, arguments.into("FOLDER", "Folder of the campaign; `campaigns/...` otherwise. It goes on there.")
     ] = None,
-    robot: completion.RobotOption = None,
+    robot: arguments.RobotOption = None,
     estimator: Annotated[
         list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
     ] = [],  # noqa: B006 (typer copies it)
-    scenario: Annotated[
-        str | None,
-        _simulated(
-            metavar="NAME",
-            help="Scenario, see `onboard-estimation robots`; the robot's first otherwise.",
-        ),
-    ] = None,
-    variant: Annotated[
-        list[str],
-        _simulated(
-            "--gait",
-            "--variant",
-            metavar="NAME",
-            help="What it does; may be repeated; all variants otherwise.",
-        ),
-    ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, _simulated(metavar="N", min=1, help="Number of seeds.")] = 20,
-    first_seed: Annotated[int, _simulated(metavar="N", min=0, help="First seed.")] = 0,
-    duration: Annotated[float, _simulated(metavar="S", help="Length of each run, s.")] = 60.0,
-    keep: Annotated[
-        str,
-        typer.Option(
-            metavar="figures|reports|everything",
-            help="What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.",
-        ),
-    ] = "reports",
-    workers: WorkersOption = None,
-    scheduler: SchedulerOption = None,
+    settings: Any = None,
+    workers: arguments.WorkersOption = None,
+    scheduler: arguments.SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Run an estimator over many bags or simulated seeds, and judge accuracy and consistency over all of them.
 
-    A table names bags or seeds, estimators, configurations and what-ifs, each run with each; see docs/campaigns.md.
+    A table names bags or seeds, estimators, configurations and what-ifs, each run with each; see docs/evaluation.md.
     Runs are shared among this machine's cores, or a cluster's. A campaign that was interrupted goes on where it stopped
     when the same command is given again; a run that fails is a row with its reason (exit code 1; 2 where all failed).
     Writes results.parquet, report.html and a folder for each run.
@@ -97,13 +64,11 @@ def campaign(
     from onboard_estimation.evaluation.campaign_report import write_campaign_report
     from onboard_estimation.evaluation.campaign_table import cases_of
 
-    asked, name = _table(
-        what, robot, estimator, scenario, variant, range(first_seed, first_seed + seeds), duration, keep
-    )
+    asked, name = _table(what, robot, estimator, settings)
     cases = cases_of(asked, options)
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
-    with working(workers, scheduler, len(cases), quiet=json) as team:
+    with arguments.working(workers, scheduler, len(cases), quiet=json) as team:
         output.note(f"{name}: {len(cases)} runs, {team.about}", json)
         with output.share(name, quiet=json, lines=not json) as shown:
 
@@ -126,26 +91,11 @@ def campaign(
 
 
 def _table(
-    what: Sequence[str],
-    robot: str | None,
-    estimators: Sequence[str],
-    scenario: str | None,
-    variants: Sequence[str],
-    seeds: range,
-    duration_s: float,
-    keep: str,
+    what: Sequence[str], robot: str | None, estimators: Sequence[str], settings: CampaignSettings
 ) -> tuple[Table, str]:
     """What the words of the command line ask for, and what it is called."""
-    from typing import cast, get_args
-
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.campaign_table import Table, expanded, read_table, simulated_runs
-    from onboard_estimation.evaluation.run_folder import Keep
-    from onboard_estimation.robots import robot_names
 
-    if keep not in get_args(Keep):
-        raise UserError(f"--keep {keep}: must be one of {', '.join(get_args(Keep))}")
-    kept = cast(Keep, keep)
     one = what[0]
     if Path(one).suffix in (".yaml", ".yml"):
         if len(what) > 1:
@@ -153,15 +103,16 @@ def _table(
         table = read_table(Path(one))
         table = replace(table, robot=robot or table.robot, estimators=tuple(estimators) or table.estimators)
         return table, Path(one).stem
-    if len(what) == 1 and one in robot_names():  # a bag of that name is ./NAME
-        simulated = simulated_runs(one, scenario, variants, seeds, duration_s)
-        return Table(one, (), simulated, tuple(estimators), keep=kept), f"{one}-{simulated[0].scenario}"
+    if len(what) == 1 and one in arguments.robots(""):  # a bag of that name is ./NAME
+        seeds = range(settings.first_seed, settings.first_seed + settings.seeds)
+        simulated = simulated_runs(one, settings.scenario, settings.variant, seeds, settings.duration_s)
+        return Table(one, simulated, tuple(estimators), keep=settings.keep), f"{one}-{simulated[0].scenario}"
     if len(what) == 1 and not any(sign in one for sign in "*?[/") and not Path(one).exists():
-        raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(robot_names())}")
+        raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(arguments.robots(''))}")
     bags, without = expanded(what, Path.cwd())
     if without:
         raise UserError(f"no bag is called {', '.join(without)}")
-    return Table(robot, tuple(bags), (), tuple(estimators), keep=kept), robot or "bags"
+    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep), robot or "bags"
 
 
 def _default_folder(name: str) -> Path:

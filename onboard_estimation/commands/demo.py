@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
+from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import Evaluation
     from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 
-EXAMPLES = output.examples("demo", "demo salp --output my_demo", "demo salp --full")
 # Measured with all robots, see docs/benchmarks.md.
 _COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
 _FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
@@ -35,13 +31,11 @@ _LOST_NEES = 100.0
 """Of a degree of freedom, in the mean: errors ten times as large as stated. Their size means nothing any more."""
 
 
+@output.command("demo", "demo salp --output my_demo", "demo salp --full")
 def demo(
-    robots: completion.RobotsArgument = None,
+    robots: arguments.RobotsArgument = None,
     folder: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Where bags and reports go; an earlier demo there is replaced."
-        ),
+        Path, arguments.into("FOLDER", "Where bags and reports go; an earlier demo there is replaced.")
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the simulation.")] = 1,
     full: Annotated[
@@ -185,15 +179,14 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
 
 def _errors(part: PartResult, result: EvaluationResult) -> str:
     """RMS error over the part that is judged: of a position its length, of all else by unit."""
-    import numpy as np
-
     from onboard_estimation.evaluation.presentation import display_unit, format_number
+    from onboard_estimation.evaluation.verdict import judged_instants
 
-    error = part.error[_judged(part, result)]
+    error = part.error[judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])]
     words = []
     for unit in dict.fromkeys(part.units):
         squares = error[:, [one == unit for one in part.units]] ** 2
-        rms = float(np.sqrt(squares.sum(axis=1).mean() if unit == "m" else squares.mean()))
+        rms = float((squares.sum(axis=1).mean() if unit == "m" else squares.mean()) ** 0.5)
         shown, factor = display_unit(unit, rms)
         words.append(f"{format_number(factor * rms, 2)} {shown}".rstrip())
     return ", ".join(words)
@@ -203,16 +196,12 @@ def _lost_since_s(result: EvaluationResult) -> float | None:
     """Since when the first part that is lost is so, s; None where the filter holds its own."""
     import numpy as np
 
+    from onboard_estimation.evaluation.verdict import judged_instants
+
     since = []
     for part in result.parts.values():
-        judged = _judged(part, result)
+        judged = judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])
         nees = part.nees[judged] / len(part.names)
         if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
             since.append(float(result.time_s[judged][np.argmax(nees > _LOST_NEES)]))
     return min(since, default=None)
-
-
-def _judged(part: PartResult, result: EvaluationResult) -> NDArray[np.bool_]:
-    """(K,) where there is a truth, without the start that is left out, as for the figures of the report."""
-    settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
-    return settled if settled.any() else part.matched

@@ -1,4 +1,4 @@
-"""`onboard-estimation evaluate`."""
+"""`onboard-estimation evaluate`, and what is done with its runs: `compare`, `export`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate_options import taking_all
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError
 
-EXAMPLES = output.examples(
+
+@output.command(
     "evaluate BAG",
     "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
     "evaluate BAG --model salp.npz --beacon 30",
@@ -22,9 +23,7 @@ EXAMPLES = output.examples(
     "evaluate my_salp.tum --truth BAG --body link_2 --alignment se3",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
-
-
-@taking_all
+@arguments.taking_all
 def evaluate(
     bag: Annotated[
         Path,
@@ -33,7 +32,7 @@ def evaluate(
             help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file; or a trajectory file of another filter.",
         ),
     ],
-    robot: completion.RobotOption = None,
+    robot: arguments.RobotOption = None,
     estimator: Annotated[
         list[str],
         typer.Option(
@@ -44,11 +43,9 @@ def evaluate(
     ] = [],  # noqa: B006 (typer copies it)
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
+        arguments.into(
+            "FOLDER",
+            "Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
         ),
     ] = None,
     options: Any = None,
@@ -59,7 +56,6 @@ def evaluate(
     Writes a run folder: metrics.json, report.html, plots, the estimates as a bag, and what is needed to repeat it.
     Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import evaluate_bag, evaluate_estimators
     from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
 
@@ -67,25 +63,15 @@ def evaluate(
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
     options = replace(options, robot=robot, estimator=estimator[0] if estimator else None)
     foreign = is_foreign(bag, options)
-    if foreign or len(estimator) < 2:
+    if len(estimator) > 1 and not foreign:
         with output.steps(f"evaluating {bag}", quiet=json) as progress:
-            evaluate_one = evaluate_trajectory if foreign else evaluate_bag
-            evaluation = evaluate_one(bag, options, run, progress=progress)
-        if json:
-            output.print_json(summary(evaluation))
-        else:
-            show(evaluation)
+            # The record of each is let go before the next is filtered.
+            judged = [summary(one) for one in evaluate_estimators(bag, options, estimator, run, progress)]
+        output.print_json(judged) if json else show_several(judged)
         return
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
-        # The record of each is let go before the next is filtered.
-        judged = [
-            (evaluation.folder, summary(evaluation))
-            for evaluation in evaluate_estimators(bag, options, estimator, run, progress)
-        ]
-    if json:
-        output.print_json([one for _, one in judged])
-    else:
-        show_several([one for _, one in judged], [folder for folder, _ in judged if folder is not None])
+        evaluation = (evaluate_trajectory if foreign else evaluate_bag)(bag, options, run, progress=progress)
+    output.print_json(summary(evaluation)) if json else show(evaluation)
 
 
 def summary(evaluation: Any) -> dict[str, Any]:
@@ -117,14 +103,51 @@ def show(evaluation: Any) -> None:
     output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")
 
 
-def show_several(summaries: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+def show_several(summaries: Sequence[Mapping[str, Any]]) -> None:
     """Print runs of several estimators on one bag for people, side by side."""
-    from onboard_estimation.evaluation.comparison import compare_runs
-
-    compared = compare_runs(folders)
-    output.console().print(compared.table())
-    for note in compared.notes:
-        output.say(f"- {note}")
+    compare([Path(one["folder"]) for one in summaries])
     for one in summaries:
         output.say(f"\n{one['estimator']}: {one['verdict']}.", style="bold")
         output.say(f"report: {one['folder']}/report.html")
+
+
+@output.command("compare runs/walk-strapdown runs/walk-strapdown-2", "compare RUN RUN --json")
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders that `evaluate` wrote, two or more.")],
+    json: output.JsonOption = False,
+) -> None:
+    """Show the figures of several runs side by side."""
+    from onboard_estimation.evaluation.comparison import compare_runs
+
+    compared = compare_runs(runs)
+    if json:
+        output.print_json(compared.mapping())
+        return
+    output.console().print(compared.table())
+    for note in compared.notes:
+        output.say(f"- {note}")
+
+
+@output.command(
+    "export runs/bag-salp --output salp.tum",
+    "export runs/bag-salp --format csv --output salp.csv",
+)
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `evaluate` wrote.")],
+    file: Annotated[Path, arguments.into("FILE", "File to write.")],
+    format: Annotated[
+        str | None, typer.Option(metavar="tum|csv", help="By the file's name otherwise: `.tum` or `.csv`.")
+    ] = None,
+) -> None:
+    """Write the estimates of a run as a trajectory file: TUM for other tools, or CSV with all that was estimated.
+
+    Estimates are in the truth's frame, as they were compared. In TUM, planar poses have z = 0, and what is not
+    estimated is zero.
+    """
+    from onboard_estimation.evaluation.written_estimates import FORMATS, export_run
+
+    chosen = format or file.suffix.lower().removeprefix(".")
+    if chosen not in FORMATS:
+        raise UserError(f"{f'--format {format}' if format else file}: the format must be {' or '.join(FORMATS)}")
+    count = export_run(run, chosen, file)
+    output.say(f"{count} estimates written to {file} ({chosen})")

@@ -1,10 +1,11 @@
-"""`onboard-estimation launch`: a launch file, with `ros2 launch` where that is, else with this project's launcher."""
+"""`onboard-estimation launch`: with `ros2 launch` where that is, else with this project's launcher; and `run`."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import shutil
+import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,18 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
+from onboard_estimation.commands import arguments, output
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import PACKAGE, resource
 
-EXAMPLES = output.examples("launch salp.launch.py --show-args", "launch salp gait:=backward", "launch PACKAGE FILE")
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
 _WHAT = "Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments."
-_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=completion.launch_files)
+_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=arguments.launch_files)
 _SHOW = typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
 
 
+@output.command("launch salp.launch.py --show-args", "launch salp gait:=backward", "launch PACKAGE FILE")
 def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW] = False) -> None:
     """Start the nodes of a launch file and stay until Ctrl-C.
 
@@ -140,3 +141,32 @@ def _warn_of_unknown(path: Path, given: Sequence[str], declared: Sequence[str]) 
             near = difflib.get_close_matches(name, declared, 2)
             hint = f"did you mean {' or '.join(near)}?" if near else f"it declares {', '.join(declared) or 'none'}"
             typer.echo(f"warning: {path.name} declares no argument '{name}'; {hint}", err=True)
+
+
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Context settings for its registration: all words after the executable are the executable's own, also options."""
+
+
+@output.command(
+    "run salp_estimator --ros-args -r __ns:=/salp --params-file config/salp.yaml",
+    "run markers --ros-args -p frame_prefix:=salp/",
+)
+def run(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="EXECUTABLE [ARGUMENTS...]", help="Executable, and arguments that it gets as they are."),
+    ],
+) -> None:
+    """Run one node or tool by name, with ROS arguments where they are wanted.
+
+    `PACKAGE EXECUTABLE`, as with `ros2 run`, runs one of another installed package.
+    """
+    from onboard_estimation.executables import PACKAGE, command, executables
+
+    first, arguments, package = words[0], words[1:], PACKAGE
+    if first not in executables() and arguments and arguments[0] in executables(first):
+        package, first, arguments = first, arguments[0], arguments[1:]
+    program = command(first, package)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program[0], [*program, *arguments])

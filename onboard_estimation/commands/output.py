@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,11 +22,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
 _LINE_PERIOD_S = 5.0
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
     """Epilog of a command's help: its arguments, one example a line."""
     return "**Examples**\n\n" + "\n\n".join(f"`{PROGRAM} {line}`" for line in lines)
+
+
+def command(*lines: str) -> Callable[[_Command], _Command]:
+    """Give a command examples for the end of its help, its arguments one example a line."""
+
+    def with_examples(function: _Command) -> _Command:
+        function.__dict__["epilog"] = examples(*lines)
+        return function
+
+    return with_examples
 
 
 def program() -> str:
@@ -71,34 +82,17 @@ def note(sentence: str, quiet: bool = False) -> None:
         print(printable(sentence), file=sys.stderr, flush=True)
 
 
-class _Lines:
-    """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._print("")
-
-    def __call__(self, step: str) -> None:
-        if time.monotonic() - self._last_s >= _LINE_PERIOD_S:
-            self._print(f": {step}")
-
-    def _print(self, step: str) -> None:
-        print(f"{self._what}{step}", file=sys.stderr, flush=True)
-        self._last_s = time.monotonic()
-
-
 @contextmanager
 def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[str], None]]:
     """Show on standard error which step is under way; where that is no terminal, nothing, or lines if asked for."""
     from rich.console import Console
-    from rich.markup import escape
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
-        yield _Lines(what) if lines else lambda step: None
+        yield _lines(what) if lines else lambda step: None
         return
-    with shown.status(escape(printable(what))) as status:
-        yield lambda step: status.update(f"{escape(printable(what))}: {escape(printable(step))}")
+    with shown.status(_escaped(what)) as status:
+        yield lambda step: status.update(f"{_escaped(what)}: {_escaped(step)}")
 
 
 @contextmanager
@@ -108,20 +102,39 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
     Where that is no terminal, nothing, or lines if asked for.
     """
     from rich.console import Console
-    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
-        line = _Lines(what) if lines else lambda step: None
-        yield lambda done, step: line(f"{100.0 * done:.0f} %, {step}")
+        with steps(what, quiet, lines) as line:
+            yield lambda done, step: line(f"{100.0 * done:.0f} %, {step}")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=shown, transient=True) as progress:
-        task = progress.add_task(escape(printable(what)), total=1.0)
+        task = progress.add_task(_escaped(what), total=1.0)
         yield lambda done, step: progress.update(
-            task, completed=done, description=f"{escape(printable(what))}: {escape(printable(step))}"
+            task, completed=done, description=f"{_escaped(what)}: {_escaped(step)}"
         )
+
+
+def _lines(what: str) -> Callable[[str], None]:
+    """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
+    note(what)
+    last_s = time.monotonic()
+
+    def told(step: str) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s >= _LINE_PERIOD_S:
+            note(f"{what}: {step}")
+            last_s = time.monotonic()
+
+    return told
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(printable(text))
 
 
 def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:

@@ -1,33 +1,39 @@
-"""`onboard-estimation robots`."""
+"""`onboard-estimation robots`, `config`, `urdf`, `gait`: what a robot is; `new robot`: one of your own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import keyword
+import re
+import shlex
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any
 
-from onboard_estimation.commands import completion, output
+import typer
 
-if TYPE_CHECKING:
-    from onboard_estimation.robots import Robot
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError, disk_fault
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.resources import packaged_text
 
-EXAMPLES = output.examples("robots", "robots salp --json")
 
-
+@output.command("robots", "robots salp --json")
 def robots(
-    names: completion.RobotsArgument = None,
+    names: arguments.RobotsArgument = None,
     json: output.JsonOption = False,
 ) -> None:
     """Show the robots that are installed: what they estimate from which topics, and what can be simulated.
 
     A robot of your own is found as soon as its package is installed.
     """
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.robots import find_robot, robot_names
 
     described: list[dict[str, Any]] = []
     faults = []
-    for name in names or robot_names():
+    for name in names or arguments.robots(""):
         try:
-            described.append(_described(find_robot(name)))
+            described.append(_described(name))
         except UserError as error:
             if names:
                 raise
@@ -47,12 +53,10 @@ def robots(
         output.say(f"cannot be loaded: {fault}")
 
 
-def _described(robot: Robot[Any]) -> dict[str, Any]:
+def _described(name: str) -> dict[str, Any]:
     from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.evaluation.options import EvaluateOptions
 
-    configuration = load_configuration(robot, EvaluateOptions())
+    robot, configuration = arguments.configured(name, EvaluateOptions())
     return {
         "name": robot.name,
         "summary": robot.summary,
@@ -64,3 +68,204 @@ def _described(robot: Robot[Any]) -> dict[str, Any]:
             for name, scenario in (robot.scenarios if isinstance(robot, Simulated) else {}).items()
         },
     }
+
+
+@output.command(
+    "config init salp",
+    "config init salp --output my_salp.yaml",
+    "config salp --config my_salp.yaml --set gyro.noise_stddev_rad_s=0.01",
+)
+@arguments.taking()
+def config(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[init] ROBOT", help="A robot, see `onboard-estimation robots`.", autocompletion=arguments.robots
+        ),
+    ],
+    options: Any = None,
+    file: Annotated[
+        Path | None, arguments.into("FILE", "Write it there; after `init`, `ROBOT.yaml` otherwise.")
+    ] = None,
+) -> None:
+    """Write or print a robot's parameters as a ROS 2 parameter file, each with its meaning and unit.
+
+    `config init ROBOT` writes the file to begin with; nothing is overwritten. `config ROBOT` prints it. With `--config`
+    and `--set` it checks a file and shows the result; all faults are listed together.
+    """
+    from onboard_estimation.configuration import to_parameter_file
+
+    begins = len(words) == 2 and words[0] == "init"
+    if not begins and len(words) != 1:
+        raise UserError(f"write config ROBOT, or config init ROBOT; not config {shlex.join(words)}")
+    name = words[-1]
+    if begins and file is None:
+        file = Path(f"{name}.yaml")
+    text = to_parameter_file(arguments.configured(name, options)[1])
+    if begins:
+        text = _heading(name, file) + text
+    if output.put(text, file):
+        output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")
+
+
+def _heading(name: str, file: Path | None) -> str:
+    return (
+        f"# Parameters of the robot {name}. Behind each: what it is, its unit in brackets, what is allowed.\n"
+        "# What you do not change may be deleted: the defaults stay.\n"
+        f"# Check it: {output.PROGRAM} config {name} --config {file}\n"
+        f"# Use it:   {output.PROGRAM} evaluate BAG --config {file}\n"
+    )
+
+
+@output.command("urdf salp", "urdf salp --config my_salp.yaml --output my_salp.urdf")
+@arguments.taking()
+def urdf(
+    robot: arguments.RobotArgument,
+    options: Any = None,
+    file: Annotated[Path | None, arguments.into("FILE", "Write it there instead of to the screen.")] = None,
+) -> None:
+    """Print a robot's URDF, made from its configuration: for `robot_state_publisher` and RViz's RobotModel."""
+    from onboard_estimation.capabilities.drawn import Drawn
+
+    found, configuration = arguments.configured(robot, options, ability=Drawn[Any])
+    text = found.urdf(configuration)
+    if output.put(text, file):
+        output.say(f"{file}: {text.count('<link ')} links, {text.count('<joint ')} joints")
+
+
+@output.command(
+    "gait salp turning",
+    "gait salp left --distance 0.05 --period 8 --output left.yaml",
+    "gait salp forward --config my_salp.yaml --json",
+)
+@arguments.taking()
+def gait(
+    robot: arguments.RobotArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Gait, as for `simulate --gait`.")],
+    distance: Annotated[
+        float | None, typer.Option(metavar="M", help="Distance of a cycle, m: designs a gait for it.")
+    ] = None,
+    turn: Annotated[
+        float | None, typer.Option(metavar="DEG", help="Turn of a cycle, deg, left is positive: designs a gait for it.")
+    ] = None,
+    period: Annotated[float | None, typer.Option(metavar="S", help="Length of a cycle, s; 6 otherwise.")] = None,
+    options: Any = None,
+    file: Annotated[
+        Path | None,
+        arguments.into("FILE", "Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise."),
+    ] = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Show a gait and what a cycle of it does, with a picture; design one for another chain, distance or turn.
+
+    A designed gait is the one of least effort (mean square of the rim speeds) that starts straight, moves the body by
+    exactly what is asked for, and brings all joints back.
+    """
+    import math
+
+    import yaml
+
+    from onboard_estimation.capabilities.gaits import WithGaits
+
+    if file is not None:
+        if file.suffix not in (".png", ".yaml"):
+            raise UserError(f"--output {file}: the name must end in .png (picture) or .yaml (coefficients)")
+        if file.exists():
+            raise UserError(f"{file} exists already; name another file")
+    found, configuration = arguments.configured(robot, options, ability=WithGaits[Any])
+    with output.steps(f"gait {name}", quiet=json):
+        turn_rad = None if turn is None else math.radians(turn)
+        report = found.gait(configuration, name, distance, turn_rad, period)
+    if file is None and not json:
+        file = Path(f"gait_{robot}_{name}.png")
+    if file is not None and file.suffix == ".png":
+        report.write_picture(file)
+    elif file is not None:
+        output.put(yaml.safe_dump(report.summary(), sort_keys=False, default_flow_style=None), file)
+    if json:
+        output.print_json(report.summary())
+        return
+    for sentence in report.sentences():
+        output.say(sentence)
+    output.print_tables(report.tables())
+    output.say(f"{file}: {'coefficients' if file and file.suffix == '.yaml' else 'picture'}")
+
+
+new = typer.Typer(help="Begin something of your own.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@new.command(epilog=output.examples("new robot crawler", "new robot crawler --output my_lab/crawler"))
+def robot(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What the robot is called: small letters and underscores.")
+    ],
+    folder: Annotated[Path | None, arguments.into("FOLDER", "Folder to write; `./NAME` otherwise.")] = None,
+) -> None:
+    """Write a package for a robot of your own that works from the start, to be changed file by file.
+
+    A cart on a rail, until you change it: parameters, a filter, a simulator, node, launch files, and tests of the
+    contract. It builds with pip and with colcon. See docs/your_robot.md.
+    """
+    place = folder or Path(name)
+    written = write_package(name, place)
+    output.say(f"{place}: {len(written)} files; the robot is in {name}_estimation/robot.py")
+    where = shlex.quote(str(place))
+    output.say(f"next: python -m pip install --editable {where}")
+    output.say(f"then: {output.program()} simulate {name} --output bag; {output.program()} evaluate bag")
+    output.say(f"      python -m pytest {where}/test")
+
+
+LONGEST_NAME = 24
+"""Of a robot."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_FILES = {  # in `templates/robot`, with `$name` and `$Name` in the place of the robot's name
+    "README.md": "README.md",
+    "package.xml": "package.xml",
+    "setup.py": "setup.py",
+    "setup.cfg": "setup.cfg",
+    "config.yaml": "config/{name}.yaml",
+    "robot.py": "{name}_estimation/robot.py",
+    "nodes.py": "{name}_estimation/nodes.py",
+    "main.py": "{name}_estimation/main.py",
+    "live.launch.py": "launch/{name}.launch.py",
+    "replay.launch.py": "launch/{name}_replay.launch.py",
+    "test_robot.py": "test/test_{name}.py",
+}
+
+
+def write_package(name: str, folder: Path) -> list[str]:
+    """Write a package for a robot, which works from the start, into a folder that is not there; the paths of its files.
+
+    Raises
+    ------
+    UserError
+        The name cannot be one, or the folder is there or cannot be written.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > LONGEST_NAME:
+        raise UserError(
+            f"a robot cannot be called {name!r}: small letters, digits and single underscores, a letter first, "
+            f"{LONGEST_NAME} characters at most, e.g. crawler"
+        )
+    if name in arguments.robots(""):
+        raise UserError(f"there is a robot {name} already; choose another name")
+    for package in (name, f"{name}_estimation"):
+        if find_spec(package) is not None:
+            raise UserError(f"a package {package} is installed already: choose another name")
+    if folder.exists():
+        raise UserError(f"{folder} exists already; name another --output")
+    files = {f"{name}_estimation/__init__.py": f'"""The robot {name}."""\n', f"resource/{name}_estimation": ""}
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    for part, path in _FILES.items():
+        template = Template(packaged_text("onboard_estimation", f"templates/robot/{part}.template"))
+        files[path.format(name=name)] = template.substitute(name=name, Name=camel)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as workshop:
+            place = Path(workshop) / "package"
+            for path, text in files.items():
+                (place / path).parent.mkdir(parents=True, exist_ok=True)
+                (place / path).write_text(text, encoding="utf-8")
+            place.replace(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}") from error
+    return list(files)

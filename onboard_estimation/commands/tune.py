@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
-from onboard_estimation.commands.completion import EstimatorOption, RobotArgument
-from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.options import TuningSettings
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.tuning import Tuning
 
-EXAMPLES = output.examples(
+
+@output.command(
     "tune salp monday tuesday wednesday --output tuned.yaml",
     "tune salp BAG BAG BAG --by innovations --output tuned.yaml",
     "tune strapdown BAG --parameter contact.speed_stddev_m_s=0.001..0.1 --output tuned.yaml",
     "evaluate BAG --config tuned.yaml",
 )
-_searching = partial(typer.Option, rich_help_panel="How it is searched")
-
-
-@taking(
-    "config",
-    "overrides",
-    "model",
-    "topics",
-    "namespace",
-    "mirror_truth",
-    "align_clock",
-    "settle_s",
-    "beacon_s",
+@arguments.taking(
+    "config", "overrides", "model", "topics", "namespace", "mirror_truth", "align_clock", "settle_s", "beacon_s",
     "initial",
-)
+)  # fmt: skip
+@arguments.taking_settings(TuningSettings())
 def tune(
-    robot: RobotArgument,
+    robot: arguments.RobotArgument,
     bags: Annotated[
         list[Path], typer.Argument(metavar="BAG...", help="Recordings to tune with; five or more are good.")
     ],
-    file: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Parameter file to write; nothing is overwritten.")
-    ],
-    estimator: EstimatorOption = None,
+    file: Annotated[Path, arguments.into("FILE", "Parameter file to write; nothing is overwritten.")],
+    estimator: arguments.EstimatorOption = None,
     parameter: Annotated[
         list[str],
         typer.Option(
@@ -58,34 +47,9 @@ def tune(
             "otherwise, a factor of 30 either way. Elements of a list share a factor.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    by: Annotated[
-        str | None,
-        _searching(
-            metavar="truth|innovations",
-            help="What is foretold best: the ground truth (errors, and whether the covariance fits them), or the "
-            "measurements themselves, for which no truth is needed. The truth where all bags have one.",
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        _searching(
-            metavar="gradient|cma|differential_evolution",
-            help="Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's "
-            "differential evolution.",
-        ),
-    ] = "gradient",
-    evaluations: Annotated[int, _searching(metavar="N", min=20, help="Candidates in each search, about.")] = 150,
-    folds: Annotated[
-        int,
-        _searching(
-            metavar="N",
-            min=0,
-            help="Parts of the bags that are left out by turns, to say whether it helps; 0: none.",
-        ),
-    ] = 3,
-    seed: Annotated[int, _searching(metavar="N", min=0, help="Of the search.")] = 0,
-    workers: WorkersOption = None,
-    scheduler: SchedulerOption = None,
+    settings: Any = None,
+    workers: arguments.WorkersOption = None,
+    scheduler: arguments.SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -94,32 +58,24 @@ def tune(
     Parameters that hardly matter are found first and left alone. Bags are left out by turns, and what the others taught
     is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
     """
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import load_configuration, read_bag
-    from onboard_estimation.evaluation.tunable import tunables
-    from onboard_estimation.evaluation.tuning import METHODS, TuningSettings
+    from onboard_estimation.evaluation.tuning import tunables
     from onboard_estimation.evaluation.tuning import tune as search
-    from onboard_estimation.evaluation.tuning_score import By
     from onboard_estimation.robots import estimator_name, find_robot
 
     if file.exists():
         raise UserError(f"--output {file} exists already; name another file")
-    if method not in METHODS:
-        raise UserError(f"--method {method}: must be one of {', '.join(METHODS)}")
-    if by not in (None, "truth", "innovations"):
-        raise UserError(f"--by {by}: must be truth or innovations")
     found = find_robot(robot)
     options = replace(options, robot=robot, estimator=estimator_name(found, estimator))
     chosen = tunables(load_configuration(found, options, bags[0]), parameter)
     recordings = _named(bags)
-    if by is None:
+    if settings.by is None:
         with output.steps("reading the bags", quiet=json):
             bodies = [set(read_bag(bag, options).recording.tracks) for bag in bags]
-        by = "truth" if all(bodies) else "innovations"
-    settings = TuningSettings(cast(By, by), method, evaluations, folds, seed)
-    output.note(f"tuning {len(chosen)} parameters of {robot} with {len(bags)} bags by {by}", json)
+        settings = replace(settings, by="truth" if all(bodies) else "innovations")
+    output.note(f"tuning {len(chosen)} parameters of {robot} with {len(bags)} bags by {settings.by}", json)
     with (
-        working(workers, scheduler, evaluations, quiet=json) as team,
+        arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
         output.share("tuning", quiet=json, lines=not json) as tell,
     ):
         tuning = search(recordings, options, chosen, settings, team, tell)
@@ -134,7 +90,6 @@ def tune(
 
 
 def _named(bags: Sequence[Path]) -> dict[str, Path]:
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.campaign_table import bag_names
 
     if gone := [str(bag) for bag in bags if not bag.exists()]:
@@ -146,18 +101,21 @@ def _named(bags: Sequence[Path]) -> dict[str, Path]:
 
 def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str:
     """The parameter file, with how it was made as its first lines."""
-    import sys
-
     from onboard_estimation.configuration import to_parameter_file
-    from onboard_estimation.evaluation.content_hash import content_hash
     from onboard_estimation.evaluation.evaluate import load_configuration
+    from onboard_estimation.evaluation.run_folder import content_hash
     from onboard_estimation.workers import software
 
     tuned = replace(options, overrides={**options.overrides, **tuning.values})
     lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
     lines += tuning.sentences()
     lines += [f"{one.name}: {_shown(one.value)} before, {_shown(tuning.values[one.name])} now" for one in tuning.chosen]
-    lines += [f"{line}" for line in _left_out_lines(tuning)]
+    for one in tuning.left_out:
+        nees = [
+            f"{part} {nees:.2f} to {one.after.nees.get(part, math.nan):.2f}" for part, nees in one.before.nees.items()
+        ]
+        scores = f"score {one.before.value:.4g} to {one.after.value:.4g}"
+        lines.append(f"left out {one.name}: {scores}, NEES per degree of freedom {', '.join(nees)}")
     lines += [f"bag {bag.name}: sha256 {content_hash(bag)}" for bag in bags]
     lines.append(", ".join(f"{name} {version}" for name, version in software().items()))
     header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
@@ -165,21 +123,11 @@ def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str
 
 
 def _shown(value: Any) -> str:
+    """A number, or several."""
     from onboard_estimation.evaluation.presentation import format_number
 
     values = value if isinstance(value, (list, tuple)) else [value]
-    return ", ".join(format_number(float(one), 3) for one in values)
-
-
-def _left_out_lines(tuning: Tuning) -> list[str]:
-    return [
-        f"left out {one.name}: score {one.before.value:.4g} to {one.after.value:.4g}, NEES per degree of freedom "
-        + ", ".join(
-            f"{part} {nees:.2f} to {one.after.nees.get(part, float('nan')):.2f}"
-            for part, nees in one.before.nees.items()
-        )
-        for one in tuning.left_out
-    ]
+    return ", ".join(format_number(float(one), 3) if math.isfinite(one) else "none" for one in values)
 
 
 def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
@@ -204,33 +152,25 @@ def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
 
 def show(tuning: Tuning) -> None:
     """Print what was found for people."""
-    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.evaluation.presentation import metric_label, short_unit, words
 
-    table = output.table("Parameters", "name", "unit", "before", "now", right=("before", "now"))
-    for one in tuning.chosen:
-        table.add_row(one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name]))
-    output.console().print(table)
-    if tuning.left_out:
-        numbers = ("before", "now")
-        table = output.table("On bags that were left out", "bag", "figure", "", *numbers, right=numbers)
-        for run in tuning.left_out:
-            rows = [("Score, less is better", "nats", run.before.value, run.after.value)]
-            for part, nees in run.before.nees.items():
-                rows.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, float("nan"))))
-            for key, rmse in run.before.rmse.items():
-                part, _, leaf = key.partition(".")
-                label = f"{words(part)}: {metric_label(leaf)[0]}"
-                rows.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, float("nan"))))
-            name = run.name
-            for label, unit, before, after in rows:
-                table.add_row(name, label, unit, *(_finite(value, format_number) for value in (before, after)))
-                name = ""
-        output.console().print(table)
+    numbers = ("before", "now")
+    found = tuple((one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name])) for one in tuning.chosen)
+    tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
+    rows = []
+    for run in tuning.left_out:
+        figures = [("Score, less is better", "nats", run.before.value, run.after.value)]
+        for part, nees in run.before.nees.items():
+            figures.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, math.nan)))
+        for key, rmse in run.before.rmse.items():
+            part, _, leaf = key.partition(".")
+            label = f"{words(part)}: {metric_label(leaf)[0]}"
+            figures.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, math.nan)))
+        for number, (label, unit, before, after) in enumerate(figures):
+            rows.append(("" if number else run.name, label, unit, _shown(before), _shown(after)))
+    if rows:
+        tables.append(ReportTable("On bags that were left out", ("bag", "figure", "", *numbers), tuple(rows), numbers))
+    output.print_tables(tables)
     for sentence in tuning.sentences():
         output.say(f"- {sentence}")
-
-
-def _finite(value: float, shown: Any) -> str:
-    import math
-
-    return shown(value, 3) if math.isfinite(value) else "none"

@@ -8,23 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.commands import arguments, output
 
-EXAMPLES = output.examples(
+
+@output.command(
     "view",
     "view --namespace salp",
     "view runs/walk-salp",
     "view walk --no-browser --port 9000",
 )
-
-
-@taking("config", "overrides", "namespace")
+@arguments.taking("config", "overrides", "namespace")
 def view(
     record: Annotated[
         Path | None, typer.Argument(metavar="[RUN|BAG]", help="Run folder or bag; the live graph otherwise.")
     ] = None,
-    robot: completion.RobotOption = None,
+    robot: arguments.RobotOption = None,
     options: Any = None,
     bag: Annotated[
         Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")

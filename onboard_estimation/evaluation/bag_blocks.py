@@ -18,7 +18,8 @@ import os
 import re
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ class Connection:
         `cdr` (ROS 2), `ros1`, or what else the file says.
     definition, definition_format
         The type's definition where the file holds it (`ros2msg`, `ros2idl`, `ros1msg`), else empty.
+    offers
+        Quality of service that its publishers offered, as the file notes it (YAML); empty where it does not.
     """
 
     topic: str
@@ -69,6 +72,7 @@ class Connection:
     encoding: str
     definition: str = ""
     definition_format: str = ""
+    offers: str = ""
 
     def __post_init__(self) -> None:
         for name in ("topic", "message_type", "encoding"):
@@ -255,10 +259,16 @@ class ChunkedStorage(Storage):
     ----------
     places
         The `Span` of each block.
+    anchors
+        Where records start by what the index at the file's end says, sorted: where to go on behind damage.
+    closed
+        The recording ends here, whatever follows.
     damaged_places
         (start, stop) in the file of what could not be followed.
     """
 
+    anchors: Sequence[int] = ()
+    closed: bool = False
     chunk_count: int = 0
     damaged_chunks: list[str] = field(default_factory=list)
     damaged_places: list[tuple[int, int]] = field(default_factory=list)
@@ -268,6 +278,28 @@ class ChunkedStorage(Storage):
     def load(self, block: int) -> bytes | memoryview:
         span: Span = self.places[block]
         return decompress(self.file.read(span.start, span.stop), span.compression, span.size)
+
+    @abstractmethod
+    def take_record(self, position: int, anchor: int | None) -> int | None:
+        """Take in what starts here, and give the place behind it; None where it cannot be followed.
+
+        `anchor` is the next place where a record starts, where the index tells one.
+        """
+
+    def walk(self, position: int) -> int:
+        """Index the records from here on, past damaged places as far as anchors tell where to go on; where it ends."""
+        while position < self.file.size and not (self.closed or self.full):
+            place = bisect_right(self.anchors, position)
+            anchor = self.anchors[place] if place < len(self.anchors) else None
+            following = self.take_record(position, anchor)
+            if following is None:
+                if anchor is None:
+                    break
+                following = anchor
+                self.damaged_places.append((position, anchor))
+                self.readable_bytes -= anchor - position
+            position = following
+        return position
 
     @abstractmethod
     def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
@@ -301,11 +333,6 @@ class ChunkedStorage(Storage):
                 self.readable_bytes -= stop - position
         if span is not None and found:
             self.add_block(np.concatenate(found, axis=1), span)
-
-    def skip(self, position: int, following: int) -> None:
-        """Leave out what cannot be followed."""
-        self.damaged_places.append((position, following))
-        self.readable_bytes -= following - position
 
     def say_damage(self) -> None:
         """Add the faults that were counted."""

@@ -1,4 +1,7 @@
-"""Which files make up a bag, and a storage for each: a folder of rosbag2, a lone .mcap or .db3, or a ROS 1 .bag."""
+"""Which files make up a bag, and a storage for each: a folder of rosbag2, a lone .mcap or .db3, or a ROS 1 .bag.
+
+Nothing in a folder's `metadata.yaml` is trusted; of paths, only names are taken.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import yaml
 import zstandard
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
-from onboard_estimation.evaluation.bag_blocks import BlockError, FileBytes, Storage, is_regular
+from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
 from onboard_estimation.evaluation.bag_mcap import McapStorage
-from onboard_estimation.evaluation.bag_metadata import METADATA, read_metadata
 from onboard_estimation.evaluation.bag_ros1 import Ros1Storage
 from onboard_estimation.evaluation.bag_sqlite import SqliteStorage
 
+METADATA = "metadata.yaml"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 _MAGIC_BYTES = 16
@@ -29,10 +34,18 @@ _MAX_JOINED = 1000
 _BAG_NAME = re.compile(r".+\.(mcap|db3)(\.zstd)?", re.IGNORECASE | re.DOTALL)
 _NAMES_SHOWN, _BAGS_SHOWN = 3, 5
 _FREE_SHARE = 0.5
+
+_MAX_YAML_BYTES = 8 * 2**20
+_MAX_NODES = 100_000
+_MAX_NUMBER_CHARACTERS = 64
 _MAX_RATIO, _ALLOWED_BYTES = 1000, 2**30
 
 
 _SHARE = 0.5
+
+_MAX_YAML_BYTES = 8 * 2**20
+_MAX_NODES = 100_000
+_MAX_NUMBER_CHARACTERS = 64
 
 
 def without_copies(storages: Sequence[Storage]) -> tuple[list[Storage], list[str]]:
@@ -94,19 +107,20 @@ class BagFiles:
         `mcap`, `sqlite3` or `ros1`.
     faults
         What is wrong with the bag as a whole; a file's own faults are with its storage.
-    compressed_messages
-        Each message is compressed on its own (rosbag2's compression mode `message`).
-    custom_data
-        What the recorder noted in the metadata beside the standard fields.
+    metadata
+        What its folder says of it.
     """
 
     storages: list[Storage]
     format: str
-    distribution: str | None = None
-    expected_messages: int | None = None
-    faults: list[str] = field(default_factory=list)
-    compressed_messages: bool = False
-    custom_data: dict[str, str] = field(default_factory=dict)
+    faults: list[str]
+    metadata: BagMetadata
+
+    @property
+    def distribution(self) -> str | None:
+        """Of the ROS that recorded it, where the bag says so."""
+        stated = [self.metadata.distribution, *(storage.distribution for storage in self.storages)]
+        return next(filter(None, stated), None)
 
 
 def open_files(path: Path, stack: ExitStack) -> BagFiles:
@@ -135,7 +149,7 @@ def _open_file(path: Path, stack: ExitStack) -> BagFiles:
     except BlockError as error:
         raise UserError(f"{path} is no bag that can be read: {error}") from error
     storages, faults = without_copies(storages)
-    return BagFiles(storages, kind, storages[0].distribution, faults=faults)
+    return BagFiles(storages, kind, faults, BagMetadata())
 
 
 def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
@@ -165,15 +179,9 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
     if not storages:
         raise UserError(f"{folder} cannot be read as a bag: {'; '.join(faults)}")
     storages, copies = without_copies(storages)
-    return BagFiles(
-        storages,
-        kinds[0],
-        metadata.distribution or next((storage.distribution for storage in storages if storage.distribution), None),
-        metadata.message_count if not others else None,
-        faults + copies,
-        metadata.compressed_messages,
-        metadata.custom_data,
-    )
+    if others:
+        metadata = replace(metadata, message_count=None)
+    return BagFiles(storages, kinds[0], faults + copies, metadata)
 
 
 def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
@@ -268,3 +276,87 @@ def _bags_beside(path: Path) -> str:
 
 def _shown(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@dataclass(frozen=True)
+class BagMetadata:
+    """What is used of a bag's metadata.
+
+    Attributes
+    ----------
+    names
+        Of the bag's files, without their folders.
+    compressed_messages
+        Each message is compressed on its own (rosbag2's compression mode `message`).
+    custom_data
+        What the recorder noted beside the standard fields.
+    """
+
+    names: tuple[str, ...] = ()
+    distribution: str | None = None
+    message_count: int | None = None
+    compressed_messages: bool = False
+    custom_data: dict[str, str] = field(default_factory=dict)
+
+
+def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
+    """What the bag's metadata.yaml says, and what is wrong with it."""
+    if not is_regular(folder / METADATA):
+        return BagMetadata(), [f"{METADATA} is missing (the recorder was killed, or it was not copied)"]
+    try:
+        path = folder / METADATA
+        if path.stat().st_size > _MAX_YAML_BYTES:
+            raise ValueError
+        information = bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
+        names, count = information["relative_file_paths"], information.get("message_count")
+        distribution = information.get("ros_distro")
+        if not isinstance(names, list):
+            raise TypeError
+        faults = []
+        if not (count is None or (type(count) is int and 0 <= count <= MAX_TIME_NS)):
+            count = None
+            faults.append(f"{METADATA} is damaged (message_count)")
+        return (
+            BagMetadata(
+                tuple(name for name in (Path(str(name)).name for name in names) if name),
+                printable(str(distribution)) if distribution and distribution != "rosbags" else None,
+                count,
+                str(information.get("compression_mode") or "").lower() == "message",
+                {str(key): str(value) for key, value in (information.get("custom_data") or {}).items()},
+            ),
+            faults,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return BagMetadata(), [f"{METADATA} is damaged"]
+
+
+def bounded_yaml(text: str) -> Any:
+    """Content of a YAML text out of a bag, with what could make it take for ever refused: ValueError."""
+    try:
+        # PyYAML's loader in Python: deep nesting makes the one in C crash the process.
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError("no YAML that a bag holds") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, which make much of a little, with so many values at most, and without endless numbers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._nodes += 1
+        if self.check_event(yaml.AliasEvent) or self._nodes > _MAX_NODES:
+            raise yaml.composer.ComposerError(None, None, "an alias, or too much", None)
+        return super().compose_node(parent, index)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if (
+            isinstance(node, yaml.ScalarNode)
+            and not node.tag.endswith(":str")
+            and len(node.value) > _MAX_NUMBER_CHARACTERS
+        ):
+            raise yaml.constructor.ConstructorError(None, None, "too long for its type", None)
+        return super().construct_scalar(node)

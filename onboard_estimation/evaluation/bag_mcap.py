@@ -12,7 +12,6 @@ import io
 import re
 import struct
 from array import array
-from bisect import bisect_right
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -84,9 +83,13 @@ class McapStorage(ChunkedStorage):
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._unknown_records = self._timeless = 0
-        self._closed = False
         self._index = read_index(self.file, begin)
-        self._walk_file()
+        self.anchors = self._index.anchors
+        end = self.walk(begin + len(MAGIC))
+        if not (self.closed or self.full) and end < self.file.size:
+            self._end_early(end)
+        elif not (self.closed or self.full):
+            self.faults.append(f"{self.name} was not closed, the index at its end is missing")
         self.say_damage()
         if self._timeless:
             said = f"{self._timeless:,} of the messages in {self.name} have an impossible time, and were left out"
@@ -95,26 +98,6 @@ class McapStorage(ChunkedStorage):
             said = f"{self._unknown_records:,} of the records in {self.name} are of no known kind, and left out"
             self.faults.append(said)
         self.connections = {number: self._connection(channel) for number, channel in self._channels.items()}
-
-    def _walk_file(self) -> None:
-        """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
-        position, size = self._begin + len(MAGIC), self.file.size
-        while position < size and not (self._closed or self.full):
-            anchor = self._anchor_after(position)
-            following = self._take_record(position, anchor if self._index.certain else size)
-            if following is None and anchor == size:
-                self._end_early(position)
-                return
-            if following is None:
-                self.skip(position, anchor)
-            position = anchor if following is None else following
-        if not (self._closed or self.full):
-            self.faults.append(f"{self.name} was not closed, the index at its end is missing")
-
-    def _anchor_after(self, position: int) -> int:
-        """The next place where a record starts for certain; the end of the file where there is none."""
-        following = bisect_right(self._index.anchors, position)
-        return self._index.anchors[following] if following < len(self._index.anchors) else self.file.size
 
     def _end_early(self, position: int) -> None:
         """The rest of the file cannot be followed: take what a cut chunk still holds, and say where it ends."""
@@ -137,12 +120,13 @@ class McapStorage(ChunkedStorage):
         opcode, size = RECORD.unpack_from(head)
         return opcode, position + RECORD.size + size
 
-    def _take_record(self, position: int, limit: int) -> int | None:
-        """Take in the record, or the messages in a row, that start here, and give the place behind them.
+    def take_record(self, position: int, anchor: int | None) -> int | None:
+        """The record, or the messages in a row, that start here.
 
-        None where they cannot be followed: no record reaches across `limit`, and where the index says that a chunk
-        starts, there has to be one (a record of another kind is a damaged chunk).
+        No record reaches across a certain anchor, and where the index says that a chunk starts, there has to be one (a
+        record of another kind is a damaged chunk).
         """
+        limit = anchor if anchor is not None and self._index.certain else self.file.size
         opcode, stop = self._head(position)
         nothing = not opcode and stop == position + RECORD.size
         if nothing or stop > limit or (position in self._index.certain and opcode != Opcode.CHUNK):
@@ -194,7 +178,7 @@ class McapStorage(ChunkedStorage):
 
     def _close(self, stop: int) -> None:
         """The recording is whole up to its footer, and ends here."""
-        self._closed = True
+        self.closed = True
         if stop == self.file.size and self._index.damaged:
             self.faults.append(f"the index at the end of {self.name} is damaged")
         left = self.file.size - stop
@@ -278,12 +262,14 @@ class McapStorage(ChunkedStorage):
             self.distribution = found.group(1)
 
     def _connection(self, channel: Channel) -> Connection:
-        schema = self._schemas.get(channel.schema_id)
-        if schema is None:
-            return Connection(channel.topic, "", channel.message_encoding)
-        definition = schema.data.decode("utf-8", "replace")
+        schema = self._schemas.get(channel.schema_id) or Schema(0, b"", "", "")
         return Connection(
-            channel.topic, ros2_type_name(schema.name), channel.message_encoding, definition, schema.encoding
+            channel.topic,
+            ros2_type_name(schema.name),
+            channel.message_encoding,
+            schema.data.decode("utf-8", "replace"),
+            schema.encoding,
+            channel.metadata.get("offered_qos_profiles", ""),
         )
 
 

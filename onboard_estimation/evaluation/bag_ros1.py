@@ -7,7 +7,6 @@ records of messages and connections, compressed or not. http://wiki.ros.org/Bags
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,39 +59,31 @@ class Ros1Storage(ChunkedStorage):
             start = version.decode("ascii", "replace").strip()
             raise BlockError(f"it starts with {start!r}, and only version 2.0 of ROS 1 bags is read")
         self._indexed_messages = 0
-        self._walk_file()
-
-    def _walk_file(self) -> None:
-        """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
         position = len(_VERSION)
         header = self._record_at(position)
         fields = header.fields if header is not None and header.kind == _BAG else {}
         if fields.get(b"encryptor"):
             raise BlockError("it is encrypted")
         index = _number(fields, b"index_pos")
-        anchors = self._anchors(index)
-        while position < self.file.size and not self.full:
-            record = self._record_at(position)
-            cut = record is not None and record.stop > self.file.size
-            following = bisect_right(anchors, position)
-            # The header is filled up to where the first chunk starts, and no further.
-            too_long = record is not None and record.kind == _BAG and record.stop > min(anchors, default=record.stop)
-            if (record is None or cut or too_long) and following < len(anchors):
-                self.skip(position, anchors[following])
-                position = anchors[following]
-                continue
-            if record is None:
-                break
-            if record.kind == _CHUNK:
-                self.index_chunk(record.start, record.stop, self._span(record))
-            elif record.kind == _INDEX:
-                self._indexed_messages += _number(record.fields, b"count")
-            elif not cut and (length := record.stop - record.start) <= _MAX_DESCRIPTION_BYTES:
-                self._describe(record, bytes(self.file.window(record.start, length)[:length]))
-            if cut:
-                break
-            position = record.stop
-        self._sum_up(position, index, _number(fields, b"chunk_count"))
+        self.anchors = self._anchors(index)
+        self._sum_up(self.walk(position), index, _number(fields, b"chunk_count"))
+
+    def take_record(self, position: int, anchor: int | None) -> int | None:
+        record = self._record_at(position)
+        if record is None:
+            return None
+        cut = record.stop > self.file.size
+        # The header is filled up to where the first chunk starts, and no further.
+        too_long = record.kind == _BAG and record.stop > min(self.anchors, default=record.stop)
+        if (cut or too_long) and anchor is not None:
+            return None
+        if record.kind == _CHUNK:
+            self.index_chunk(record.start, record.stop, self._span(record))
+        elif record.kind == _INDEX:
+            self._indexed_messages += _number(record.fields, b"count")
+        elif not cut and (length := record.stop - record.start) <= _MAX_DESCRIPTION_BYTES:
+            self._describe(record, bytes(self.file.window(record.start, length)[:length]))
+        return None if cut else record.stop
 
     def _anchors(self, index: int) -> list[int]:
         """Where chunks start, after the index at the file's end, and where that starts; empty where it is missing."""

@@ -149,10 +149,12 @@ class SqliteStorage(Storage):
                 "message_definitions", "topic_type", "encoded_message_definition", "encoding"
             )
         }
-        for number, name, kind, encoding in self._select("topics", "id", "name", "type", "serialization_format"):
+        columns = ("id", "name", "type", "serialization_format", "offered_qos_profiles")
+        for number, name, kind, encoding, offers in self._select("topics", *columns):
             if isinstance(number, int) and isinstance(name, bytes):
+                message_type, definition = ros2_type_name(_text(kind)), definitions.get(_text(kind), ("", ""))
                 self.connections[number] = Connection(
-                    _text(name), ros2_type_name(_text(kind)), _text(encoding), *definitions.get(_text(kind), ("", ""))
+                    _text(name), message_type, _text(encoding), *definition, _text(offers)
                 )
         versions = [printable(_text(name)) for (name,) in self._optional("schema", "ros_distro")]
         self.distribution = next((name for name in versions if name and name != "rosbags"), None)

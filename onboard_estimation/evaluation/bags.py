@@ -132,12 +132,13 @@ class Bag:
             files = open_files(path, self._stack)
             self.format = files.format
             self.distribution = files.distribution
-            self.custom_data = files.custom_data
+            self.custom_data = files.metadata.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
+            self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
             self._blocks = list(assign_topics(files.storages, self._connections))
             self._compressed_messages = False
-            self._compressed_messages = files.compressed_messages or self._starts_compressed()
+            self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
         except BaseException:
             self._stack.close()
@@ -171,7 +172,7 @@ class Bag:
             A topic is not in the bag (says which are), or the files have changed since they were opened.
         """
         names = list(self.topics)
-        for number, rows in self._in_log_order(self._selected(self._numbers(topics))):
+        for number, rows in self._in_log_order(self._selected(self.places(topics))):
             block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
             view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
             for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
@@ -179,7 +180,7 @@ class Bag:
 
     def blocks(self, topics: Collection[str]) -> Iterator[Block]:
         """The messages of the topics, in the order of the files, many at a time. Raises as `messages` does."""
-        numbers = self._numbers(topics)
+        numbers = self.places(topics)
         places = np.full(len(self.topics), -1, dtype=np.int64)
         places[numbers] = np.arange(len(numbers))
         for number, rows in self._selected(numbers):
@@ -215,6 +216,11 @@ class Bag:
         """How the topic's messages are serialised: `cdr`, `ros1`, or what else the bag says."""
         return self._connections[topic].encoding
 
+    def offers(self, topic: str) -> list[str]:
+        """Quality of service that the topic's publishers offered, as the files note it: YAML texts."""
+        connections = (one for storage in self._storages for one in storage.connections.values())
+        return [one.offers for one in connections if one.topic == topic and one.offers]
+
     def is_standard(self, topic: str) -> bool:
         """Whether the topic's type is a standard one of ROS with its standard definition."""
         try:
@@ -240,8 +246,8 @@ class Bag:
             raise store
         return store
 
-    def _numbers(self, topics: Collection[str] | None) -> NDArray[np.int64]:
-        """Places in `topics` of the names asked for, in their order."""
+    def places(self, topics: Collection[str] | None) -> NDArray[np.int64]:
+        """Places in `topics` of the names asked for, in their order; UserError where one is not there."""
         if topics is None:
             return np.arange(len(self.topics))
         names = {name: number for number, name in enumerate(self.topics)}
@@ -384,7 +390,7 @@ def _stated_messages(files: BagFiles) -> list[int]:
     """How many messages the bag says it has, where its metadata and where its files say it."""
     counts = [storage.expected_messages for storage in files.storages]
     found = sum(count for count in counts if count is not None)
-    return [count for count in (files.expected_messages, None if None in counts else found) if count is not None]
+    return [count for count in (files.metadata.message_count, None if None in counts else found) if count is not None]
 
 
 def _joined(faults: list[str], most: int = 4) -> str:

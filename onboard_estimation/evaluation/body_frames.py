@@ -18,10 +18,10 @@ from scipy.integrate import cumulative_simpson
 from scipy.ndimage import gaussian_filter1d
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     LONGEST_OFFSET_S,
     ClockReport,
-    ImuReadings,
     TrackedBody,
     overlap,
 )
@@ -72,7 +72,7 @@ class FrameReport:
     condition: float | None = None
 
 
-def find_frames(clock: ClockReport, readings: ImuReadings, tracked: TrackedBody) -> FrameReport:
+def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> FrameReport:
     """Frames, from what `find_offset` has told of the clocks and of how the IMU is turned."""
     blank = FrameReport(clock.sensor, clock.body, "")
     if clock.offset_s is None or clock.rotation_rad is None:

@@ -2,34 +2,165 @@
 
 `results.parquet` has a row for each run, `report.html` what to see in them, `runs/` a folder for each. A run's folder
 appears when the run is complete; what is there is not done again.
+
+A worker reads the bag where it lies, judges it, and gives the run folder's files back: it writes nothing that stays. A
+trajectory that another filter made is judged in the place of a bag, or in one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import re
 import tempfile
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.errors import UserError, disk_fault
-from onboard_estimation.evaluation.campaign_case import AXES, ROW, Case, Files, failed, run_case
-from onboard_estimation.evaluation.claim import claimed
-from onboard_estimation.evaluation.error_table import arrow
+from onboard_estimation.errors import UserError, disk_fault, printable
+from onboard_estimation.evaluation.evaluate import Evaluation, evaluated, read_bag
+from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.run_folder import check_free
-from onboard_estimation.workers import HERE, Workers, software
+from onboard_estimation.evaluation.options import EvaluateOptions, Keep, recorded
+from onboard_estimation.evaluation.presentation import flatten
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.run_folder import check_free, claimed, content_hashes
+from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
+from onboard_estimation.measurement import Vector
+from onboard_estimation.workers import HERE, HINT, Workers, software
 
+AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
+"""What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""
+FILES = ("config", "model", "truth", "times")
+"""Options that name a file."""
+ROW = "row.json"
+ERRORS = "errors.parquet"
+_LONGEST_NAME = 100
+
+Files = Mapping[str, bytes]
+"""Of a run folder by their paths in it: what a worker sends back."""
 RESULTS, REPORT, RUNS, ABOUT = "results.parquet", "report.html", "runs", "campaign.json"
 _DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command", "folder")
 _MOST_NAMED = 3
 
 Row = Mapping[str, Any]
 """Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run.
+
+    Attributes
+    ----------
+    recording
+        A bag, or another filter's trajectory, to be evaluated; or what is simulated.
+    options
+        Of the evaluation, estimator included.
+    labels
+        What the run is called along each of `AXES`; empty along those that the campaign has not.
+    contents
+        SHA-256 of the files that the options name, by path: other contents are another run.
+    """
+
+    recording: Path | SimulatedRun
+    options: EvaluateOptions
+    labels: Mapping[str, str]
+    contents: Mapping[str, str] = field(default_factory=dict)
+    keep: Keep = "reports"
+
+    def files(self) -> list[Path]:
+        """What the run reads."""
+        named = (self.recording, *(getattr(self.options, name) for name in FILES))
+        return [path for path in named if isinstance(path, Path)]
+
+    @cached_property
+    def identity(self) -> str:
+        """Hash of all that the run is made of, but for the software and the bag's content."""
+        options = recorded(self.options) | {"robot": self.options.robot, "estimator": self.options.estimator}
+        files = {name: str(path) for name in FILES if (path := getattr(self.options, name)) is not None}
+        simulated = asdict(self.recording) if isinstance(self.recording, SimulatedRun) else None
+        bag = "None" if simulated else str(self.recording)
+        what = {"bag": bag, "simulated": simulated, "options": options, "files": files, "keep": self.keep}
+        text = json.dumps(what | {"contents": dict(self.contents)}, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @cached_property
+    def name(self) -> str:
+        """Of its run folder: its labels, and a few digits that tell it from runs that are called alike."""
+        words = [f"seed-{label}" if axis == "seed" else label for axis, label in self.labels.items() if label]
+        plain = re.sub(r"[^A-Za-z0-9_.]+", "-", "-".join(words)).strip("-.")
+        return f"{plain[:_LONGEST_NAME]}-{self.identity}"
+
+
+def run_case(case: Case) -> Files:
+    """Do a run; what it leaves. Whatever goes wrong with it becomes its row."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="onboard_estimation-") as scratch:
+            folder = Path(scratch) / "run"
+            evaluation = _evaluation(case, folder)
+            write_errors(evaluation.result, folder / ERRORS)
+            (folder / ROW).write_text(to_json(_row(case, evaluation)), encoding="utf-8")
+            paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+            return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    except UserError as error:
+        return failed(case, str(error))
+    except MemoryError as error:
+        return failed(case, f"out of memory ({error})" if str(error) else "out of memory")
+    except Exception as error:
+        return failed(case, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def failed(case: Case, reason: str, trace: str = "") -> Files:
+    """What is left of a run that failed."""
+    said = printable(" ".join(reason.split()))
+    row = {"name": case.name, **case.labels, "identity": case.identity, "status": "failed", "reason": said}
+    return {ROW: to_json(row).encode(), **({"traceback.txt": trace.encode()} if trace else {})}
+
+
+def _evaluation(case: Case, folder: Path) -> Evaluation:
+    if isinstance(case.recording, SimulatedRun):
+        source = simulated_source(case.recording, case.options, [case.options.estimator])
+        return evaluated(source, source.estimators[0], folder, keep=case.keep)
+    if is_foreign(case.recording, case.options):
+        return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
+    with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
+        source = read_bag(case.recording, case.options, [case.options.estimator])
+        return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
+
+
+def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
+    """What the run is called, and its figures: the numbers of `metrics.json` by their keys, joined by dots."""
+    result = evaluation.result
+    figures = {
+        ".".join(keys): float(value)
+        for keys, value in flatten(result.metrics)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    return {
+        "name": case.name,
+        **case.labels,
+        "robot": result.robot,
+        "estimator": result.estimator,
+        "identity": case.identity,
+        "status": "done",
+        "reason": "",
+        "source": result.source,
+        "verdict": result.verdict,
+        "command": result.command,
+        "asked": dict(case.labels),
+        "parts": [name for name, part in result.parts.items() if part.matched.any()],
+        "figures": figures,
+    }
 
 
 @dataclass(frozen=True)
@@ -82,7 +213,7 @@ def run_campaign(
     with claimed(folder):
         _begin(folder, about or {})
         _refuse_absent_files(cases, workers)
-        rows = {case.identity: row for case in cases if (row := _row_of(folder, case)) is not None}
+        rows = {case.identity: row for case in cases if (row := _read_row(folder, case)) is not None}
         earlier = sum(row["status"] == "done" for row in rows.values())
         waiting = [case for case in cases if rows.get(case.identity, {}).get("status") != "done"]
         count = earlier
@@ -199,20 +330,123 @@ def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
             f"cannot write {place}: {disk_fault(error, folder)}; {before} runs are kept: make room and run the same "
             "command, it goes on"
         ) from error
-    row = _read_row(place)
+    row = _read_row(folder, case)
     assert row is not None
     return row
 
 
-def _row_of(folder: Path, case: Case) -> Row | None:
-    row = _read_row(folder / RUNS / case.name)
-    return row if row is not None and row.get("identity") == case.identity else None
-
-
-def _read_row(place: Path) -> Row | None:
-    """None where there is none that can be read: such a run is done again."""
+def _read_row(folder: Path, case: Case) -> Row | None:
+    """None where there is none of this run that can be read: such a run is done again."""
     with suppress(OSError, ValueError, RecursionError):
-        row = json.loads((place / ROW).read_text(encoding="utf-8"))
-        if isinstance(row, dict) and row.get("status") in ("done", "failed"):
+        row = json.loads((folder / RUNS / case.name / ROW).read_text(encoding="utf-8"))
+        if isinstance(row, dict) and row.get("status") in ("done", "failed") and row.get("identity") == case.identity:
             return row
     return None
+
+
+MOST_ROWS = 2000
+MOST_TOGETHER = 1_000_000
+"""Rows of all runs of a group."""
+_STEPS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""So that runs of about the same length have rows at the same instants."""
+
+
+class PartErrors(NamedTuple):
+    """Errors of a part of the state, NaN where there is no truth.
+
+    Attributes
+    ----------
+    names, units
+        Of the d dimensions.
+    error, stddev
+        (K, d), in their units.
+    nees
+        (K,).
+    settle_s
+        What figures leave out at the start, s.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    error: NDArray[np.float64]
+    stddev: NDArray[np.float64]
+    nees: Vector
+    settle_s: float = 0.0
+
+    def rows(self, used: NDArray[np.bool_]) -> PartErrors:
+        """At some instants alone."""
+        return self._replace(error=self.error[used], stddev=self.stddev[used], nees=self.nees[used])
+
+
+def thinning(runs: int) -> int:
+    """Of how many instants one is looked at where so many runs are looked at together: memory is bounded."""
+    return max(1, -(-runs * MOST_ROWS // MOST_TOGETHER))
+
+
+def arrow() -> Any:
+    """The package `pyarrow`, and its module `parquet` loaded; UserError where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise UserError(f"campaigns need pyarrow: {HINT}") from error
+    return pyarrow
+
+
+def write_errors(result: EvaluationResult, path: Path) -> None:
+    """Write the errors of all parts: the estimates nearest to evenly spaced instants, `MOST_ROWS` of them at most.
+
+    Columns: `time_s` since the first estimate, for each dimension `<part>.<name>.error` and `.stddev`, for each part
+    `<part>.nees`; units and the start that figures leave out stand in the table's metadata.
+    """
+    pa = arrow()
+    rows, time_s = _instants(result.time_s)
+    columns: dict[str, Vector] = {"time_s": time_s}
+    units: dict[str, str] = {}
+    for part in result.parts.values():
+        for column, (name, unit) in enumerate(zip(part.names, part.units, strict=True)):
+            key = f"{part.name}.{name}"
+            columns[f"{key}.error"], columns[f"{key}.stddev"] = part.error[rows, column], part.stddev[rows, column]
+            units[key] = unit
+        columns[f"{part.name}.nees"] = part.nees[rows]
+    settle_s = result.metrics["run"]["left_out_at_start_s"]
+    metadata = {"settle_s": f"{settle_s:g}", **{f"unit.{key}": unit for key, unit in units.items()}}
+    pa.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
+def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartErrors]]:
+    """Instants (K,), every n-th of them, and the parts by name."""
+    table = arrow().parquet.read_table(path)
+    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    columns = {name: table.column(name).to_numpy()[::every].copy() for name in table.column_names}
+    parts: dict[str, list[str]] = {}
+    for name in columns:
+        if name.endswith(".error"):
+            part, dimension = name.removesuffix(".error").split(".", 1)
+            parts.setdefault(part, []).append(dimension)
+    out = {
+        part: PartErrors(
+            tuple(names),
+            tuple(metadata.get(f"unit.{part}.{name}", "") for name in names),
+            np.column_stack([columns[f"{part}.{name}.error"] for name in names]),
+            np.column_stack([columns[f"{part}.{name}.stddev"] for name in names]),
+            columns[f"{part}.nees"],
+            float(metadata.get("settle_s", 0.0)),
+        )
+        for part, names in parts.items()
+    }
+    return columns["time_s"], out
+
+
+def _instants(time_s: Vector) -> tuple[NDArray[np.intp], Vector]:
+    """Rows of the estimates nearest to evenly spaced instants, and these instants."""
+    end_s = float(time_s[-1])
+    step_s = next((one for one in _STEPS_S if end_s / one < MOST_ROWS), end_s / (MOST_ROWS - 1))
+    spacing_s = float(np.median(np.diff(time_s))) if len(time_s) > 1 else step_s
+    step_s = step_s * max(1, round(spacing_s / step_s))
+    instants: Vector = step_s * np.arange(int(end_s / step_s + 1e-6) + 1, dtype=np.float64)
+    after = np.clip(np.searchsorted(time_s, instants), 1, max(len(time_s) - 1, 1))
+    if len(time_s) == 1:
+        return np.zeros(len(instants), dtype=np.intp), instants
+    rows: NDArray[np.intp] = np.where(instants - time_s[after - 1] <= time_s[after] - instants, after - 1, after)
+    return rows, instants

@@ -18,8 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.evaluation.campaign import REPORT, RESULTS, RUNS, Campaign, Row, figure
-from onboard_estimation.evaluation.campaign_case import AXES
+from onboard_estimation.evaluation.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
 from onboard_estimation.evaluation.campaign_summary import (
     DIFFERENCE_HEADINGS,
     FIGURE_HEADINGS,
@@ -32,7 +31,6 @@ from onboard_estimation.evaluation.campaign_summary import (
     headlines,
     worst_runs,
 )
-from onboard_estimation.evaluation.error_table import PartErrors
 from onboard_estimation.evaluation.plot_frame import SERIES, add_legend, panels_of, plain, write_figure
 from onboard_estimation.evaluation.presentation import display_unit, format_number, metric_label, short_unit, words
 from onboard_estimation.evaluation.report_tables import filled_page, style_hash, table, text

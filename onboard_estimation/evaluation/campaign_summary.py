@@ -18,9 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from onboard_estimation.evaluation.campaign import RUNS, Campaign, Row, figure
-from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
-from onboard_estimation.evaluation.error_table import PartErrors, read_errors, thinning
+from onboard_estimation.evaluation.campaign import (
+    AXES,
+    ERRORS,
+    RUNS,
+    Campaign,
+    PartErrors,
+    Row,
+    figure,
+    read_errors,
+    thinning,
+)
 from onboard_estimation.evaluation.metrics import headline_keys
 from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
 from onboard_estimation.filtering.consistency import coverage, judge_consistency
@@ -34,14 +42,15 @@ _FEWEST_PAIRS = 4
 _RESAMPLES = 4999
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """A figure over the runs of a group.
 
     Attributes
     ----------
     values
         (N,) one a run, NaN where a run has none.
+    median, largest
+        Over the runs that have it.
     worst
         The run with the largest.
     middle
@@ -50,18 +59,10 @@ class Figures:
 
     name: str
     values: Vector
+    median: float
+    largest: float
     worst: Row
     middle: Row
-
-    @property
-    def median(self) -> float:
-        """Over the runs that have it."""
-        return float(np.nanmedian(self.values))
-
-    @property
-    def largest(self) -> float:
-        """Over the runs that have it."""
-        return float(np.nanmax(self.values))
 
 
 class PartConsistency(NamedTuple):
@@ -196,12 +197,9 @@ def differences(campaign: Campaign) -> Iterator[Difference]:
         for after, name in itertools.product(labels[1:], names):
             found = _pairs(done, axis, labels[0], after, name)
             if len(found):
-                low, high = interval_of_mean(found[:, 1] - found[:, 0])
-                before_median, after_median = np.median(found, axis=0)
-                mean = float(np.mean(found[:, 1] - found[:, 0]))
-                yield Difference(
-                    axis, labels[0], after, name, len(found), before_median, after_median, mean, (low, high)
-                )
+                changes, medians = found[:, 1] - found[:, 0], np.median(found, axis=0)
+                mean, interval = float(np.mean(changes)), interval_of_mean(changes)
+                yield Difference(axis, labels[0], after, name, len(found), medians[0], medians[1], mean, interval)
 
 
 def headlines(row: Row) -> list[str]:
@@ -209,14 +207,9 @@ def headlines(row: Row) -> list[str]:
     parts: dict[str, list[str]] = {}
     for name in row.get("figures", {}):
         part, _, key = name.partition(".")
-        if key and "." not in key and part != "run":
+        if key and "." not in key and part in row["parts"]:  # not what a robot adds
             parts.setdefault(part, []).append(key)
-    out = []
-    for part, keys in parts.items():
-        if part not in row["parts"]:
-            continue  # no part of the state, but what a robot adds
-        out += [f"{part}.{key}" for key in headline_keys(keys)]
-    return out
+    return [f"{part}.{key}" for part, keys in parts.items() for key in headline_keys(keys)]
 
 
 def interval_of_mean(values: Vector) -> tuple[float, float]:
@@ -225,9 +218,7 @@ def interval_of_mean(values: Vector) -> tuple[float, float]:
         return float("nan"), float("nan")
     if np.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
-    found = bootstrap(
-        (values,), np.mean, n_resamples=_RESAMPLES, rng=np.random.default_rng(0), method="BCa"
-    ).confidence_interval
+    found = bootstrap((values,), np.mean, n_resamples=_RESAMPLES, rng=np.random.default_rng(0)).confidence_interval
     return float(found.low), float(found.high)
 
 
@@ -252,23 +243,18 @@ def _group(folder: Path, labels: Mapping[str, str], rows: Sequence[Row]) -> Grou
     for name in dict.fromkeys(name for row in done for name in headlines(row)):
         values = np.array([figure(row, name) for row in done])
         if np.isfinite(values).any():
-            worst = done[int(np.nanargmax(values))]
-            middle = done[int(np.nanargmin(np.abs(values - np.nanmedian(values))))]
-            found.append(Figures(name, values, worst, middle))
+            median, worst = float(np.nanmedian(values)), int(np.nanargmax(values))
+            middle = done[int(np.nanargmin(np.abs(values - median)))]
+            found.append(Figures(name, values, median, float(values[worst]), done[worst], middle))
     return Group(labels, done, len(rows) - len(done), tuple(found), _consistency(folder, done))
 
 
 def _consistency(folder: Path, rows: Sequence[Row]) -> dict[str, PartConsistency]:
     found = {}
     for name, runs in errors_by_part(folder, rows).items():
-        judged = []
-        for time_s, one in runs:
-            if np.isfinite(one.error).any():
-                used = time_s >= one.settle_s
-                cut = one._replace(error=one.error[used], stddev=one.stddev[used], nees=one.nees[used])
-                judged.append((time_s[used], cut))
-        if judged:
-            found[name] = _part(judged)
+        known = [(time_s, one, time_s >= one.settle_s) for time_s, one in runs if np.isfinite(one.error).any()]
+        if known:
+            found[name] = _part([(time_s[used], one.rows(used)) for time_s, one, used in known])
     return found
 
 
@@ -289,14 +275,8 @@ def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
     means = means[np.isfinite(means)]
     errors = np.concatenate([one.error for _, one in runs])
     stddevs = np.concatenate([one.stddev for _, one in runs])
-    return PartConsistency(
-        len(runs),
-        _mean(means),
-        interval_of_mean(means),
-        _in_band(runs),
-        coverage(errors, stddevs, 1.0),
-        coverage(errors, stddevs, 3.0),
-    )
+    within = (coverage(errors, stddevs, count) for count in (1.0, 3.0))
+    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), _in_band(runs), *within)
 
 
 def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:

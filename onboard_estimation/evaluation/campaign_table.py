@@ -22,8 +22,10 @@ import difflib
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,11 +33,10 @@ import yaml
 
 from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign_case import AXES, FILES, Case
-from onboard_estimation.evaluation.content_hash import content_hash
+from onboard_estimation.evaluation.campaign import AXES, FILES, Case
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
-from onboard_estimation.evaluation.run_folder import Keep
+from onboard_estimation.evaluation.options import EvaluateOptions, Keep, Option, declared, from_typed
+from onboard_estimation.evaluation.run_folder import content_hash
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.robots import estimator_name, find_robot
 
@@ -62,10 +63,8 @@ class Table:
     ----------
     robot
         None: guessed of each bag.
-    bags
-        To be evaluated.
-    simulated
-        To be simulated, in the place of bags.
+    recordings
+        Bags to be evaluated, or what is simulated in their place.
     estimators
         Names; none: the robot's first.
     configurations, what_ifs
@@ -77,8 +76,7 @@ class Table:
     """
 
     robot: str | None = None
-    bags: tuple[Path, ...] = ()
-    simulated: tuple[SimulatedRun, ...] = ()
+    recordings: tuple[Path, ...] | tuple[SimulatedRun, ...] = ()
     estimators: tuple[str, ...] = ()
     configurations: Mapping[str, Typed] = field(default_factory=lambda: {AS_IT_IS: {}})
     what_ifs: Mapping[str, Typed] = field(default_factory=lambda: {AS_IT_IS: {}})
@@ -120,11 +118,10 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
     UserError
         There is none or there are too many, options that are none, or files that are not there: all faults in one line.
     """
-    if not table.bags and not table.simulated:
+    if not table.recordings:
         raise UserError("a campaign needs bags, or something to simulate")
-    recordings: list[Path | SimulatedRun] = [*table.bags, *table.simulated]
     estimators: Sequence[str | None] = table.estimators or (None,)
-    _refuse_many(len(recordings) * len(estimators) * len(table.configurations) * len(table.what_ifs))
+    _refuse_many(len(table.recordings) * len(estimators) * len(table.configurations) * len(table.what_ifs))
     faults: dict[str, None] = {}
     settings: dict[tuple[str, str], EvaluateOptions] = {}
     for chosen in itertools.product(table.configurations, table.what_ifs):
@@ -133,28 +130,26 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
             settings[chosen] = _absolute(replace(from_typed(typed, options), robot=table.robot))
         except UserError as error:
             faults[str(error)] = None
-    for fault in _faults(table, settings.values()):
-        faults[fault] = None
+    faults |= dict.fromkeys(_faults(table, settings.values()))
     if faults:
         raise UserError("; ".join(faults))
-    names = bag_names(table.bags)
-    known: dict[Path, str] = {}
-    contents = {chosen: _contents(options, known) for chosen, options in settings.items()}
-    cases = []
-    for recording, estimator in itertools.product(recordings, estimators):
-        simulated = recording if isinstance(recording, SimulatedRun) else None
-        bag = recording if isinstance(recording, Path) else None
-        for chosen, options in settings.items():
-            labels = dict.fromkeys(AXES, "") | {"robot": table.robot or "", "estimator": estimator or ""}
-            labels |= {"configuration": chosen[0], "what_if": chosen[1]}
-            if simulated is not None:
-                labels |= {"recording": simulated.scenario or "", "variant": simulated.variant or ""}
-                labels["seed"] = str(simulated.seed)
-            elif bag is not None:
-                labels["recording"] = names[bag]
-            full = replace(options, estimator=estimator)
-            cases.append(Case(full, labels, bag, simulated, contents[chosen], table.keep))
-    return _each_once(cases)
+    names = bag_names([one for one in table.recordings if isinstance(one, Path)])
+    hashed = cache(_hashed)
+    cases: dict[str, Case] = {}
+    every = ((one, estimator, *of) for one in table.recordings for estimator in estimators for of in settings.items())
+    for recording, estimator, chosen, options in every:
+        labels = dict.fromkeys(AXES, "") | {"robot": table.robot or "", "estimator": estimator or ""}
+        labels |= {"configuration": chosen[0], "what_if": chosen[1]}
+        if isinstance(recording, SimulatedRun):
+            labels |= {"recording": recording.scenario or "", "variant": recording.variant or ""}
+            labels["seed"] = str(recording.seed)
+        else:
+            labels["recording"] = names[recording]
+        contents = {name: hashed(path) for name in _HASHED if (path := getattr(options, name)) is not None}
+        case = Case(recording, replace(options, estimator=estimator), labels, contents, table.keep)
+        if (other := cases.setdefault(case.identity, case)) is not case:
+            raise UserError(f"two runs are the same but for what they are called: {other.name} and {case.name}")
+    return list(cases.values())
 
 
 def simulated_runs(
@@ -210,8 +205,7 @@ class _Reader:
             self.faults.append(f"keep is {keep!r}; there are {', '.join(get_args(Keep))}")
         return Table(
             robot,
-            tuple(bags),
-            self._simulated(robot, content["simulated"]) if "simulated" in content else (),
+            self._simulated(robot, content["simulated"]) if "simulated" in content else tuple(bags),
             tuple(self._texts(content, "estimators")),
             self._named(content, "configurations"),
             self._named(content, "what_ifs"),
@@ -236,7 +230,7 @@ class _Reader:
             return simulated_runs(robot, scenario, self._texts(content, "variants"), seeds, float(duration_s))
         except UserError as error:
             self.faults.append(str(error))
-            return ()
+        return ()
 
     def _seeds(self, content: Any) -> list[int]:
         """`0-19`, `3`, or a list of such."""
@@ -283,8 +277,7 @@ class _Reader:
         """As the command line would give it; ValueError or TypeError where it cannot be."""
         if option.typed == list[str]:
             if isinstance(value, Mapping):
-                plain = option.texts is list
-                return [f"{name}={one}" for name, one in value.items()] if plain else list(option.texts(value))
+                return option.texts(value)
             return [str(one) for one in value] if isinstance(value, list) else [str(value)]
         if isinstance(value, (list, Mapping)) or value is None or isinstance(value, bool) != (option.typed is bool):
             raise TypeError
@@ -354,35 +347,20 @@ def _absolute(options: EvaluateOptions) -> EvaluateOptions:
     return replace(options, **paths)
 
 
-def _contents(options: EvaluateOptions, known: dict[Path, str]) -> dict[str, str]:
-    """Hashes of the files that options name; `known` ones are not read again."""
-    paths = {name: path for name in _HASHED if (path := getattr(options, name)) is not None}
-    for path in paths.values():
-        if path not in known:
-            try:
-                known[path] = content_hash(path)
-            except OSError as error:
-                raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    return {name: known[path] for name, path in paths.items()}
+def _hashed(path: Path) -> str:
+    try:
+        return content_hash(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def bag_names(bags: Sequence[Path]) -> dict[Path, str]:
     """What bags are called: the shortest ends of their paths that tell them apart."""
     names = {bag: bag.name for bag in bags}
     for depth in range(2, 20):
-        counts: dict[str, int] = {}
-        for name in names.values():
-            counts[name] = counts.get(name, 0) + 1
+        counts = Counter(names.values())
         twice = [bag for bag, name in names.items() if counts[name] > 1]
         if not twice:
             break
         names |= {bag: "/".join(bag.parts[-depth:]) for bag in twice}
     return names
-
-
-def _each_once(cases: Sequence[Case]) -> list[Case]:
-    found: dict[str, Case] = {}
-    for case in cases:
-        if (other := found.setdefault(case.identity, case)) is not case:
-            raise UserError(f"two runs are the same but for what they are called: {other.name} and {case.name}")
-    return list(found.values())

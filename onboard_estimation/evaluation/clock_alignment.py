@@ -121,7 +121,7 @@ class ClockReport:
     rather: str = ""
 
 
-def find_offset(sensor: str, body: str, readings: ImuReadings, tracked: TrackedBody) -> ClockReport:
+def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) -> ClockReport:
     """Compare one IMU with one body: by what they turn; by the way that they go where turns do not tell."""
     found_overlap = overlap(readings, tracked, LONGEST_OFFSET_S)
     if isinstance(found_overlap, str):
@@ -154,7 +154,7 @@ def find_offset(sensor: str, body: str, readings: ImuReadings, tracked: TrackedB
 
 
 def pair(
-    imus: Mapping[str, ImuReadings], bodies: Mapping[str, TrackedBody], named: Mapping[str, str]
+    imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody], named: Mapping[str, str]
 ) -> tuple[ClockReport, ...]:
     """A report of each IMU with its body: the one that it is named after, else the one that moves as it does.
 
@@ -311,14 +311,6 @@ def _of_turns(report: ClockReport, fit: DelayFit, turning: NDArray[np.bool_]) ->
     return replace(report, scale=scale, rotation_rad=(x, y, z), rotation_stddev_rad=(sx, sy, sz))
 
 
-class ImuReadings(NamedTuple):
-    """Readings of an IMU: stamps (N,) in the order of arrival, log times (N,), values (N, 6) with NaN for absent."""
-
-    stamps_ns: Integers
-    log_times_ns: Integers
-    values: Rows
-
-
 class TrackedBody(NamedTuple):
     """Truth of a body, and how long after its stamps it was recorded, in the median, s."""
 
@@ -328,7 +320,7 @@ class TrackedBody(NamedTuple):
     @classmethod
     def of(cls, track: BodyTrack, column: Column) -> TrackedBody:
         """A track, and what was read of its topic."""
-        return cls(track, float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND)
+        return cls(track, _delay_s(column))
 
 
 class Overlap(NamedTuple):
@@ -354,7 +346,7 @@ class Overlap(NamedTuple):
     poses: Rows
 
 
-def overlap(readings: ImuReadings, tracked: TrackedBody, longest_offset_s: float) -> Overlap | str:
+def overlap(readings: Column, tracked: TrackedBody, longest_offset_s: float) -> Overlap | str:
     """What both know, or in words why that is too little."""
     imu, imu_delay_s = _cleaned(readings)
     track = tracked.track
@@ -387,9 +379,9 @@ def turning_axes(rates: Rows) -> NDArray[np.bool_]:
     return turning
 
 
-def _cleaned(readings: ImuReadings) -> tuple[ImuReadings, float]:
+def _cleaned(readings: Column) -> tuple[Column, float]:
     """Rows in the order of their stamps, each stamp once, without those that are not finite; and the median delay."""
-    stamps_ns, logged_ns, values = readings
+    stamps_ns, values = readings.stamps_ns, readings.values
     known = np.count_nonzero(np.isfinite(values), axis=0) > 0.5 * len(values)
     usable = np.array((np.abs(values[:, known]) < _LARGEST_READING).all(axis=1))
     # Parts of a clock that jumps back are no motion at all.
@@ -397,12 +389,17 @@ def _cleaned(readings: ImuReadings) -> tuple[ImuReadings, float]:
     usable[:start] = usable[stop:] = False
     rows = np.flatnonzero(usable)
     _, first = np.unique(stamps_ns[rows], return_index=True)
-    rows = rows[first]
-    delay_s = float(np.median(logged_ns[rows] - stamps_ns[rows])) / NANOSECONDS_PER_SECOND if len(rows) else 0.0
-    return ImuReadings(stamps_ns[rows], logged_ns[rows], values[rows]), delay_s
+    cleaned = readings.at(rows[first])
+    return cleaned, _delay_s(cleaned)
 
 
-def _liveliest(imu: ImuReadings, start_ns: int, stop_ns: int) -> tuple[int, int]:
+def _delay_s(column: Column) -> float:
+    """How long after their stamps messages were recorded, in the median; 0 of none."""
+    delays_ns = column.log_times_ns - column.stamps_ns
+    return float(np.median(delays_ns)) / NANOSECONDS_PER_SECOND if len(delays_ns) else 0.0
+
+
+def _liveliest(imu: Column, start_ns: int, stop_ns: int) -> tuple[int, int]:
     """The stretch that both know, or the part of a long one with the most motion."""
     start_ns, stop_ns = max(start_ns, int(imu.stamps_ns[0])), min(stop_ns, int(imu.stamps_ns[-1]))
     longest_ns = round(_LONGEST_S * NANOSECONDS_PER_SECOND)
@@ -433,7 +430,7 @@ def aligned(
         By the names of the truth's channels (`Channel.sensor`).
     """
     imus = {
-        channel.topic: ImuReadings(column.stamps_ns, column.log_times_ns, column.values)
+        channel.topic: column
         for channel, column in sensors.items()
         if channel.message_type == _IMU and value_size(channel) == _IMU_SIZE and len(column.stamps_ns)
     }

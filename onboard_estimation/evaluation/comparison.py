@@ -109,14 +109,15 @@ def _read_run(folder: Path, name: str) -> Run:
     path = folder / "metrics.json"
     if not path.exists():
         raise UserError(f"{folder} has no metrics.json: evaluate BAG --output {folder} writes one")
-    metrics = {".".join(keys): value for keys, value in flatten(_read_mapping(path))}
+    metrics = {".".join(keys): value for keys, value in flatten(read_mapping(path))}
     run_path = folder / "run.json"
-    facts = _read_mapping(run_path) if run_path.exists() else {}
+    facts = read_mapping(run_path) if run_path.exists() else {}
     known = {fact: value if isinstance(value := facts.get(fact), str) else _UNKNOWN for fact in _FACTS}
     return Run(folder, name, known, metrics)
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Content of a JSON file of a run folder; UserError where it is damaged or holds no object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as fault:

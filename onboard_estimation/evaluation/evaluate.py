@@ -22,14 +22,12 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import content_hash, content_hashes
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
+from onboard_estimation.evaluation.options import EvaluateOptions, Keep, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
+from onboard_estimation.evaluation.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.evaluation.topics import (
     TopicMatch,
     fitting_robots,
@@ -118,13 +116,12 @@ def _read_for_runs(
         if write:
             check_templates()
             if output is not None:
-                check_free(output)
-                stack.enter_context(claimed(output))
+                stack.enter_context(claimed_run(output, output))
         hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
         read = read_bag(bag_path, options, estimators, progress)
         folder = output or Path("runs") / f"{read.name}-{read.robot.name}"
         if write and output is None:
-            folder = stack.enter_context(claimed_free(folder))
+            folder = stack.enter_context(claimed_run(None, folder))
         yield read, hashes, folder
 
 
@@ -182,9 +179,7 @@ def read_bag(
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds, bag_path)
         _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
-        if match.rivals and options.namespace is None:
-            spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
-            raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        refuse_rivals(bag_path, robot, match, options)
         names = tuple(estimator_name(robot, asked) for asked in estimators)
         for name in names:
             if model_file(robot, configuration) is not None:
@@ -203,6 +198,13 @@ def read_bag(
         recording = replace(recording, notes=(*recording.notes, note))
     again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
+
+
+def refuse_rivals(bag: Path, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> None:
+    """Raise UserError where a bag holds several robots of a kind and none of them was named."""
+    if match.rivals and options.namespace is None:
+        spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
+        raise UserError(f"{bag} holds several robots of the kind {robot.name}; choose: {spaces}")
 
 
 def evaluated(
@@ -265,30 +267,37 @@ def choose_robot(
     refuse_absent(options.topics, list(kinds))
     robots = list(all_robots())
     _refuse_unknown_names(options, robots)
-    candidates: dict[str, _Candidate] = {}
+    found: dict[str, tuple[Robot, Any, UserError | None]] = {}
+    matches: dict[str, TopicMatch] = {}
     reasons = []
     for robot in robots:
         try:
-            candidates[robot.name] = _candidate(robot, options, kinds, bag)
+            configuration, fault = _configured(robot, options, bag)
+            matches[robot.name] = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+            found[robot.name] = robot, configuration, fault
         except UserError as error:
             reasons.append(f"{robot.name}: {error}")
-    if not candidates:
+    if not found:
         raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
-    matches = {name: _without_dropped(one.match, options.what_if) for name, one in candidates.items()}
+    drops = options.what_if.drops
+    wanted = {
+        name: replace(one, missing=tuple(channel for channel in one.missing if not drops(channel.sensor)))
+        for name, one in matches.items()
+    }
     try:
-        name = guess_robot(matches, kinds)
+        name = guess_robot(wanted, kinds)
     except UserError:
         # Of the robot that comes nearest, a configuration of another build says more than a list of missing topics.
-        nearest = candidates[max(matches, key=lambda name: len(matches[name].channels))]
-        if nearest.match.channels:
-            _refuse_other_build(nearest.robot, nearest.configuration, nearest.match.namespace, kinds, options.what_if)
+        nearest = max(matches, key=lambda name: len(matches[name].channels))
+        if matches[nearest].channels:
+            _refuse_other_build(*found[nearest][:2], matches[nearest].namespace, kinds, options.what_if)
         raise
-    chosen = candidates[name]
-    if chosen.fault is not None:
-        raise chosen.fault
-    others = [f"--robot {other}" for other in fitting_robots(matches) if other != name]
+    robot, configuration, fault = found[name]
+    if fault is not None:
+        raise fault
+    others = [f"--robot {other}" for other in fitting_robots(wanted) if other != name]
     notes = (f"The bag also holds another robot's topics: {', '.join(others)}.",) if others else ()
-    return chosen.robot, chosen.configuration, replace(chosen.match, notes=notes)
+    return robot, configuration, replace(matches[name], notes=notes)
 
 
 def _refuse_other_build(
@@ -322,26 +331,10 @@ def suggested_lines(topics: Mapping[str, str]) -> list[str]:
         Types of the bag's topics.
     """
     matches = {}
-    for robot in all_robots():
+    for robot, configuration in _as_shipped():
         with suppress(UserError):
-            matches[robot.name] = match_topics(robot, load_configuration(robot, EvaluateOptions()), topics)
+            matches[robot.name] = match_topics(robot, configuration, topics)
     return [] if fitting_robots(matches) else suggested_options(matches, topics)
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A robot that the bag may be of; `fault` where its configuration is not as it was asked for."""
-
-    robot: Robot
-    configuration: Any
-    match: TopicMatch
-    fault: UserError | None
-
-
-def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str], bag: Path | None) -> _Candidate:
-    configuration, fault = _configured(robot, options, bag)
-    match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
-    return _Candidate(robot, configuration, match, fault)
 
 
 def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> tuple[Any, UserError | None]:
@@ -355,17 +348,19 @@ def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None)
 
 def known_channels() -> dict[str, tuple[Channel, ...]]:
     """Channels of all installed robots in their default configuration, by robot."""
-    known: dict[str, tuple[Channel, ...]] = {}
-    for robot in all_robots():
-        try:
-            known[robot.name] = robot.channels(load_configuration(robot, EvaluateOptions()))
-        except UserError:
-            continue
+    known = {}
+    for robot, configuration in _as_shipped():
+        with suppress(UserError):
+            known[robot.name] = robot.channels(configuration)
     return known
 
 
-def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
-    return replace(match, missing=tuple(channel for channel in match.missing if not what_if.drops(channel.sensor)))
+def _as_shipped() -> Iterator[tuple[Robot, Any]]:
+    """All installed robots in their default configuration, but for those that have no sound one."""
+    for robot in all_robots():
+        with suppress(UserError):
+            configuration = load_configuration(robot, EvaluateOptions())
+            yield robot, configuration
 
 
 def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> Any:
@@ -376,9 +371,7 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
     bag
         Folder of a bag, which may hold the configuration of the robot that it is of.
     """
-    source: Path | None = options.config
-    if source is None and bag is not None:
-        source = configuration_in(bag, robot.name)
+    source = options.config or (bag and configuration_in(bag, robot.name))
     if source is None and robot.configuration_file is not None:
         source = resource(robot.configuration_file)
     overrides = dict(options.overrides)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,14 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import verdict
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import content_hashes
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judge import (
-    JudgedRecord,
-    Truth,
-    drawing_of,
-    judge_record,
-    nees_notes,
-    truth_at,
-    truth_notes,
-)
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, declared, recorded, words
+from onboard_estimation.evaluation.judge import drawing_of, judged_record, truth_at
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
 from onboard_estimation.evaluation.report import check_templates
-from onboard_estimation.evaluation.result import FOREIGN, EvaluationResult
-from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
+from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.run_folder import claimed_run, content_hashes, write_run
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.trajectory import (
     SPACES,
@@ -113,8 +104,7 @@ def evaluate_trajectory(
     _refuse_others(path, options)
     with ExitStack() as stack:
         if output is not None:
-            check_free(output)
-            stack.enter_context(claimed(output))
+            stack.enter_context(claimed_run(output, output))
         inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
         for one in inputs.values():
             if one is not None and not one.exists():
@@ -126,7 +116,7 @@ def evaluate_trajectory(
         result, space = _judged(path, options, trajectory, reference)
         name = (options.trajectory or path.name).strip("/").replace("/", "-")
         where = (options.truth or path).resolve().name
-        folder = output or stack.enter_context(claimed_free(Path("runs") / f"{where}-{name}"))
+        folder = output or stack.enter_context(claimed_run(None, Path("runs") / f"{where}-{name}"))
         result = write_run(
             result,
             space,
@@ -168,22 +158,31 @@ def _refuse_others(path: Path, options: EvaluateOptions) -> None:
 
 def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]:
     place = options.truth or path
-    timeless = [one for one in (path, place) if is_trajectory_file(one) and _format(one, path, options) == "kitti"]
-    if options.times is not None and not timeless:
+    # `--format` is that of the judged file; that of the truth is guessed.
+    formats = {
+        one: options.format or format_of(one) if one == path else format_of(one)
+        for one in (path, place)
+        if is_trajectory_file(one)
+    }
+    if options.times is not None and "kitti" not in formats.values():
         raise UserError(f"--times {options.times}: none of the files is of the format kitti, stamps are their own")
-    times = {one: options.times if one in timeless else None for one in (path, place)}
+
+    def read_file(file: Path, stamps_ns: NDArray[np.int64] | None = None) -> Trajectory:
+        times = options.times if formats[file] == "kitti" else None
+        return read_trajectory(file, formats[file], times, stamps_ns)
+
     tracked: TrackedTruth | None = None
     recording: LoadedRecording | None = None
     robot, configuration, stated = None, None, []
     trajectory: Trajectory | None = None
-    if not is_trajectory_file(path):
+    if path not in formats:
         with open_bag(path) as bag:
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
-    if is_trajectory_file(place):
+    if place in formats:
         if options.robot is not None or options.topics or options.body is not None:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
-        tracked = file_truth(read_trajectory(place, _format(place, path, options), times[place], None))
+        tracked = file_truth(read_file(place))
     else:
         with open_bag(place) as bag:
             stated.append(is_simulated(bag))
@@ -199,24 +198,14 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
                 match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
                 recording = load_truth(bag, robot, match)
     if trajectory is None:  # of the format kitti, it may take its stamps from the truth
-        stamps = tracked.track.stamps_ns if tracked is not None else None
-        trajectory = read_trajectory(path, _format(path, path, options), times[path], stamps)
+        trajectory = read_file(path, tracked.track.stamps_ns if tracked is not None else None)
     source = "simulated" if any(stated) else "recorded" if stated else "unknown"
     if robot is not None and recording is not None:
         return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
     assert tracked is not None
-    return trajectory, _of_body(tracked, trajectory, options, source)
-
-
-def _format(file: Path, judged: Path, options: EvaluateOptions) -> str:
-    """`--format` is that of the judged file; that of the truth is guessed."""
-    return options.format if options.format is not None and file == judged else format_of(file)
-
-
-def _of_body(tracked: TrackedTruth, trajectory: Trajectory, options: EvaluateOptions, source: str) -> _Reference:
     tracks = {tracked.track.body: tracked.track}
     recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
-    return _Reference(tracked.kind(trajectory), recording, source, options.settings)
+    return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
 
 
 def _of_robot(
@@ -253,39 +242,28 @@ def _judged(
         return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
-    settings, truth, robot = options.settings, Truth(record, parts, known), reference.robot
-    if robot is None:
-        judged = judge_record(space, truth, settings, "none", {}, 0.0)
-    else:
-        stated = robot.truth_specification(reference.configuration)
-        judged = judge_record(space, truth, settings, stated.alignment, stated.covariances, robot.settle_s)
-    notes = [
-        *trajectory.notes,
-        *reference.recording.notes,
-        f"Ground truth mirrored in {axes}." if axes else "",
-        _what(trajectory, reference.kind),
-        judged.alignment_note or _left(judged, settings.alignment),
-        *covariance_notes,
-        *truth_notes(reference.recording.tracks, record.stamps_ns, judged.matched_ratio, settings.longest_truth_gap_s),
-        *nees_notes(judged.parts),
-        judged.settle_note,
-    ]
-    return judged.result(
-        robot=FOREIGN if robot is None else robot.name,
+    recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
+    result, settle_s = judged_record(
+        space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
+        unaligned=partial(_unaligned, options.settings.alignment),
+        before=(
+            *trajectory.notes,
+            *recording.notes,
+            f"Ground truth mirrored in {axes}." if axes else "",
+            _what(trajectory, reference.kind),
+        ),
+        between=covariance_notes,
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,
-        drawing=drawing_of(None, None, space, judged.record, parts),
         sensors={},
-        verdict=verdict.verdict(judged.parts, judged.time_s, judged.settle_s, {}, judged.matched_ratio),
-        command=_command(path, options),
-        notes=tuple(note for note in notes if note),
+        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
+    )  # fmt: skip
+    return replace(
+        result,
+        drawing=drawing_of(None, None, space, result, parts),
+        verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio),
     ), space
-
-
-def _command(path: Path, options: EvaluateOptions) -> str:
-    robot = ["--robot", options.robot] if options.robot else []
-    return shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)])
 
 
 def _what(trajectory: Trajectory, kind: Kind) -> str:
@@ -298,15 +276,15 @@ def _what(trajectory: Trajectory, kind: Kind) -> str:
     return f"{trajectory.name} is judged {told}, of a filter that is not ours: nothing is known of its sensors."
 
 
-def _left(judged: JudgedRecord, asked: Alignment | None) -> str:
+def _unaligned(asked: Alignment | None, parts: Mapping[str, PartResult]) -> str:
     """Where nothing is fitted, a hint that something should be."""
     if asked is not None:
         return ""
-    part = next(iter(judged.parts.values()))
+    part = next(iter(parts.values()))
     first = part.error[np.flatnonzero(part.matched)[0]]
     lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
     off_m = float(np.linalg.norm(first[lengths]))
-    angles = [one.error[one.matched][0][[unit == "rad" for unit in one.units]] for one in judged.parts.values()]
+    angles = [one.error[one.matched][0][[unit == "rad" for unit in one.units]] for one in parts.values()]
     off_rad = float(np.linalg.norm(np.concatenate(angles)))
     if off_m < _FAR_M and off_rad < _FAR_RAD:
         return "Compared as it is, without an alignment."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation.bags import Bag, TopicInfo, open_bag
 from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
 from onboard_estimation.evaluation.bulk import Column, Headers, read_channels, read_headers
-from onboard_estimation.evaluation.clock_alignment import ClockReport, ImuReadings, TrackedBody, named_after, pair
+from onboard_estimation.evaluation.clock_alignment import ClockReport, TrackedBody, named_after, pair
 from onboard_estimation.evaluation.inspection_findings import findings
 from onboard_estimation.evaluation.inspection_report import (
     INTERVAL_EDGES,
@@ -226,7 +226,7 @@ def _motion_reports(
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
-            imus[name] = ImuReadings(column.stamps_ns, column.log_times_ns, column.values)
+            imus[name] = column
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
             bodies[name] = TrackedBody.of(BodyTrack.clean(name, column.stamps_ns, column.values), column)
     if not imus or not bodies:

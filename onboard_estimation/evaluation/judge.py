@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,14 +20,14 @@ from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, with_beacon
 from onboard_estimation.evaluation.replay import EstimateSeries, Replayed, replay
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import FOREIGN, Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.evaluation.verdict import scaled_nees
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.filtering.state_space import Block, StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
-from onboard_estimation.robots import Alignment, Robot
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.robots import Robot, TruthSpecification
 from onboard_estimation.series import Series
 
 Rows = NDArray[np.float64]
@@ -80,38 +80,21 @@ def judge(
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
-    specification = robot.truth_specification(configuration)
-    judged = judge_record(
-        space, Truth(record, true_parts, known), settings, specification.alignment, specification.covariances,
-        robot.settle_s,
-    )  # fmt: skip
-    judged.metrics["run"] |= replayed.health
-    notes = [
-        *recording.notes,
-        initial_note,
-        _SMOOTHED if settings.smooth else "",
-        judged.alignment_note,
-        late_note,
-        *pipeline_notes(replayed.messages, sensors),
-        gap_note(judged.time_s),
-        *truth_notes(recording.tracks, record.stamps_ns, judged.matched_ratio, settings.longest_truth_gap_s),
-        *nees_notes(judged.parts),
-        judged.settle_note,
-    ]
-    result = judged.result(
-        robot=robot.name,
+    result, settle_s = judged_record(
+        space, record, true_parts, known, settings, recording.tracks, robot, configuration,
+        before=(*recording.notes, initial_note, _SMOOTHED if settings.smooth else ""),
+        between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
         bag=bag,
-        drawing=drawing_of(robot, configuration, space, judged.record, true_parts),
         sensors=sensors,
-        verdict="",
         command=command,
-        notes=tuple(note for note in notes if note),
         phase_events=replayed.events,
         learned=replayed.learned,
-    )
-    return _opined(robot, configuration, recording, result, judged.settle_s)
+    )  # fmt: skip
+    result.metrics["run"] |= replayed.health
+    result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
+    return _opined(robot, configuration, recording, result, settle_s)
 
 
 def _opined(
@@ -243,85 +226,75 @@ def truth_at(
     return parts, valid
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """A record of K estimates with what is known of the truth at their instants.
-
-    Attributes
-    ----------
-    parts
-        (K, .) by block of the state, NaN where there is none.
-    known
-        (K,) where there is a truth.
-    """
-
-    record: EstimateSeries
-    parts: Mapping[str, Rows]
-    known: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class JudgedRecord:
-    """What comes of it; `record` is in the truth's frame, notes are empty where there is nothing to say."""
-
-    record: EstimateSeries
-    time_s: Vector
-    parts: Mapping[str, PartResult]
-    metrics: dict[str, Any]
-    matched_ratio: float
-    settle_s: float
-    alignment_note: str
-    settle_note: str
-
-    def result(self, **others: Any) -> EvaluationResult:
-        """All of a result, with what is known beside the record."""
-        return EvaluationResult(
-            time_s=self.time_s,
-            stamps_ns=self.record.stamps_ns,
-            mean=self.record.means,
-            covariance=self.record.covariances,
-            parts=self.parts,
-            matched_ratio=self.matched_ratio,
-            metrics=self.metrics,
-            **others,
-        )
-
-
-def judge_record(
+def judged_record(
     space: StateSpace,
-    truth: Truth,
+    record: EstimateSeries,
+    true_parts: Mapping[str, Rows],
+    known: NDArray[np.bool_],
     settings: JudgeSettings,
-    alignment: Alignment,
-    noise: Mapping[str, Matrix],
-    settle_s: float,
-) -> JudgedRecord:
-    """Take a record into the truth's frame and compare.
+    tracks: Mapping[str, BodyTrack],
+    robot: Robot | None,
+    configuration: Any,
+    unaligned: Callable[[Mapping[str, PartResult]], str] = lambda parts: "",
+    before: Sequence[str] = (),
+    between: Sequence[str] = (),
+    **others: Any,
+) -> tuple[EvaluationResult, float]:
+    """Take K estimates into the truth's frame and compare; the result, without a verdict, and how much at the start
+    its figures leave out, s.
 
     Parameters
     ----------
-    alignment, settle_s
-        Where the settings leave them open; the start is left out of the figures where enough is left.
-    noise
-        Covariance (d, d) of the truth, by block.
+    true_parts, known
+        What is known of the truth at their instants: (K, .) by block of the state, NaN where there is none; (K,) where
+        there is one.
+    robot, configuration
+        Say how to align, how noisy the truth is and how long the filter settles; None: nobody knows whose they are.
+    unaligned
+        A note for when nothing was aligned, from the parts.
+    before, between, others
+        Notes before that on the alignment and after it; all else of the result.
 
     Raises
     ------
     UserError
         The path does not tell what the alignment is to fit.
     """
-    time_s = (truth.record.stamps_ns - truth.record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    matched_ratio = float(np.mean(truth.known))
-    how = alignment if settings.alignment is None else settings.alignment
-    record, alignment_note = aligned(how, space, truth.record, truth.parts)
+    stated = TruthSpecification(()) if robot is None else robot.truth_specification(configuration)
+    time_s, matched_ratio = record.time_s, float(np.mean(known))
+    alignment = stated.alignment if settings.alignment is None else settings.alignment
+    record, alignment_note = aligned(alignment, space, record, true_parts)
     # Without any truth all parts are shown, with what the filter says of itself.
     nothing = {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
     parts = {
-        name: _part(space, name, record, values, noise.get(name)) for name, values in (truth.parts or nothing).items()
+        name: _part(space, name, record, values, stated.covariances.get(name))
+        for name, values in (true_parts or nothing).items()
     }
-    settle_s = settle_s if settings.settle_s is None else settings.settle_s
-    settle_s, settle_note = _settling(settle_s, time_s, truth.known)
-    figures = metrics.all_metrics(parts, time_s, settle_s, matched_ratio)
-    return JudgedRecord(record, time_s, parts, figures, matched_ratio, settle_s, alignment_note, settle_note)
+    own_settle_s = 0.0 if robot is None else robot.settle_s
+    settle_s, settle_note = _settling(own_settle_s if settings.settle_s is None else settings.settle_s, time_s, known)
+    notes = (
+        *before,
+        alignment_note or unaligned(parts),
+        *between,
+        *truth_notes(tracks, record.stamps_ns, matched_ratio, settings.longest_truth_gap_s),
+        *nees_notes(parts),
+        settle_note,
+    )
+    result = EvaluationResult(
+        robot=FOREIGN if robot is None else robot.name,
+        time_s=time_s,
+        stamps_ns=record.stamps_ns,
+        mean=record.means,
+        covariance=record.covariances,
+        parts=parts,
+        drawing=None,
+        matched_ratio=matched_ratio,
+        metrics=metrics.all_metrics(parts, time_s, settle_s, matched_ratio),
+        verdict="",
+        notes=tuple(note for note in notes if note),
+        **others,
+    )
+    return result, settle_s
 
 
 def _settling(settle_s: float, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
@@ -347,7 +320,7 @@ _CONVENTIONS = {
 
 
 def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, noise: Rows | None) -> PartResult:
-    block: Block = space.block(name)
+    block = space.block(name)
     part_space = space.part(name)
     estimate = record.means[:, space.coordinates(name)]
     covariance = record.covariances[:, space.tangent(name), space.tangent(name)]
@@ -374,52 +347,52 @@ def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, nois
 
 
 def drawing_of(
-    robot: Robot | None, configuration: Any, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
+    robot: Robot | None, configuration: Any, space: StateSpace, result: EvaluationResult, true_parts: Mapping[str, Rows]
 ) -> Drawing | None:
-    """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
-    true_means = record.means.copy()
+    """Robot and truth from above; from the side where a robot with a position moves mostly up and down.
+
+    Of a robot that nobody knows, a point.
+    """
+    means, covariances, true_means = result.mean, result.covariance, result.mean.copy()
     known = np.zeros(len(true_means), dtype=np.bool_)
     for name, values in true_parts.items():
         true_means[:, space.coordinates(name)] = values
         known |= np.isfinite(values).all(axis=1)
     if "position" in (block.name for block in space.blocks):
-        extent = np.ptp(record.means[:, space.coordinates("position")], axis=0)
+        extent = np.ptp(means[:, space.coordinates("position")], axis=0)
         if len(extent) == 3 and extent[2] > 1.5 * max(extent[:2]):
-            start = space.coordinates("position").start
-            columns = [start, start + 2]
-            tangent = space.tangent("position").start
-            ellipse = record.covariances[:, [[tangent], [tangent + 2]], [tangent, tangent + 2]]
-            true = np.where(known[:, None], true_means[:, columns], np.nan)
-            estimate = record.means[:, columns]
+            start, tangent = space.coordinates("position").start, space.tangent("position").start
+            estimate, true = means[:, [start, start + 2]], true_means[:, [start, start + 2]]
+            true = np.where(known[:, None], true, np.nan)
+            ellipse = covariances[:, [[tangent], [tangent + 2]], [tangent, tangent + 2]]
             return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
-    outline = _outline(robot, configuration, space, record.means)
-    if outline is None:
+
+    def outline(states: Rows) -> Rows | None:
+        return point_outline(space, states) if robot is None else outline_of(robot, configuration, space, states)
+
+    drawn = outline(means)
+    if drawn is None:
         return None
-    true = np.full_like(outline, np.nan)
+    true = np.full_like(drawn, np.nan)
     if known.any():
-        true[known] = _outline(robot, configuration, space, true_means[known])
+        true[known] = outline(true_means[known])
     where = planar_position(space)
     if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
-        return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])
-    return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
+        return Drawing(drawn, true, np.zeros((len(drawn), 2, 2)), drawn[:, 0])
+    return Drawing(drawn, true, _planar_covariance(space, means, covariances, where), means[:, where])
 
 
-def _planar_covariance(space: StateSpace, record: EstimateSeries, where: slice) -> Rows:
+def _planar_covariance(space: StateSpace, means: Rows, covariances: Rows, where: slice) -> Rows:
     """(K, 2, 2) covariance of x and y along the world's axes."""
     block = next(block for block in space.blocks if space.coordinates(block.name).start == where.start)
     tangent = space.tangent(block.name).start
-    covariance = record.covariances[:, tangent : tangent + 2, tangent : tangent + 2]
+    covariance = covariances[:, tangent : tangent + 2, tangent : tangent + 2]
     if block.kind != SE2:
         return covariance
-    heading = record.means[:, where.start + 2]
+    heading = means[:, where.start + 2]
     turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
     out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
     return out
-
-
-def _outline(robot: Robot | None, configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
-    """Of a robot that nobody knows, a point."""
-    return point_outline(space, means) if robot is None else outline_of(robot, configuration, space, means)
 
 
 def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -428,10 +401,13 @@ def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, f
     if len(messages) > 5:
         notes.append(f"{len(messages) - 5} further messages of the filter are left out here.")
     for sensor, row in sensors.items():
-        lost = [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
-        if lost:
+        if lost := _lost(row):
             notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
     return notes
+
+
+def _lost(row: Mapping[str, float]) -> list[str]:
+    return [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
 
 
 def gap_note(time_s: Vector) -> str:
@@ -495,7 +471,6 @@ def no_estimate(series: Sequence[Series], sensors: Mapping[str, Mapping[str, flo
         first, last = (
             (int(stamp) - start_ns) / NANOSECONDS_PER_SECOND for stamp in (one.stamps_ns.min(), one.stamps_ns.max())
         )
-        row = sensors.get(name, {})
-        lost = [f", {row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
-        words.append(f"{name} {count} messages from {first:.1f} to {last:.1f} s{''.join(lost)}")
+        lost = "".join(f", {one}" for one in _lost(sensors.get(name, {})))
+        words.append(f"{name} {count} messages from {first:.1f} to {last:.1f} s{lost}")
     return f"{'; '.join(words)} (seconds after the earliest stamp; see `inspect`)"

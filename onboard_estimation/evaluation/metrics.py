@@ -19,7 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.evaluation.presentation import unit_suffix
 from onboard_estimation.evaluation.result import PartResult
-from onboard_estimation.evaluation.truth_kernels import interpolate
+from onboard_estimation.evaluation.truth import interpolate
 from onboard_estimation.filtering.consistency import chi_square_band, coverage
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 

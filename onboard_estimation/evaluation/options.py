@@ -1,32 +1,38 @@
 """What a user may say of an evaluation, each option declared once.
 
-A field made by `option` becomes an option of the command line (`commands/evaluate_options.py`), words of the line that
-repeats a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Help is made of this:
-it imports no NumPy.
+A field made by `option` becomes an option of the command line (`commands/arguments.py`), words of the line that
+repeats a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Its type is that of
+the field, its help the first paragraph that the docstring of its dataclass has on it: NumPy is not imported for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import partial
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from onboard_estimation.errors import UserError
 
-if TYPE_CHECKING:  # it imports NumPy
-    from onboard_estimation.robots import Alignment
+Keep = Literal["figures", "reports", "everything"]
+Format = Literal["tum", "kitti", "euroc", "csv"]
+FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _one_text(value: Any) -> Sequence[str]:
-    return [str(value)]
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{name}={one}" for name, one in value.items()]
+    return list(value) if isinstance(value, tuple) else [str(value)]
 
 
 @dataclass(frozen=True)
@@ -37,12 +43,16 @@ class Option:
     ----------
     flag, help, metavar, panel
         As the command's help shows it.
+    other_flags
+        What may be typed in the place of `flag`.
     typed
         What the command line gives: `list[str]` may be repeated, `bool` is a flag that turns the default round.
     minimum
         Least number that may be typed.
     read
-        The value from what was typed; UserError where it is none.
+        The value from what was typed; ValueError where it is none.
+    must
+        What it must be, in words.
     texts
         What is to be typed for a value, one text a repetition.
     is_recorded
@@ -51,21 +61,62 @@ class Option:
 
     flag: str
     help: str
-    typed: Any = str | None
+    typed: Any
     metavar: str | None = None
     panel: str | None = None
     minimum: int | None = None
     read: Callable[[Any], Any] = _as_it_is
-    texts: Callable[[Any], Sequence[str]] = _one_text
+    must: str = ""
+    texts: Callable[[Any], list[str]] = _texts
     is_recorded: bool = True
+    other_flags: tuple[str, ...] = ()
+
+    def value(self, typed: Any, before: Any) -> Any:
+        """The value from what was typed; several are added to those before. UserError where it is none."""
+        try:
+            value = None if typed is None else self.read(typed)
+        except ValueError:
+            raise UserError(f"{self.flag} {typed}: must be {self.must}") from None
+        if isinstance(value, tuple):
+            return (*before, *value)
+        return {**before, **value} if isinstance(value, dict) else value
 
 
-def option(default: Any, flag: str, help: str, **more: Any) -> Any:
+def option(default: Any, **more: Any) -> Any:
     """A field of a dataclass that users set; `more` as for `Option`. A default that is a type makes one of it."""
-    metadata = {"option": Option(flag, help, **more)}
     if isinstance(default, type):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+        return field(default_factory=default, metadata={"option": more})
+    return field(default=default, metadata={"option": more})
+
+
+@cache
+def _options(kind: type) -> dict[str, Option]:
+    """Options among the fields of a dataclass, by name."""
+    helps: dict[str, str] = dict(re.findall(r"^(\w+)\n((?: +\S.*\n?)+)", inspect.getdoc(kind) or "", re.MULTILINE))
+    hints = get_type_hints(kind)
+    return {
+        one.name: _option(
+            one.name, " ".join(helps.get(one.name, "").split()), hints[one.name], **one.metadata["option"]
+        )
+        for one in fields(kind)
+        if "option" in one.metadata
+    }
+
+
+def _option(name: str, help: str, hint: Any, **more: Any) -> Option:
+    may_be_none = NoneType in get_args(hint)
+    inner = get_args(hint)[0] if may_be_none else hint
+    if get_origin(inner) is Literal:
+        known = get_args(inner)
+        must = f"{', '.join(known[:-1])} or {known[-1]}"
+        more = {"metavar": "|".join(known), "read": partial(_one_of, known), "must": must, **more}
+        hint = str | None if may_be_none else str
+    elif get_origin(inner) is not None:
+        hint = list[str]
+        if get_origin(inner) is tuple:
+            more = {"read": tuple, **more}
+    flag = "--" + re.sub("_(s|hz)$", "", name).replace("_", "-")
+    return Option(**{"flag": flag, "help": " ".join(help.split()), "typed": hint, **more})
 
 
 def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
@@ -105,84 +156,37 @@ def override_texts(overrides: Mapping[str, Any]) -> list[str]:
     return [f"{name}={text(value)}" for name, value in overrides.items()]
 
 
-def read_topics(texts: Sequence[str]) -> dict[str, str]:
-    """Topics of the bag by the robot's own names, of `NAME=TOPIC`."""
-    return parse_pairs(texts, "--topic", "NAME=TOPIC")
-
-
-def topic_texts(topics: Mapping[str, str]) -> list[str]:
-    """What is to be typed for topics."""
-    return [f"{relative}={topic}" for relative, topic in topics.items()]
-
-
-def read_axes(text: str | None) -> str | None:
-    """Axes to be turned round; UserError where they are none."""
-    if text is not None and not (0 < len(set(text)) == len(text) and set(text) <= set("xyz")):
-        raise UserError(f"--mirror-truth {text}: must be one or more of x, y, z, e.g. y")
+def _one_of(known: Sequence[str], text: str) -> str:
+    if text not in known:
+        raise ValueError
     return text
 
 
-def read_one_of(flag: str, *known: str) -> Callable[[str | None], str | None]:
-    """Of a flag that takes one of some words: what reads it."""
-
-    def read(text: str | None) -> str | None:
-        if text is not None and text not in known:
-            raise UserError(f"{flag} {text}: must be {', '.join(known[:-1])} or {known[-1]}")
-        return text
-
-    return read
+def _axes(text: str) -> str:
+    if not 0 < len(set(text)) == len(text) or not set(text) <= set("xyz"):
+        raise ValueError
+    return text
 
 
-def read_time(flag: str) -> Callable[[float | None], float | None]:
-    """Of a flag that takes a time of 0 s or more: what reads it."""
-
-    def read(value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < math.inf:
-            raise UserError(f"{flag} {value}: must be a time of 0 s or more")
-        return value
-
-    return read
+def _time(seconds: float) -> float:
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError
+    return seconds
 
 
-def read_path(text: str | Path | None) -> Path | None:
-    """A path, or none."""
-    return None if text is None else Path(text)
-
-
-def read_rate(text: str | None) -> float | None:
-    """Hz, infinite for `all`; UserError where it is none."""
-    if text is None or text == "all":
-        return None if text is None else math.inf
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0.0 < rate < math.inf:
-        raise UserError(f"--estimates-rate {text}: must be a rate in Hz above 0, or all")
+def _rate(text: str) -> float:
+    """Hz, infinite for `all`."""
+    rate = math.inf if text == "all" else float(text)
+    if text != "all" and not 0.0 < rate < math.inf:
+        raise ValueError
     return rate
 
 
-def rate_texts(rate_hz: float) -> list[str]:
-    """What is to be typed for a rate."""
-    return [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"]
-
-
-def read_turned(flag: bool) -> bool:
-    """The other of true and false."""
-    return not flag
-
-
-ALIGNMENTS = ("none", "start", "heading", "se3")
-FORMATS = ("tum", "kitti", "euroc", "csv")
-
-_WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
-_JUDGED = "How it is judged"
-_WRITTEN = "What is written"
+_judged = partial(option, panel="How it is judged")
+_seconds = partial(_judged, metavar="S")
+_time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
 _FOREIGN = "Another filter's trajectory, judged as ours are"
-
-
-_several = partial(option, (), typed=list[str], panel=_WHAT_IF, read=tuple, texts=list)
-_number = partial(option, typed=float | None, metavar="S", panel=_JUDGED)
+_what_if = partial(option, (), panel="What if: changes to the recording before it is replayed; may be repeated")
 
 
 @dataclass(frozen=True)
@@ -192,33 +196,23 @@ class WhatIf:
     Attributes
     ----------
     drop
-        Sensors left out.
+        Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.
     delay
-        `SENSOR=TIME`: stamps moved later by that time, as a latency that nobody knows of would.
+        Stamps that much too late, e.g. `imu=20ms`; s, ms or us.
+
+        As a latency that nobody knows of would.
     bias
-        `SENSOR.COMPONENT=VALUE`, in the measurement's unit.
+        A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).
     noise
-        `SENSOR.COMPONENT=STDDEV`: white noise.
+        White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).
     seed
         Of the noise.
     """
 
-    drop: tuple[str, ...] = _several(
-        "--drop", "Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.", metavar="SENSOR"
-    )
-    delay: tuple[str, ...] = _several(
-        "--delay", "Stamps that much too late, e.g. `imu=20ms`; s, ms or us.", metavar="SENSOR=TIME"
-    )
-    bias: tuple[str, ...] = _several(
-        "--bias",
-        "A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).",
-        metavar="SENSOR.COMPONENT=VALUE",
-    )
-    noise: tuple[str, ...] = _several(
-        "--noise",
-        "White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).",
-        metavar="SENSOR.COMPONENT=STDDEV",
-    )
+    drop: tuple[str, ...] = _what_if(metavar="SENSOR")
+    delay: tuple[str, ...] = _what_if(metavar="SENSOR=TIME")
+    bias: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=VALUE")
+    noise: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=STDDEV")
     seed: int = 0
 
     def drops(self, sensor: str) -> bool:
@@ -249,84 +243,46 @@ class JudgeSettings:
     Attributes
     ----------
     initial
-        Where the robot's initial state is taken from the truth: `drawn` adds an error drawn from the initial
-        covariance, so that the filter starts as unsure as it says; `exact` does not.
+        Where the initial state comes from the truth: `drawn` adds an error as large as the filter believes, `exact`
+        does not.
+
+        Drawn from the initial covariance, so that the filter starts as unsure as it says.
     seed
-        Of that error.
+        Of that error, and of `--noise`.
     longest_truth_gap_s
-        Truth is interpolated between messages at most this far apart.
+        Interpolate the truth over gaps up to this, s.
     settle_s
-        Start left out of the metrics; None: the robot's own.
-    alignment
-        How the estimate is taken into the truth's frame, see `alignment`; None: as the robot's truth specification
-        says, `none` where there is no robot.
+        Leave this much at the start out of the figures, s; the robot's own otherwise.
     lag_s
-        How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
+        How late a message may come and still be used, s, below 10; the configuration's otherwise.
+
+        0.2 s where that has no `lag_s`.
+    alignment
+        Before comparing: `none`: as it is; `start`: the first pose onto the truth's; `heading`: turned about the
+        vertical (least squares), from the truth's start; `se3`: turned and shifted by least squares. The robot's own
+        otherwise.
+
+        See `evaluation/alignment.py`; `none` where there is no robot.
     beacon_s
-        The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
+        Give the filter the pose of the motion capture every so many seconds, as a beacon would.
     smooth
-        Judge the robot's smoother, each of whose estimates knows the whole recording, in the place of its filter.
+        Judge the robot's smoother, which knows the whole recording at every instant; not every robot has one.
     bulk
-        Let a robot that can filter the whole recording at once do so; false: measurement by measurement, as live.
+        Filter measurement by measurement, as live, where the robot could filter the recording at once. The figures
+        are the same.
+
+        That is what false means.
     """
 
-    initial: Literal["drawn", "exact"] = option(
-        "drawn",
-        "--initial",
-        "Where the initial state comes from the truth: `drawn` adds an error as large as the filter believes, `exact` "
-        "does not.",
-        typed=str,
-        metavar="drawn|exact",
-        panel=_JUDGED,
-        read=read_one_of("--initial", "drawn", "exact"),
-    )
-    seed: int = option(
-        0, "--seed", "Of that error, and of `--noise`.", typed=int, metavar="N", minimum=0, panel=_JUDGED
-    )
-    longest_truth_gap_s: float = _number(
-        0.1, "--truth-gap", "Interpolate the truth over gaps up to this, s.", typed=float, read=read_time("--truth-gap")
-    )
-    settle_s: float | None = _number(
-        None,
-        "--settle",
-        "Leave this much at the start out of the figures, s; the robot's own otherwise.",
-        read=read_time("--settle"),
-    )
-    lag_s: float | None = _number(
-        None,
-        "--lag",
-        "How late a message may come and still be used, s, below 10; the configuration's otherwise.",
-        read=read_time("--lag"),
-    )
-    alignment: Alignment | None = option(
-        None,
-        "--alignment",
-        "Before comparing: `none`: as it is; `start`: the first pose onto the truth's; `heading`: turned about the "
-        "vertical (least squares), from the truth's start; `se3`: turned and shifted by least squares. The robot's own "
-        "otherwise.",
-        metavar="|".join(ALIGNMENTS),
-        panel=_JUDGED,
-        read=read_one_of("--alignment", *ALIGNMENTS),
-    )
-    beacon_s: float | None = _number(
-        None, "--beacon", "Give the filter the pose of the motion capture every so many seconds, as a beacon would."
-    )
-    smooth: bool = option(
-        False,
-        "--smooth",
-        "Judge the robot's smoother, which knows the whole recording at every instant; not every robot has one.",
-        typed=bool,
-        panel=_JUDGED,
-    )
-    bulk: bool = option(
-        True,
-        "--message-by-message",
-        "Filter measurement by measurement, as live, where the robot could filter the recording at once. The figures "
-        "are the same.",
-        typed=bool,
-        panel=_JUDGED,
-        read=read_turned,
-    )
+    initial: Literal["drawn", "exact"] = _judged("drawn")
+    seed: int = _judged(0, metavar="N", minimum=0)
+    longest_truth_gap_s: float = _time_s(0.1, flag="--truth-gap")
+    settle_s: float | None = _time_s(None)
+    lag_s: float | None = _time_s(None)
+    alignment: Literal["none", "start", "heading", "se3"] | None = _judged(None)
+    beacon_s: float | None = _seconds(None)
+    smooth: bool = _judged(False)
+    bulk: bool = _judged(True, flag="--message-by-message", read=lambda flag: not flag)
 
 
 @dataclass(frozen=True)
@@ -338,154 +294,157 @@ class EvaluateOptions:
     robot, estimator
         None: guessed from the topics; the robot's first estimator.
     config
-        Parameter file; None: the robot's default.
-    overrides
-        Parameters by dotted name.
+        ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it.
     model
-        File of a trained model; None: the one that the configuration names, if any.
+        Trained model, as `onboard-estimation train` writes it.
+
+        None: the one that the configuration names, if any.
+    overrides
+        Set one parameter; may be repeated. E.g. `gyro.axis=-z`.
     topics
-        Relative topic name to topic of the bag, where names differ.
+        Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.
     namespace
-        Of the robot's topics; None: the one that holds most of them.
+        Namespace of the robot's topics, where several robots are there.
+
+        None: the one that holds most of them.
     mirror_truth
-        Axes of the ground truth to turn round: one or more of x, y, z.
+        Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.
     align_clock
-        Move the ground truth in time by the offset that its motion has against the IMUs'.
+        Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.
     trajectory
-        Topic of a bag that holds another filter's estimates, which are judged in the place of a robot's.
+        Judge the poses on this topic of the bag, of whatever filter: nav_msgs/Odometry, geometry_msgs/PoseStamped,
+        PoseWithCovarianceStamped or PointStamped.
     truth
-        Bag or trajectory file that holds the truth of such estimates; None: the bag that they are in.
+        Where the truth of a trajectory is: a bag with motion capture, or a trajectory file.
+
+        None: the bag that it is in.
     body
-        Of a bag's ground truths the one of this body.
-    format, times
-        Of a trajectory file; None: guessed. Times in seconds of a KITTI file, which has none.
+        Of several bodies in the truth's bag, the one that was estimated.
+    format
+        Format of the trajectory file; guessed from its name and content otherwise.
+    times
+        Times of the poses of a KITTI file, which has none: seconds, one a line.
     estimates_rate_hz
-        Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
+        Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures are always
+        made of all.
+
+        Infinity: all; None: all, unless there are very many.
     """
 
     robot: str | None = None
     estimator: str | None = None
-    config: Path | None = option(
-        None,
-        "--config",
-        "ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it.",
-        typed=Path | None,
-        metavar="FILE",
-        is_recorded=False,
-    )
-    model: Path | None = option(
-        None,
-        "--model",
-        "Trained model, as `onboard-estimation train` writes it.",
-        typed=Path | None,
-        metavar="FILE",
-        is_recorded=False,
-    )
+    config: Path | None = option(None, metavar="FILE", is_recorded=False)
+    model: Path | None = option(None, metavar="FILE", is_recorded=False)
     overrides: Mapping[str, Any] = option(
-        dict,
-        "--set",
-        "Set one parameter; may be repeated. E.g. `gyro.axis=-z`.",
-        typed=list[str],
-        metavar="NAME=VALUE",
-        read=parse_overrides,
-        texts=override_texts,
+        dict, flag="--set", metavar="NAME=VALUE", read=parse_overrides, texts=override_texts
     )
     topics: Mapping[str, str] = option(
-        dict,
-        "--topic",
-        "Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.",
-        typed=list[str],
-        metavar="NAME=TOPIC",
-        read=read_topics,
-        texts=topic_texts,
+        dict, flag="--topic", metavar="NAME=TOPIC", read=partial(parse_pairs, flag="--topic", form="NAME=TOPIC")
     )
-    namespace: str | None = option(
-        None,
-        "--namespace",
-        "Namespace of the robot's topics, where several robots are there.",
-        metavar="NAME",
-    )
-    mirror_truth: str | None = option(
-        None,
-        "--mirror-truth",
-        "Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
-        metavar="AXES",
-        read=read_axes,
-    )
-    align_clock: bool = option(
-        False,
-        "--align-clock",
-        "Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.",
-        typed=bool,
-    )
-    trajectory: str | None = option(
-        None,
-        "--trajectory",
-        "Judge the poses on this topic of the bag, of whatever filter: nav_msgs/Odometry, geometry_msgs/PoseStamped, "
-        "PoseWithCovarianceStamped or PointStamped.",
-        metavar="TOPIC",
-        panel=_FOREIGN,
-    )
-    truth: Path | None = option(
-        None,
-        "--truth",
-        "Where the truth of a trajectory is: a bag with motion capture, or a trajectory file.",
-        typed=Path | None,
-        metavar="BAG|FILE",
-        panel=_FOREIGN,
-        read=read_path,
-    )
-    body: str | None = option(
-        None,
-        "--body",
-        "Of several bodies in the truth's bag, the one that was estimated.",
-        metavar="NAME",
-        panel=_FOREIGN,
-    )
-    format: str | None = option(
-        None,
-        "--format",
-        "Format of the trajectory file; guessed from its name and content otherwise.",
-        metavar="|".join(FORMATS),
-        panel=_FOREIGN,
-        read=read_one_of("--format", *FORMATS),
-    )
-    times: Path | None = option(
-        None,
-        "--times",
-        "Times of the poses of a KITTI file, which has none: seconds, one a line.",
-        typed=Path | None,
-        metavar="FILE",
-        panel=_FOREIGN,
-        read=read_path,
-    )
+    namespace: str | None = option(None, metavar="NAME")
+    mirror_truth: str | None = option(None, metavar="AXES", read=_axes, must="one or more of x, y, z, e.g. y")
+    align_clock: bool = option(False)
+    trajectory: str | None = option(None, metavar="TOPIC", panel=_FOREIGN)
+    truth: Path | None = option(None, metavar="BAG|FILE", panel=_FOREIGN)
+    body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
+    format: Format | None = option(None, panel=_FOREIGN)
+    times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
     estimates_rate_hz: float | None = option(
         None,
-        "--estimates-rate",
-        "Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures are always "
-        "made of all.",
+        typed=str | None,
         metavar="HZ|all",
-        panel=_WRITTEN,
-        read=read_rate,
-        texts=rate_texts,
+        panel="What is written",
+        read=_rate,
+        must="a rate in Hz above 0, or all",
+        texts=lambda rate_hz: [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"],
     )
+
+
+_searched = partial(option, panel="How it is searched")
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How `tune` searches.
+
+    Attributes
+    ----------
+    by
+        What is foretold best: the ground truth (errors, and whether the covariance fits them), or the measurements
+        themselves, for which no truth is needed. The truth where all bags have one.
+
+        See `tuning_score`.
+    method
+        Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's differential
+        evolution.
+
+        See `learning.optimisation`.
+    evaluations
+        Candidates in each search, about.
+    folds
+        Parts of the bags that are left out by turns, to say whether it helps; 0: none.
+    seed
+        Of the search.
+
+        And of which are left out together.
+    """
+
+    by: Literal["truth", "innovations"] | None = _searched(None)
+    method: Literal["gradient", "cma", "differential_evolution"] = _searched(
+        "gradient", must="one of gradient, cma, differential_evolution"
+    )
+    evaluations: int = _searched(150, metavar="N", minimum=20)
+    folds: int = _searched(3, metavar="N", minimum=0)
+    seed: int = _searched(0, metavar="N", minimum=0)
+
+
+_simulated = partial(option, panel="What is simulated, of a ROBOT")
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """What a campaign is told beside a table.
+
+    Attributes
+    ----------
+    scenario
+        Scenario, see `onboard-estimation robots`; the robot's first otherwise.
+    variant
+        What it does; may be repeated; all variants otherwise.
+    seeds
+        Number of seeds.
+    first_seed
+        First seed.
+    duration_s
+        Length of each run, s.
+    keep
+        What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.
+    """
+
+    scenario: str | None = _simulated(None, metavar="NAME")
+    variant: tuple[str, ...] = _simulated((), flag="--gait", other_flags=("--variant",), metavar="NAME")
+    seeds: int = _simulated(20, metavar="N", minimum=1)
+    first_seed: int = _simulated(0, metavar="N", minimum=0)
+    duration_s: float = _simulated(60.0, metavar="S")
+    keep: Keep = option("reports", must="one of figures, reports, everything")
 
 
 def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
     """All options with their values, by the names of their fields; by default with their default values."""
     options = EvaluateOptions() if options is None else options
+    found = _options(options.__class__)
     for one in fields(options):
         value = getattr(options, one.name)
-        if "option" in one.metadata:
-            yield one.name, one.metadata["option"], value
+        if one.name in found:
+            yield one.name, found[one.name], value
         elif is_dataclass(value):
             yield from declared(value)
 
 
-def from_typed(typed: Mapping[str, Any], base: EvaluateOptions | None = None) -> EvaluateOptions:
-    """Options from what the command line gave, by the names of their fields.
+def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
+    """`EvaluateOptions`, or others like `base`, from what the command line gave, by the names of their fields.
 
     Parameters
     ----------
@@ -497,17 +456,8 @@ def from_typed(typed: Mapping[str, Any], base: EvaluateOptions | None = None) ->
     UserError
         A text that is no value of its option.
     """
-    values = {}
-    for name, it, before in declared(base):
-        if name in typed:
-            value = it.read(typed[name])
-            if isinstance(value, tuple):
-                value = (*before, *value)
-            values[name] = {**before, **value} if isinstance(value, dict) else value
-        elif base is not None:
-            values[name] = before
-    made: EvaluateOptions = _made(EvaluateOptions, values)
-    return made
+    base = base or EvaluateOptions()
+    return _changed(base, {name: it.value(typed[name], before) for name, it, before in declared(base) if name in typed})
 
 
 def words(options: EvaluateOptions) -> list[str]:
@@ -521,7 +471,11 @@ def words(options: EvaluateOptions) -> list[str]:
 
 def recorded(options: EvaluateOptions) -> dict[str, Any]:
     """The options for `run.json`, by the names of their fields; a rate without a limit as it is typed."""
-    return {name: _to_json(value) for name, it, value in declared(options) if it.is_recorded}
+    values = {name: value for name, it, value in declared(options) if it.is_recorded}
+    return {
+        name: "all" if value == math.inf else str(value) if isinstance(value, Path) else value
+        for name, value in values.items()
+    }
 
 
 def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
@@ -532,34 +486,18 @@ def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
     KeyError
         An option that is not there.
     """
-    values = {name: (record[name], it) for name, it, _ in declared() if it.is_recorded}
-    made: EvaluateOptions = _made(
-        EvaluateOptions,
-        {
-            name: read_path(value) if it.typed == Path | None else _from_json(value)
-            for name, (value, it) in values.items()
-        },
-    )
-    return made
+
+    def value(it: Option, told: Any) -> Any:
+        if it.typed == Path | None and told is not None:
+            return Path(told)
+        return tuple(told) if isinstance(told, list) else math.inf if told == "all" else told
+
+    return _changed(EvaluateOptions(), {name: value(it, record[name]) for name, it, _ in declared() if it.is_recorded})
 
 
-_PARTS: Sequence[Any] = (WhatIf, JudgeSettings)
-
-
-def _to_json(value: Any) -> Any:
-    return "all" if value == math.inf else str(value) if isinstance(value, Path) else value
-
-
-def _from_json(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else math.inf if value == "all" else value
-
-
-def _made(kind: Any, values: Mapping[str, Any]) -> Any:
-    """One of a dataclass; a value goes to all fields of its name, those of the dataclasses within it too."""
-    given = {}
-    for one in fields(kind):
-        if one.name in values:
-            given[one.name] = values[one.name]
-        elif one.default_factory in _PARTS:
-            given[one.name] = _made(one.default_factory, values)
-    return kind(**given)
+def _changed(options: Any, values: Mapping[str, Any]) -> Any:
+    """With other values; each goes to all fields of its name, those of the dataclasses within it too."""
+    inner = {one.name: part for one in fields(options) if is_dataclass(part := getattr(options, one.name))}
+    changed = {name: _changed(part, values) for name, part in inner.items()}
+    own = {one.name: values[one.name] for one in fields(options) if one.name in values}
+    return replace(options, **changed, **own)

@@ -20,13 +20,22 @@ from scipy.special import erf
 
 from onboard_estimation.capabilities.reported import PanelGroup
 from onboard_estimation.evaluation.charts import (
+    POINTS,
     Chart,
     Charts,
+    Window,
     charts_of,
     consistency_charts,
+    coverage,
     error_charts,
+    extremes,
     judged_parts,
+    require_estimates,
     section_charts,
+    states_errors,
+    thin,
+    truth_centre,
+    worst_window,
 )
 from onboard_estimation.evaluation.plot_frame import (
     BAND,
@@ -46,17 +55,6 @@ from onboard_estimation.evaluation.plot_frame import (
 )
 from onboard_estimation.evaluation.presentation import SIGMA_CAPTION, axis_label, display_unit, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, Phases
-from onboard_estimation.evaluation.views import (
-    POINTS,
-    Window,
-    coverage,
-    extremes,
-    require_estimates,
-    states_errors,
-    thin,
-    truth_centre,
-    worst_window,
-)
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.picture import NORMAL_SCALE, ellipse
 

@@ -22,11 +22,11 @@ from onboard_estimation.evaluation.clock_alignment import aligned
 from onboard_estimation.evaluation.options import WhatIf, is_part
 from onboard_estimation.evaluation.topics import (
     TRUTH,
+    FreeTopics,
     TopicMatch,
     missing_topics,
-    nearest_name,
+    refuse_wrong_types,
     truth_channels,
-    wrong_types,
 )
 from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, component_names
@@ -145,8 +145,7 @@ def load_recording(
     match, dropped = _without_dropped(match, what_if)
     if any(channel.required for channel in match.missing) or not match.channels:
         raise missing_topics(robot.name, match, kinds)
-    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
-        raise wrong
+    refuse_wrong_types(robot.name, match, kinds)
     columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
     notes = [*match.notes, *([bag.damage] if bag.damage else [])]
     notes += losses(columns)
@@ -155,8 +154,8 @@ def load_recording(
     notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks, held = _known(match, columns, mirror_truth)
-    notes += _track_notes(tracks)
+    tracks, held, lost = _known(match, columns, mirror_truth)
+    notes += lost
     if align_clock:
         tracks, note = aligned(
             {channel: columns[topic] for topic, channel in match.channels.items()},
@@ -185,11 +184,10 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     """
     kinds = {name: topic.message_type for name, topic in bag.topics.items()}
     match = replace(match, channels={})
-    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
-        raise wrong
+    refuse_wrong_types(robot.name, match, kinds)
     columns = read_channels(bag, {**match.truth, **match.held})
-    tracks, held = _known(match, columns, None)
-    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *_track_notes(tracks)]
+    tracks, held, lost = _known(match, columns, None)
+    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *lost]
     if match.missing_bodies:
         notes.append(_missing_truth(match, kinds))
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
@@ -197,27 +195,22 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
 
 def _known(
     match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
-) -> tuple[dict[str, BodyTrack], dict[str, HeldValues]]:
-    tracks = {
-        one.sensor: BodyTrack.clean(
-            one.sensor, columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
+) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
+    """Tracks, what else is known, and a sentence on each body of which messages are left out."""
+    tracks, held, notes = {}, {}, []
+    for topic, one in match.truth.items():
+        column = columns[topic]
+        track = tracks[one.sensor] = BodyTrack.clean(
+            one.sensor, column.stamps_ns, mirror(column.values, mirror_truth or "")
         )
-        for topic, one in match.truth.items()
-    }
-    held = {
-        one.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
-        for topic, one in match.held.items()
-    }
-    return tracks, held
-
-
-def _track_notes(tracks: Mapping[str, BodyTrack]) -> list[str]:
-    return [
-        f"Ground truth of {body}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages left out "
-        "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
-        for body, track in tracks.items()
-        if track.left_out
-    ]
+        if track.left_out:
+            notes.append(
+                f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
+                "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
+            )
+    for topic, one in match.held.items():
+        held[one.sensor] = HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
+    return tracks, held, notes
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:
@@ -301,15 +294,9 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
 
 def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
     """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
-    taken = {*match.channels, *match.truth}
-    options = []
-    for body in match.missing_bodies:
-        for channel in truth_channels(body):
-            free = [name for name, kind in kinds.items() if kind == channel.message_type and name not in taken]
-            if nearest := nearest_name(f"{match.namespace}/{channel.topic}", free):
-                options.append(f"--topic {channel.topic}={printable(nearest)}")
-                taken.add(nearest)
-                break
+    free = FreeTopics(match, kinds)
+    found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
+    options = [option for body in found if (option := next(filter(None, body), None))]
     hint = f" ({' '.join(options)}?)" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
     return f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
@@ -342,16 +329,14 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
         shift = _delay_ns(text, value)
         for one in _matching(out, sensor, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
-    for text in what_if.bias:
-        for place, columns, offset in _components(out, text, "--bias"):
-            values = out[place].values.copy()
-            values[:, columns] += offset
-            out[place] = replace(out[place], values=values)
     rng = np.random.default_rng(what_if.seed)
-    for text in what_if.noise:
-        for place, columns, stddev in _components(out, text, "--noise", least=0.0):
+    changes = [("--bias", text, -math.inf) for text in what_if.bias]
+    changes += [("--noise", text, 0.0) for text in what_if.noise]
+    for option, text, least in changes:
+        for place, columns, number in _components(out, text, option, least):
             values = out[place].values.copy()
-            values[:, columns] += rng.normal(0.0, stddev, (len(values), len(columns)))
+            added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))
+            values[:, columns] += added
             out[place] = replace(out[place], values=values)
     return out
 
@@ -394,9 +379,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _components(
-    series: Sequence[Series], text: str, option: str, least: float = -math.inf
-) -> list[tuple[int, list[int], float]]:
+def _components(series: Sequence[Series], text: str, option: str, least: float) -> list[tuple[int, list[int], float]]:
     name, value = _split(text, option)
     try:
         number = float(value)

@@ -15,7 +15,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, PhaseEvent, Vector
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot
 from onboard_estimation.use_counters import UseCounters, sensor_table
@@ -30,6 +30,11 @@ class EstimateSeries:
     stamps_ns: NDArray[np.int64]
     means: Rows
     covariances: Rows
+
+    @property
+    def time_s(self) -> Vector:
+        """(K,) seconds since the first."""
+        return (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
 
     @classmethod
     def of(cls, estimates: list[Estimate]) -> EstimateSeries:
@@ -136,27 +141,19 @@ def at_once(
     ordered = in_filter_order(recording.series, recording.arrival, lag_s, channels)
     if ordered is None:
         return None
-    series, arrival, use = ordered.series, ordered.arrival, {}
     if initial is not None:
-        begun = from_start(ordered, initial.stamp_ns)
-        series, arrival = begun.series, begun.arrival
-        use = {
-            one.channel.sensor: UseCounters(
-                used=begun.superseded.get(one.channel.sensor, 0), left_out=begun.left_out.get(one.channel.sensor, 0)
-            )
-            for one in series
-        }
-    found = estimator.filter_recording(estimator.start(initial), series, arrival, lag_s)
+        ordered = from_start(ordered, initial.stamp_ns)
+    found = estimator.filter_recording(estimator.start(initial), ordered.series, ordered.arrival, lag_s)
     if found is None or not _is_finite(found):
         return None  # the pipeline puts a filter that broke down back to its last good state
-    found = found.one_a_stamp()
-    for sensor, before in use.items():
-        filtered = found.use.get(sensor, UseCounters())
+    found, use = found.one_a_stamp(), dict(found.use)
+    for sensor, before in ordered.before.items():
+        filtered = use.get(sensor, UseCounters())
         use[sensor] = filtered._replace(used=filtered.used + before.used, left_out=filtered.left_out + before.left_out)
     return Replayed(
         estimator.space,
         EstimateSeries(found.stamps_ns, found.means, found.covariances),
-        sensor_table(ordered.counters, {**found.use, **use}, ordered.check),
+        sensor_table(ordered.counters, use, ordered.check),
         ordered.messages + found.messages,
         found.events,
     )

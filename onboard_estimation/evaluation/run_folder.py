@@ -1,30 +1,40 @@
 """What a run leaves behind: resolved configuration, hashes, versions, metrics, estimates as a bag, plots, report.
 
 Everything but the times in `run.json` is the same when the same bag is evaluated again.
+
+One run to a folder: who comes second learns it before the work, not after it. A claim is a lock that the operating
+system gives back when its process ends, however that ends. It lies in the folder for temporary files, so that nothing
+is left beside the run; where locks do not work there is no claim, and the check when the run is written remains.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onboard_estimation import installed
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.options import Keep
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import LIBRARIES, write_report
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
 
-Keep = Literal["figures", "reports", "everything"]
+_PIECE_BYTES = 1 << 20
 
 
 def check_free(folder: Path) -> None:
@@ -36,6 +46,110 @@ def check_free(folder: Path) -> None:
         raise UserError(f"cannot write the run to {folder}: {existing} is no folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(f"cannot write the run to {folder}: no permission to write in {existing}")
+
+
+@contextmanager
+def claimed(folder: Path, numbered: bool = False) -> Iterator[Path]:
+    """Claim a folder until the block is left.
+
+    Parameters
+    ----------
+    numbered
+        Where it is there, or claimed, take the first of `folder-2`, `folder-3`, ... that is free and not claimed.
+
+    Raises
+    ------
+    UserError
+        Another process, or another block of this one, has claimed it (says which).
+    """
+    place, number = folder, 1
+    while (numbered and place.exists()) or (claim := _claim(place)) is False:
+        if not numbered:
+            raise UserError(f"{place}: {_holder(place)} is writing a run there; name another --output, or wait for it")
+        number += 1
+        place = folder.with_name(f"{folder.name}-{number}")
+    try:
+        yield place
+    finally:
+        if claim is not None:
+            with suppress(OSError):
+                _place(place).unlink()
+            os.close(claim)
+
+
+@contextmanager
+def claimed_run(asked: Path | None, otherwise: Path) -> Iterator[Path]:
+    """Claim the folder that was asked for, which must be free; else the other, numbered where that exists."""
+    if asked is not None:
+        check_free(asked)
+    with claimed(asked or otherwise, numbered=asked is None) as folder:
+        yield folder
+
+
+def _place(folder: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
+    return Path(tempfile.gettempdir()) / f"onboard_estimation-run-{name}.lock"
+
+
+def _claim(folder: Path) -> int | bool | None:
+    """Descriptor of the lock; None where locks do not work, False where somebody else has it."""
+    place = _place(folder)
+    while True:
+        try:
+            claim = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(claim).st_ino == place.stat().st_ino:
+                os.truncate(claim, 0)
+                os.pwrite(claim, str(os.getpid()).encode(), 0)
+                return claim
+        except BlockingIOError:
+            os.close(claim)
+            return False
+        except FileNotFoundError:
+            pass  # given up between the two looks
+        except OSError:
+            os.close(claim)
+            return None
+        os.close(claim)
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return f"process {int(_place(folder).read_text())}"
+    except (OSError, ValueError):
+        return "another process"
+
+
+def content_hash(path: Path, stop: threading.Event | None = None) -> str:
+    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names; empty where it was stopped."""
+    digest = hashlib.sha256()
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    for file in files:
+        digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
+        with file.open("rb") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                digest.update(piece)
+                if stop is not None and stop.is_set():
+                    return ""
+    return digest.hexdigest()
+
+
+@contextmanager
+def content_hashes(inputs: Mapping[str, Path | None]) -> Iterator[Future[dict[str, str]]]:
+    """Hashes of some files or folders, by role, from a thread beside; leaving the block ends the thread.
+
+    A bag of an hour takes seconds, in which Python is free for other work. `Future.result` waits for them, and raises
+    OSError where a file cannot be read.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1, "content hashes") as pool:
+        try:
+            yield pool.submit(lambda: {role: content_hash(path, stop) for role, path in inputs.items() if path})
+        finally:
+            stop.set()
 
 
 def write_run(
@@ -100,15 +214,6 @@ def write_run(
         ) from error
 
 
-def versions() -> dict[str, str]:
-    """Python, platform and the packages that figures depend on."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **installed.versions(LIBRARIES),
-    }
-
-
 def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "robot": result.robot,
@@ -123,6 +228,10 @@ def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[
         "sections": {section.title: list(section.sentences) for section in result.sections},
         "settings": dict(settings),
         "inputs_sha256": dict(hashes),
-        "versions": versions(),
+        "versions": {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            **installed.versions(LIBRARIES),
+        },
         "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

@@ -18,6 +18,12 @@ from onboard_estimation.robots import estimator_name, find_robot
 LONGEST_S = 36_000.0
 
 
+def check_duration(duration_s: float) -> None:
+    """Raise UserError where nothing can be simulated for so long."""
+    if not 0.0 < duration_s <= LONGEST_S:
+        raise UserError(f"--duration {duration_s:g}: must be above 0 s and at most {LONGEST_S:g} s")
+
+
 @dataclass(frozen=True)
 class SimulatedRun:
     """What is simulated; `scenario` and `variant` may be left out (None, the robot's first) until `checked`.
@@ -36,8 +42,7 @@ class SimulatedRun:
 
     def checked(self) -> SimulatedRun:
         """With the scenario and variant that it comes to; UserError where there is no such robot or scenario."""
-        if not 0.0 < self.duration_s <= LONGEST_S:
-            raise UserError(f"--duration {self.duration_s:g}: must be above 0 s and at most {LONGEST_S:g} s")
+        check_duration(self.duration_s)
         robot = Simulated[Any].of(find_robot(self.robot))
         scenario, variant = chosen_scenario(robot, self.scenario, self.variant)
         return replace(self, scenario=scenario, variant=variant)

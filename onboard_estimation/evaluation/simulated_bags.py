@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.converters import GROUP, Converted, Converter
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter, serialise_alike, write_configuration
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.installed import load
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.sensor_messages import to_message
@@ -53,12 +53,17 @@ def simulate_to_bag(
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
     }
-    with BagWriter(path, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
+    with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
-        count = writer.message_count
     if (known := robot.known_in(configuration, scenario)) != configuration:
         write_configuration(path, robot.name, known)
-    return {**description, "path": str(path), "messages": count, "topics": len(series), "duration_s": duration_s}
+    return {
+        **description,
+        "path": str(path),
+        "messages": writer.message_count,
+        "topics": len(series),
+        "duration_s": duration_s,
+    }
 
 
 def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, epoch_ns: int = EPOCH_NS) -> None:
@@ -71,29 +76,22 @@ def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, ep
     written = np.zeros(len(series), dtype=np.int64)
     for start in range(0, len(order), _SERIALISED_AT_ONCE):
         piece = numbers[order[start : start + _SERIALISED_AT_ONCE]]
-        counts = np.bincount(piece, minlength=len(series))
-        rows = [
-            _rows(one, slice(first, first + count), epoch_ns)
-            for one, first, count in zip(series, written.tolist(), counts.tolist(), strict=True)
-        ]
-        written += counts
+        rows = []
+        for one, first, count in zip(series, written, np.bincount(piece, minlength=len(series)), strict=True):
+            part = one.rows(slice(first, first + count))
+            stamps_ns, make = part.stamps_ns + epoch_ns, partial(to_message, new, one.channel)
+            data = serialise_alike(one.channel.message_type, make, stamps_ns, part.values)
+            rows.append(zip(stamps_ns.tolist(), data, strict=True))
+        written += np.bincount(piece, minlength=len(series))
         for number in piece.tolist():
-            stamp_ns, data = next(rows[number])
-            writer.write_serialized(topics[number], series[number].channel.message_type, stamp_ns, data)
+            stamp_ns, message = next(rows[number])
+            writer.write_serialized(topics[number], series[number].channel.message_type, stamp_ns, message.data)
 
 
 def _sorted(one: Series) -> Series:
     if np.all(one.stamps_ns[1:] >= one.stamps_ns[:-1]):
         return one
     return one.rows(np.argsort(one.stamps_ns, kind="stable"))
-
-
-def _rows(one: Series, rows: slice, epoch_ns: int) -> Iterator[tuple[int, memoryview]]:
-    """Stamp and message of some rows of a series."""
-    stamps = one.stamps_ns[rows] + epoch_ns
-    make = partial(to_message, new, one.channel)
-    messages = serialise_alike(one.channel.message_type, make, stamps, one.values[rows])
-    return zip(stamps.tolist(), (row.data for row in messages), strict=True)
 
 
 def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recorded: bool = False) -> dict[str, Any]:
@@ -116,9 +114,8 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
     series = [*content.recording.sensors, *content.recording.truth]
     source = "simulated" if content.simulated else "recorded"
     description = {"source": source, "format": form, "file": Path(file).name}
-    with BagWriter(output, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
+    with BagWriter(output, storage, custom_data=description) as writer:
         write_series(writer, series, "", content.epoch_ns)
-        count = writer.message_count
     for robot, configuration in content.configurations.items():
         write_configuration(output, robot, configuration)
     filled = [one.stamps_ns for one in series if len(one.stamps_ns)]
@@ -126,7 +123,7 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
     return {
         **description,
         "path": str(output),
-        "messages": count,
+        "messages": writer.message_count,
         "topics": len(filled),
         "duration_s": float(duration_ns) / NANOSECONDS_PER_SECOND,
         "notes": list(content.notes),

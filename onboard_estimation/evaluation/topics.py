@@ -206,66 +206,70 @@ def suggested_options(candidates: Mapping[str, TopicMatch], topics: Mapping[str,
     """
     lines = []
     for robot, match in candidates.items():
-        free = {topic: kind for topic, kind in topics.items() if topic not in {**match.channels, **match.truth}}
+        free, words, lacking = FreeTopics(match, topics), [f"--robot {robot}"], False
         required = [channel for channel in match.missing if channel.required]
         # Of the truth a pose rather than a position; of what else is optional, nothing is guessed.
         bodies = [truth_channels(body) for body in match.missing_bodies]
-        words, lacking = [f"--robot {robot}"], False
-        for options in [*((channel,) for channel in required), *bodies]:
-            of_type = [(one, name) for one in options for name, kind in free.items() if kind == one.message_type]
-            if not of_type:
-                lacking |= options[0].required
-                continue
-            channel = of_type[0][0]
-            nearest = nearest_name(
-                f"{match.namespace}/{channel.topic}", [name for one, name in of_type if one is channel]
-            )
-            assert nearest is not None
-            words.append(f"--topic {_quoted(f'{channel.topic}={nearest}')}")
-            del free[nearest]
+        for choices in [*((channel,) for channel in required), *bodies]:
+            found = next((option for one in choices if (option := free.option(one))), None)
+            words += [found] if found else []
+            lacking |= not found and choices[0].required
         if required and not lacking:
             lines.append(" ".join(words))
     return lines
 
 
+class FreeTopics:
+    """Topics of a bag that may be taken for channels of a robot that were not found by name; each once."""
+
+    def __init__(self, match: TopicMatch, topics: Mapping[str, str]) -> None:
+        taken = {*match.channels, *match.truth}
+        self._free = {topic: kind for topic, kind in topics.items() if topic not in taken}
+        self._namespace = match.namespace
+
+    def of_type(self, message_type: str) -> list[str]:
+        """Those of a type."""
+        return [topic for topic, kind in self._free.items() if kind == message_type]
+
+    def option(self, channel: Channel, name: str | None = None) -> str | None:
+        """Takes the topic that is named most like the channel, or like `name`, as an option to paste; None: none is."""
+        same_type = self.of_type(channel.message_type)
+        if not same_type:
+            return None
+        nearest = nearest_name(name or f"{self._namespace}/{channel.topic}", same_type)
+        del self._free[nearest]
+        return f"--topic {_quoted(f'{channel.topic}={nearest}')}"
+
+
 def missing_topics(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError:
     """Error that names what is missing, what is there instead, and the options to paste."""
-    taken: set[str] = {*match.channels, *match.truth}
-    parts = []
+    free, parts = FreeTopics(match, topics), []
     for channel in match.missing:
         if not channel.required:
             continue
-        same_type = [topic for topic, kind in topics.items() if kind == channel.message_type and topic not in taken]
+        same_type = free.of_type(channel.message_type)
         there = f"of that type there are {listed(same_type)}" if same_type else "no other topic has that type"
-        options = [f"--drop {channel.sensor}"]
-        if nearest := nearest_name(f"{match.namespace}/{channel.topic}", same_type):
-            options.insert(0, f"--topic {_quoted(f'{channel.topic}={nearest}')}")
-            taken.add(nearest)
-        parts.append(
-            f"{match.namespace}/{channel.topic} ({channel.message_type}) is missing; {there} ({' or '.join(options)})"
-        )
+        options = " or ".join(filter(None, [free.option(channel), f"--drop {channel.sensor}"]))
+        parts.append(f"{match.namespace}/{channel.topic} ({channel.message_type}) is missing; {there} ({options})")
     return UserError(f"{robot}: {'; '.join(parts)}. Topics in the bag: {listed(list(topics))}")
 
 
-def wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError | None:
-    """Error that names all topics of another type than needed, with the options to paste; None where there are none."""
-    taken = {*match.channels, *match.truth}
-    parts = []
+def refuse_wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError that names all topics of another type than needed, with the options to paste."""
+    free, parts = FreeTopics(match, topics), []
     for topic, channel in {**match.channels, **match.truth}.items():
         if topics[topic] == channel.message_type:
             continue
-        same_type = [name for name, kind in topics.items() if kind == channel.message_type and name not in taken]
-        options = [f"--drop {f'{TRUTH}/{channel.sensor}' if topic in match.truth else channel.sensor}"]
-        if nearest := nearest_name(topic, same_type):
-            options.insert(0, f"--topic {_quoted(f'{channel.topic}={nearest}')}")
-            taken.add(nearest)
-        parts.append(f"{printable(topic)} is {topics[topic]}, not {channel.message_type} ({' or '.join(options)})")
-    return UserError(f"{robot}: {'; '.join(parts)}") if parts else None
+        dropped = f"--drop {f'{TRUTH}/{channel.sensor}' if topic in match.truth else channel.sensor}"
+        options = " or ".join(filter(None, [free.option(channel, topic), dropped]))
+        parts.append(f"{printable(topic)} is {topics[topic]}, not {channel.message_type} ({options})")
+    if parts:
+        raise UserError(f"{robot}: {'; '.join(parts)}")
 
 
-def nearest_name(wanted: str, names: Sequence[str]) -> str | None:
-    """Of the names the one most like the wanted one."""
-    return max(names, key=lambda name: difflib.SequenceMatcher(None, wanted, name).ratio(), default=None)
+def nearest_name(wanted: str, names: Iterable[str]) -> str:
+    """Of the names the one most like the wanted one; there has to be one."""
+    return max(names, key=lambda name: difflib.SequenceMatcher(None, wanted, name).ratio())
 
 
 def listed(names: Sequence[str]) -> str:

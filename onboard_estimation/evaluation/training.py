@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.content_hash import content_hash
-from onboard_estimation.evaluation.options import WhatIf
+from onboard_estimation.evaluation.evaluate import refuse_rivals
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
+from onboard_estimation.evaluation.run_folder import content_hash
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics, names_in
 from onboard_estimation.robots import Robot
@@ -26,37 +27,23 @@ _READING = 0.2  # share of the progress that reading takes
 _IMU = "imu"
 
 
-@dataclass(frozen=True)
-class TrainingOptions:
-    """What a user may say of a training.
-
-    Attributes
-    ----------
-    form
-        Of the model; None: the robot's choice.
-    topics
-        Relative topic name to topic of the bags, where names differ.
-    namespace
-        Of the robot's topics; None: the one that holds most of them.
-    mirror_truth
-        Axes of the ground truth to turn round: one or more of x, y, z.
-    """
-
-    form: str | None = None
-    topics: Mapping[str, str] = field(default_factory=dict)
-    namespace: str | None = None
-    mirror_truth: str | None = None
-
-
 def train_from_bags(
     robot: Trained[Any],
     configuration: Any,
     bags: Sequence[Path],
     output: Path,
-    options: TrainingOptions | None = None,
+    options: EvaluateOptions | None = None,
+    form: str | None = None,
     progress: Progress = lambda share, step: None,
 ) -> TrainingReport:
     """Train a model with the recordings of bags, and write it to a file.
+
+    Parameters
+    ----------
+    options
+        Of which topics, namespace and mirrored truth are looked at.
+    form
+        Of the model; None: the robot's choice.
 
     Raises
     ------
@@ -64,31 +51,36 @@ def train_from_bags(
         The robot or the form cannot be trained, the file cannot be written, a bag is given twice, or a bag does not do;
         the message names the bag.
     """
-    options = options or TrainingOptions()
-    check_form(robot, options.form)
+    check_form(robot, form)
     check_output(output, robot)
+    hashes: list[str] = []
+
+    def read(bag: Path) -> LoadedRecording:
+        try:
+            recording = read_training_bag(robot, configuration, bag, options or EvaluateOptions())
+        except UserError as error:
+            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
+        hashes.append(content_hash(bag))
+        return recording
+
+    recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
+    report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+    report.save(output)
+    return report
+
+
+def recordings_of(
+    bags: Sequence[Path], read: Callable[[Path], LoadedRecording], progress: Callable[[str], None]
+) -> dict[str, LoadedRecording]:
+    """Recordings by the names of their bags; UserError where one is given twice."""
     recordings: dict[str, LoadedRecording] = {}
-    hashes = []
     for number, bag in enumerate(bags):
-        progress(_READING * number / len(bags), f"reading {bag}")
+        progress(f"reading {bag}")
         if bag.resolve() in {other.resolve() for other in bags[:number]}:
             raise UserError(f"{bag} is given twice")
         name = bag.resolve().name
-        try:
-            recording = read_training_bag(robot, configuration, bag, options)
-        except UserError as error:
-            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
-        recordings[name if name not in recordings else str(bag)] = recording
-        hashes.append(content_hash(bag))
-    report = robot.train(
-        configuration,
-        recordings,
-        hashes,
-        options.form,
-        lambda share, step: progress(_READING + (1.0 - _READING) * share, step),
-    )
-    report.save(output)
-    return report
+        recordings[name if name not in recordings else str(bag)] = read(bag)
+    return recordings
 
 
 def train_from_simulations(
@@ -97,28 +89,22 @@ def train_from_simulations(
     scenario: str,
     duration_s: float,
     seeds: Sequence[int],
-    form: str | None = None,
     progress: Progress = lambda share, step: None,
 ) -> TrainingReport:
     """Train a model with simulated runs of every variant of a scenario, one for each seed."""
-    check_form(robot, form)
     simulated = Simulated[Any].of(robot)
-    variants = simulated.scenarios[scenario].variants or ("",)
-    wanted = [(variant, seed) for variant in variants for seed in seeds]
-    recordings, hashes = {}, []
+    wanted = [(variant, seed) for variant in simulated.scenarios[scenario].variants or ("",) for seed in seeds]
+    recordings = {}
     for number, (variant, seed) in enumerate(wanted):
         label = " ".join(word for word in (variant, f"seed {seed}") if word)
         progress(_READING * number / len(wanted), f"simulating {label}")
-        recording = simulated_recording(simulated, configuration, scenario, variant, duration_s, seed)
-        recordings[label] = recording
-        hashes.append(_recording_hash(recording))
-    return robot.train(
-        configuration,
-        recordings,
-        hashes,
-        form,
-        progress=lambda share, step: progress(_READING + (1.0 - _READING) * share, step),
-    )
+        recordings[label] = simulated_recording(simulated, configuration, scenario, variant, duration_s, seed)
+    hashes = [_recording_hash(one) for one in recordings.values()]
+    return robot.train(configuration, recordings, hashes, progress=partial(_after_reading, progress))
+
+
+def _after_reading(progress: Progress, share: float, step: str) -> None:
+    progress(_READING + (1.0 - _READING) * share, step)
 
 
 def check_form(robot: Trained[Any], form: str | None) -> None:
@@ -145,7 +131,7 @@ def check_output(path: Path, robot: Trained[Any]) -> None:
             ) from error
 
 
-def read_training_bag(robot: Robot, configuration: Any, path: Path, options: TrainingOptions) -> LoadedRecording:
+def read_training_bag(robot: Robot, configuration: Any, path: Path, options: EvaluateOptions) -> LoadedRecording:
     """A bag's recording, with ground truth of all bodies.
 
     Raises
@@ -156,9 +142,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Tra
     with open_bag(path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
-        if match.rivals and options.namespace is None:
-            spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
-            raise UserError(f"{path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        refuse_rivals(path, robot, match, options)
         _refuse_incomplete(path, match, kinds)
         _refuse_others(robot, configuration, match, kinds)
         robot.refuse_topics(configuration, names_in(match.namespace, kinds))

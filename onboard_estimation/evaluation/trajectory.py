@@ -7,7 +7,6 @@ taken into the tangent space of the state.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.inspection import is_truth
 from onboard_estimation.evaluation.inspection_report import TopicReport
 from onboard_estimation.evaluation.replay import EstimateSeries
-from onboard_estimation.evaluation.topics import TRUTH, listed
+from onboard_estimation.evaluation.topics import TRUTH, listed, nearest_name
 from onboard_estimation.evaluation.truth import BodyTrack, clock_parts
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
@@ -84,13 +83,6 @@ class Trajectory:
     turns: bool
     planar: bool
     notes: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> Kind:
-        """The most that it tells."""
-        if self.turns:
-            return "planar" if self.planar else "pose"
-        return "planar position" if self.planar else "position"
 
 
 def cleaned(
@@ -154,27 +146,21 @@ def cleaned(
 def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateSeries, list[str]]:
     """What is compared of a trajectory, and sentences on its covariances; where there is none they are NaN."""
     space, poses = SPACES[kind], trajectory.poses
-    means = {
-        "planar": lambda: planar_pose(poses),
-        "pose": lambda: poses,
-        "position": lambda: poses[:, :3],
-        "planar position": lambda: poses[:, :2],
-    }[kind]()
+    means = _coordinates(kind, poses)
     size = space.dimension
     if trajectory.covariances is None:
         nothing = np.full((len(poses), size, size), np.nan)
         return space, EstimateSeries(trajectory.stamps_ns, means, nothing), [_without(trajectory)]
-    axes = {"planar": [0, 1, _YAW], "pose": list(range(6)), "position": [0, 1, 2], "planar position": [0, 1]}[kind]
+    axes = [0, 1, _YAW] if kind == "planar" else list(range(size))
     fixed = trajectory.covariances[:, axes][:, :, axes]
     covariances, notes = _usable(trajectory.name, space, fixed)
     turn = np.tile(np.eye(size), (len(poses), 1, 1))
-    to_body = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
     if kind == "planar":  # the error is a twist in the body's frame
         heading = means[:, 2]
         cosine, sine = np.cos(heading), np.sin(heading)
         turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = cosine, sine, -sine, cosine
     elif kind == "pose":
-        turn[:, 3:, 3:] = to_body
+        turn[:, 3:, 3:] = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
     known = np.isfinite(covariances)
     turned = turn @ np.where(known, covariances, 0.0) @ turn.transpose(0, 2, 1)
     return space, EstimateSeries(trajectory.stamps_ns, means, np.where(known, turned, np.nan)), notes
@@ -313,8 +299,7 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
         return _tracked(bag, topic, topic)
     if body is not None:
         if body not in named:
-            near = difflib.get_close_matches(body, named, 1, 0.0)
-            nearest = f", the nearest is --body {near[0]}" if near else ""
+            nearest = f", the nearest is --body {nearest_name(body, named)}" if named else ""
             raise UserError(f"--body {body}: {bag.path} has no ground truth of it; it has {bodies}{nearest}")
         return _tracked(bag, body, named[body])
     if len(named) == 1:
@@ -340,11 +325,13 @@ def file_truth(trajectory: Trajectory) -> TrackedTruth:
 
 def true_parts(kind: Kind, values: Rows) -> dict[str, Rows]:
     """Parts of the state by name from poses (K, 7) or positions (K, 3)."""
-    if kind == "planar":
-        return {"pose": planar_pose(values)}
-    if kind == "pose":
-        return {"position": values[:, :3], "attitude": values[:, 3:]}
-    return {"position": values[:, : 3 if kind == "position" else 2]}
+    space, state = SPACES[kind], _coordinates(kind, values)
+    return {block.name: state[:, space.coordinates(block.name)] for block in space.blocks}
+
+
+def _coordinates(kind: Kind, values: Rows) -> Rows:
+    """(K, a) in the state space of that kind, from poses (K, 7) or positions (K, 3)."""
+    return planar_pose(values) if kind == "planar" else values[:, : SPACES[kind].coordinate_count]
 
 
 def kind_of_parts(robot: str, parts: Iterable[str], dimensions: int, trajectory: Trajectory) -> Kind:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -48,10 +48,11 @@ _LARGEST_BYTES = 500_000_000
 _LONGEST_LINE = 10_000
 _LARGEST_STAMP_NS = 2**62
 _ROTATION_TOLERANCE = 0.01
-_TUM, _KITTI, _EUROC = 8, 12, 8
 
 AXES = ("x", "y", "z", "roll", "pitch", "yaw")
 QUATERNION = ("qx", "qy", "qz", "qw")
+_TUM_NAMES = ("time_s", "x_m", "y_m", "z_m", *QUATERNION)
+_TUM, _KITTI, _EUROC = 8, 12, 8
 _EXPECTED = (
     "stamp_ns or time_s; x_m, y_m and z_m (not in the plane); qx, qy, qz, qw or heading_rad or heading_deg or none; "
     "and maybe cov_x_x, cov_x_y, ... or x_stddev_m, ..., yaw_stddev_rad"
@@ -88,27 +89,22 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = _read(file)
-    if format == "csv":
-        return _of_table(file, lines)
     if format == "kitti":
         _, values = _columns(file, lines, _KITTI, _KITTI, None, range(_KITTI))
-        stamps, poses = _kitti_stamps(file, len(values), times, stamps_ns), _poses(values)
-    elif format == "tum":
-        stamps, poses = _columns(file, lines, _TUM, _TUM, (0, NANOSECONDS_PER_SECOND), range(1, _TUM))
-    else:
-        stamps, poses = _columns(file, lines, _EUROC, None, (0, 1), [1, 2, 3, *_euroc_order(file, lines.header)])
-    return cleaned(file.name, stamps, poses, None, np.array(lines.numbers))
-
-
-def _of_table(file: Path, lines: Lines) -> Trajectory:
-    names = lines.header[-1].lstrip("#").split(",") if lines.header else lines.rows[0]
-    first = 0 if lines.header else 1
+        stamps = _kitti_stamps(file, len(values), times, stamps_ns)
+        return cleaned(file.name, stamps, _poses(values), None, np.array(lines.numbers))
+    names: Sequence[str] = _TUM_NAMES
+    if format == "euroc":
+        names = _euroc_names(file, lines.header)
+    elif format == "csv":
+        first = 0 if lines.header else 1
+        names = lines.header[-1].lstrip("#").split(",") if lines.header else lines.rows[0]
+        lines = Lines(lines.header, lines.rows[first:], lines.numbers[first:])
     table = columns_of(file, [name.strip() for name in names])
-    lines = Lines(lines.header, lines.rows[first:], lines.numbers[first:])
-    stamp = (table.stamp, 1 if table.in_ns else NANOSECONDS_PER_SECOND)
-    stamps, values = _columns(file, lines, table.count, table.count, stamp, table.read)
+    most = None if format == "euroc" else len(names)
+    stamps, values = _columns(file, lines, len(names), most, table.stamp, list(table.read.values()))
     poses, covariances = table.values(values)
-    one = cleaned(file.name, stamps, poses, covariances, np.array(lines.numbers), "z_m" not in table.names)
+    one = cleaned(file.name, stamps, poses, covariances, np.array(lines.numbers), "z_m" not in table.read)
     return replace(one, notes=(table.note, *one.notes)) if table.note else one
 
 
@@ -270,43 +266,37 @@ def _poses(values: Rows) -> Rows:
     return out
 
 
-def _euroc_order(file: Path, header: Sequence[str]) -> list[int]:
-    """Columns of qx, qy, qz, qw: by the header where it names them (some filters write w last), else w first."""
+def _euroc_names(file: Path, header: Sequence[str]) -> list[str]:
+    """Of the columns that are read; the quaternion's by the header (some filters write w last), else w first."""
     names = [re.sub(r"\[.*?\]", "", cell).strip().lower() for cell in (header[-1] if header else "").split(",")]
-    letters = "".join(name[-1:] for name in names[4:8])
-    if len(names) < _EUROC or not any(name.startswith("q") for name in names[4:8]):
-        return [5, 6, 7, 4]
+    letters = "wxyz"
+    if len(names) >= _EUROC and any(name.startswith("q") for name in names[4:8]):
+        letters = "".join(name[-1:] for name in names[4:8])
     if sorted(letters) != sorted("wxyz"):
         raise UserError(f"{file}: columns 5 to 8 are {', '.join(names[4:8])}; a quaternion w, x, y, z must stand there")
-    return [4 + letters.index(letter) for letter in "xyzw"]
+    return ["stamp_ns", "x_m", "y_m", "z_m", *(f"q{letter}" for letter in letters)]
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Where what stands in a table.
 
     Attributes
     ----------
-    count
-        Of all columns.
-    stamp, in_ns
-        Column of the stamps, and whether they are in nanoseconds.
-    names, read
-        Of the columns that are read beside it: what is in them, and which they are.
+    stamp
+        Column of the stamps, and how many nanoseconds their unit has.
+    read
+        The columns that are read beside it, by what is in them.
     note
         On columns that are not read; empty where there are none.
     """
 
-    count: int
-    stamp: int
-    in_ns: bool
-    names: tuple[str, ...]
-    read: tuple[int, ...]
+    stamp: tuple[int, int]
+    read: dict[str, int]
     note: str
 
     def values(self, numbers: Rows) -> tuple[Rows, Rows | None]:
         """Poses (K, 7) or positions (K, 3), and covariances (K, 6, 6) along the fixed axes, from numbers (K, d)."""
-        column = dict(zip(self.names, numbers.T, strict=True))
+        column = dict(zip(self.read, numbers.T, strict=True))
         poses = np.zeros((len(numbers), 7))
         for axis, name in enumerate(("x_m", "y_m", "z_m")):
             poses[:, axis] = column.get(name, 0.0)
@@ -351,18 +341,12 @@ def columns_of(file: Path, names: Sequence[str]) -> Columns:
     if len(headings) + bool(turned) > 1:
         raise refused("it has more than one orientation")
     wanted = {"x_m", "y_m", "z_m", *QUATERNION, "heading_rad", "heading_deg", *_spreads()}
-    read = [place for place, name in enumerate(known) if name in wanted]
-    others = [names[place] for place in range(len(names)) if place not in (*read, known.index(stamps[0]))]
+    stamp = known.index(stamps[0])
+    read = {name: place for place, name in enumerate(known) if name in wanted}
+    others = [names[place] for place in range(len(names)) if place not in (*read.values(), stamp)]
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     note = f"{file.name}: columns not read: {listed(others[:_NAMED])}{more}." if others else ""
-    return Columns(
-        len(names),
-        known.index(stamps[0]),
-        stamps[0] == "stamp_ns",
-        tuple(known[place] for place in read),
-        tuple(read),
-        note,
-    )
+    return Columns((stamp, 1 if stamps[0] == "stamp_ns" else NANOSECONDS_PER_SECOND), read, note)
 
 
 def covariance_name(first: int, second: int, planar: bool) -> str:

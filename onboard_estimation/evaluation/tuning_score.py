@@ -34,7 +34,6 @@ from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.robots import Robot
 
-By = Literal["innovations", "truth"]
 OUTLIER_SHARE, OUTLIER_FACTOR = 1.0 / 300.0, 10.0
 _MOST_KEPT = 16
 _NEES = "mean_nees_per_degree_of_freedom"
@@ -57,7 +56,7 @@ class Scored:
     recording: Path | SimulatedRun
     options: EvaluateOptions
     changes: Mapping[str, Any]
-    by: By
+    by: Literal["truth", "innovations"] | None
 
 
 class Score(NamedTuple):

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.bag_writing import BagWriter, new, serialise_alike
+from onboard_estimation.evaluation.bag_types import jazzy_types, new
+from onboard_estimation.evaluation.bag_writing import BagWriter, serialise_alike
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.presentation import unit_suffix
@@ -67,7 +68,7 @@ def write_estimates(result: EvaluationResult, space: StateSpace, path: Path, rat
     frame = "map" if result.parts else "odom"
     with BagWriter(path, custom_data={"source": result.source, STATE_SPACE: described(space)}) as writer:
         estimates = _estimates(result, EstimateMessages(space, new, frame_id=frame), kept)
-        for log_time_ns, topic, message_type, data in heapq.merge(estimates, _events(result, frame), key=_log_time):
+        for log_time_ns, topic, message_type, data in heapq.merge(estimates, _events(result, frame), key=itemgetter(0)):
             writer.write_serialized(f"/{result.robot}/{topic}", message_type, log_time_ns, data)
     if len(kept) == len(result.stamps_ns):
         return ""
@@ -115,10 +116,6 @@ def thinned(stamps_ns: NDArray[np.int64], rate_hz: float | None) -> NDArray[np.i
     # The first stamp in each period of the rate.
     periods = ((stamps_ns - stamps_ns[0]) * (rate_hz / NANOSECONDS_PER_SECOND) + 1e-6).astype(np.int64)
     return np.flatnonzero(np.diff(periods, prepend=-1))
-
-
-def _log_time(message: Written) -> int:
-    return message[0]
 
 
 def _estimates(result: EvaluationResult, messages: EstimateMessages, kept: NDArray[np.intp]) -> Iterator[Written]:

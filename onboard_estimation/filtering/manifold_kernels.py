@@ -1,4 +1,4 @@
-"""Compiled plus, minus, mean and right Jacobian of product state spaces.
+"""Compiled plus, minus, mean of sigma points, and right Jacobian of product state spaces.
 
 A space is told to the kernels as its `layout`: (blocks, 2) int64, kind and tangent dimension of each block. See
 `state_space` for the conventions. States are rows of (k, a) arrays, and tangent vectors rows of (k, n) arrays; between
@@ -247,21 +247,13 @@ def minus_block(a: Rows, b: Rows, step: Whole, kind: Whole, size: Whole, c: Whol
 
 
 @njit(cache=True)
-def mean(points: Rows, weights: Rows, layout: Layout, dimension: int) -> Rows:
-    """(a,) weighted mean of `points` (k, a)."""
-    centre = np.empty((1, points.shape[1]))
-    centred(points, weights, 0, layout, centre, np.empty((dimension, points.shape[0])))
-    return centre[0]
+def centred(points: Rows, layout: Layout, centre: Rows, deviations: Rows) -> None:
+    """Into the first row of `centre` the mean of sigma points (2n + 1, a), into `deviations` the tangents from there.
 
-
-@njit(cache=True)
-def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Rows, deviations: Rows) -> None:
-    """Into the first row of `centre` the mean of `points` (k, a), into `deviations` (n, k) the tangents from there.
-
-    The weights are those from `first` on. On vectors the mean is the weighted sum; on other blocks Gauss-Newton on the
-    tangent vectors finds it in few steps, started at the first sigma point, which is the centre of the others.
+    (., 2n): the first point is the centre of the others, and has no weight. On vectors the mean is the plain one; on
+    other blocks Gauss-Newton on the tangent vectors finds it in few steps, started at the first point.
     """
-    count = points.shape[0]
+    outer, share = points[1:], 1.0 / (points.shape[0] - 1)
     c, t, none, one = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
@@ -270,22 +262,22 @@ def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Row
             for e in range(size):
                 # Summed up from the first point, so that values far from zero keep their digits.
                 total = 0.0
-                for k in range(1, count):
-                    total += weights[first + k] * (points[k, c + e] - points[0, c + e])
+                for k in range(outer.shape[0]):
+                    total += share * (outer[k, c + e] - points[0, c + e])
                 centre[0, c + e] = points[0, c + e] + total
-                for k in range(count):
-                    deviations[t + e, k] = points[k, c + e] - centre[0, c + e]
+                for k in range(outer.shape[0]):
+                    deviations[t + e, k] = outer[k, c + e] - centre[0, c + e]
         else:
             step = np.empty((size, 1))
             for e in range(c, c + width):
                 centre[0, e] = points[0, e]
             for _ in range(30):
-                minus_block(points, centre, none, kind, size, c, t, deviations)
+                minus_block(outer, centre, none, kind, size, c, t, deviations)
                 largest = 0.0
                 for e in range(size):
                     total = 0.0
-                    for k in range(count):
-                        total += weights[first + k] * deviations[t + e, k]
+                    for k in range(outer.shape[0]):
+                        total += share * deviations[t + e, k]
                     step[e, 0] = total
                     largest = max(largest, abs(total))
                 if largest < 1e-13:

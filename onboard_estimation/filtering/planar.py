@@ -1,4 +1,4 @@
-"""Planar poses from poses in space, and states of bodies that have a place but no heading."""
+"""Planar poses from poses in space, and states of bodies that have a place or a height, but no heading."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Matrix
 from onboard_estimation.reading_parts import POSE
 
+HEIGHT, VERTICAL_VELOCITY = "height", "vertical_velocity"
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
@@ -20,6 +21,12 @@ def point_dimension(space: StateSpace) -> int:
     if place is None or place.kind != VECTOR or {"pose", "attitude"} & blocks.keys():
         return 0
     return place.dimension if place.dimension in (2, 3) else 0
+
+
+def is_vertical(space: StateSpace) -> bool:
+    """Whether a state has the blocks `height` (m) and `vertical_velocity` (m/s), one number each, and no place."""
+    sizes = {block.name: block.dimension for block in space.blocks}
+    return sizes.get(HEIGHT) == sizes.get(VERTICAL_VELOCITY) == 1 and not {"pose", "position"} & sizes.keys()
 
 
 def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:

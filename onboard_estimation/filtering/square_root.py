@@ -113,27 +113,6 @@ def all_sound(means: NDArray[np.float64], covariances: NDArray[np.float64]) -> b
 
 
 @njit(cache=True)
-def downdate(lower: NDArray[np.float64], vector: NDArray[np.float64]) -> bool:
-    """In place, L L^T - v v^T; false (and L unusable) where the result is not positive definite."""
-    n = lower.shape[0]
-    v = vector.copy()
-    for k in range(n):
-        if lower[k, k] == 0.0 and v[k] == 0.0:
-            continue  # known exactly, and stays so
-        square = lower[k, k] * lower[k, k] - v[k] * v[k]
-        if square <= 0.0:
-            return False
-        root = np.sqrt(square)
-        c = root / lower[k, k]
-        s = v[k] / lower[k, k]
-        lower[k, k] = root
-        for i in range(k + 1, n):
-            lower[i, k] = (lower[i, k] - s * v[i]) / c
-            v[i] = c * v[i] - s * lower[i, k]
-    return True
-
-
-@njit(cache=True)
 def solve_lower(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """X (n, k) with L X = B (n, k), forward substitution."""
     n, k = right.shape

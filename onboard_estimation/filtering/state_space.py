@@ -1,11 +1,10 @@
 """State spaces made of named blocks: vectors, angles, planar poses SE(2), rotations SO(3).
 
-A filter needs three operations of its state space (boxplus notation of Hertzberg et al., "Integrating generic sensor
+A filter needs two operations of its state space (boxplus notation of Hertzberg et al., "Integrating generic sensor
 fusion algorithms with sound state representations through encapsulation of manifolds", 2013, section 3):
 
 - `plus(x, d)`: the state reached from x by the tangent vector d,
-- `minus(a, b)`: the tangent vector at b that leads to a, so that `plus(b, minus(a, b)) == a`,
-- `mean(points, weights)`: the state at which the weighted tangent vectors to all points vanish.
+- `minus(a, b)`: the tangent vector at b that leads to a, so that `plus(b, minus(a, b)) == a`.
 
 | block | coordinates | tangent vector d | plus |
 |---|---|---|---|
@@ -163,18 +162,6 @@ class StateSpace:
             a.reshape(-1, self.coordinate_count), b.reshape(-1, self.coordinate_count), self.layout, self.dimension
         )
         return out.reshape((*a.shape[:-1], self.dimension))
-
-    def mean(self, points: ArrayLike, weights: ArrayLike | None = None) -> Vector:
-        """Weighted mean (a,) of `points` (k, a); equal weights where none are given, their sum must be one."""
-        points = np.ascontiguousarray(points, dtype=np.float64)
-        if points.ndim != 2 or len(points) == 0 or points.shape[1] != self.coordinate_count:
-            raise ValueError(f"expected points of shape (k, {self.coordinate_count}), got shape {points.shape}")
-        if weights is None:
-            weights = np.full(len(points), 1.0 / len(points))
-        weights = np.ascontiguousarray(weights, dtype=np.float64)
-        if weights.shape != (len(points),):
-            raise ValueError(f"expected one weight for each of {len(points)} points, got shape {weights.shape}")
-        return kernels.mean(points, weights, self.layout, self.dimension)
 
     def right_jacobian(self, tangent: ArrayLike) -> Matrix:
         """(n, n) J with plus(x, d + e) = plus(plus(x, d), J e) to first order in e.

@@ -1,13 +1,14 @@
 """Unscented Kalman filter on a product state space, in square-root form, all sigma points as one array.
 
-Sigma points and weights are the scaled ones of van der Merwe, "Sigma-point Kalman filters for probabilistic inference
-in dynamic state-space models", 2004, chapter 3. With the default (alpha 1, beta 0, kappa 0) all weights are positive
-and equal and the centre has none: the spherical cubature rule.
+Sigma points are those of the spherical cubature rule (Arasaratnam and Haykin, "Cubature Kalman filters", 2009): the
+mean, and the mean plus and minus sqrt(n) times each column of the covariance's root. The latter have equal weights, the
+centre has none. They lie sqrt(n) standard deviations out: an angle whose deviation is so large that they reach pi wraps
+round, and its covariance comes out too small; start such a filter elsewhere.
 
 The models are functions of a whole array of sigma points, so that they can be compiled loops. Covariances are lower
 triangular factors; the update uses the sigma-point form of Joseph's update,
 
-    P+ = sum_i w_i (X_i - K Y_i)(X_i - K Y_i)^T + K R K^T,
+    P+ = sum_i w (X_i - K Y_i)(X_i - K Y_i)^T + K R K^T,
 
 which is a sum of squares: no subtraction that could make it lose its sign. Sigma points are drawn anew after each
 prediction, so that the predicted measurement's covariance contains the process noise.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,43 +36,6 @@ from onboard_estimation.measurement import Matrix, Vector
 
 BatchModel = Callable[[Matrix], Matrix]
 """Maps sigma points (k, a) to successors (k, a) or predicted measurements (k, m)."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Spread and weights of the 2n + 1 sigma points.
-
-    Attributes
-    ----------
-    spread
-        Factor on the columns of the covariance's root: sqrt(n + lambda).
-    centre_mean, centre_covariance
-        Weights of the first point, the centre.
-    outer
-        Weight of every other point.
-
-    The default points lie sqrt(n) standard deviations out. An angle whose deviation is so large that they reach pi
-    wraps round, and its covariance comes out too small: start such a filter elsewhere, or with a smaller alpha.
-    """
-
-    spread: float
-    centre_mean: float
-    centre_covariance: float
-    outer: float
-
-    @classmethod
-    def scaled(cls, dimension: int, alpha: float = 1.0, beta: float = 0.0, kappa: float = 0.0) -> Weights:
-        """Van der Merwe's scaled weights for a state of that dimension; ValueError unless n + lambda > 0."""
-        scaling = alpha**2 * (dimension + kappa)
-        if scaling <= 0.0:
-            raise ValueError(f"alpha^2 (n + kappa) must be positive, got {scaling} with alpha {alpha}, kappa {kappa}")
-        centre = 1.0 - dimension / scaling
-        return cls(float(np.sqrt(scaling)), centre, centre + 1.0 - alpha**2 + beta, 0.5 / scaling)
-
-    def packed(self, dimension: int) -> Vector:
-        """(2n + 4,) the weights as the kernels take them."""
-        outer = np.full(2 * dimension, self.outer)
-        return np.concatenate([[self.spread, self.centre_covariance, self.outer, self.centre_mean], outer])
 
 
 class SigmaPoints(NamedTuple):
@@ -101,13 +65,10 @@ class Unscented:
     ----------
     space
         State space of dimension n.
-    weights
-        Sigma points' spread and weights; the cubature rule by default.
     """
 
-    def __init__(self, space: StateSpace, weights: Weights | None = None) -> None:
+    def __init__(self, space: StateSpace) -> None:
         self.space = space
-        self._weights = (weights or Weights.scaled(space.dimension)).packed(space.dimension)
         self._point_count = 2 * space.dimension + 1
         self._shape = self._point_count + space.dimension, space.coordinate_count
 
@@ -140,7 +101,7 @@ class Unscented:
         """
         moved, after = propagate(state.points), np.empty(self._shape)
         try:
-            fits = kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, after)
+            fits = kernels.predict_moments(moved, noise_root, self.space.layout, after)
         except TypingError:  # one of the arrays has more or fewer axes
             fits = False
         if not fits:
@@ -188,7 +149,6 @@ class Unscented:
                 predicted,
                 measured,
                 noise_root,
-                self._weights,
                 self.space.layout,
                 space.layout,
                 threshold,
@@ -215,7 +175,7 @@ class Unscented:
         packed = np.zeros(self._shape)
         packed[0] = mean
         packed[self._point_count :, : self.space.dimension] = root
-        kernels.draw(self._weights, self.space.layout, packed)
+        kernels.draw(self.space.layout, packed)
         return SigmaPoints(packed, packed[: self._point_count])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_header import ModelHeader
+from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.reduced_rank import KERNELS, ReducedRankBasis
 
 Array = NDArray[np.float64]
@@ -57,29 +57,18 @@ class LearnedFunction:
     @classmethod
     def of_arrays(cls, arrays: model_file.Arrays, header: ModelHeader, where: str) -> LearnedFunction:
         """From what a file holds, which may be more; UserError, beginning with `where`, if it does not fit."""
-        missing = [name for name in ("box", "kernel", "margin", *_ARRAYS) if name not in arrays]
-        if missing:
-            raise UserError(f"{where}: a learned function without {', '.join(missing)}; train it anew")
-        p, m = len(header.output_names), arrays["weights"].shape[-1] if arrays["weights"].ndim else 0
-        shapes = {
-            "box": (3, len(header.input_names)),
-            "kernel": (1,),
-            "margin": (1,),
-            "constants": (p,),
-            "weights": (p, m),
-            "covariances": (p, m, m),
-            "noise_stddevs": (p,),
-        }
-        wrong = [
-            f"{name} {arrays[name].shape}, not {shape}" for name, shape in shapes.items() if arrays[name].shape != shape
-        ]
-        number = int(arrays["kernel"][0]) if not wrong else 0
-        if wrong or not 0 <= number < len(KERNELS):
-            raise UserError(f"{where}: arrays that do not fit together: {'; '.join(wrong) or f'kernel {number}'}")
-        centre, half_widths, length_scales = (tuple(map(float, row)) for row in arrays["box"])
+        p, d = len(header.output_names), len(header.input_names)
+        values = model_file.fitting(arrays, _SHAPES, f"{where}: learned function", p=p, d=d)
+        number = int(values["kernel"][0])
+        if not 0 <= number < len(KERNELS):
+            raise UserError(f"{where}: arrays that do not fit together: kernel {number}")
+        centre, half_widths, length_scales = (tuple(map(float, row)) for row in values["box"])
         kernel: Any = KERNELS[number]
-        basis = ReducedRankBasis(centre, half_widths, length_scales, m, kernel, float(arrays["margin"][0]))
-        return cls(basis, *(np.array(arrays[name], dtype=np.float64) for name in _ARRAYS))
+        basis = ReducedRankBasis(
+            centre, half_widths, length_scales, values["weights"].shape[1], kernel, float(values["margin"][0])
+        )
+        return cls(basis, *(values[name] for name in _ARRAYS))
 
 
-_ARRAYS = ("constants", "weights", "covariances", "noise_stddevs")
+_ARRAYS = {"constants": "p", "weights": "p M", "covariances": "p M M", "noise_stddevs": "p"}
+_SHAPES = {"box": "3 d", "kernel": "1", "margin": "1", **_ARRAYS}

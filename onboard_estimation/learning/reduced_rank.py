@@ -12,22 +12,28 @@ smallest eigenvalues are those of the largest prior variances, however long the 
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from math import gamma
 from typing import Literal, get_args
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.learning.reduced_rank_kernels import eigenfunctions
-from onboard_estimation.learning.training_data import check_inputs
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Kernel = Literal["squared_exponential", "matern_3_2", "matern_5_2"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
 _SMOOTHNESS = {"matern_3_2": 1.5, "matern_5_2": 2.5}
+
+# Taylor's polynomials of cos(pi p / 2) and sin(pi p / 2) / p in p^2, highest power first: for |p| <= 1 they hold to
+# rounding, and a processor works at both at once, which it does not at calls of the library.
+_TERMS = 12
+_COSINE = np.array([(-1) ** k * (0.5 * math.pi) ** (2 * k) / math.factorial(2 * k) for k in range(_TERMS)][::-1])
+_SINE = np.array([(-1) ** k * (0.5 * math.pi) ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(_TERMS)][::-1])
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class ReducedRankBasis:
         return np.array(self.half_widths) / np.array(self.length_scales)
 
     @cached_property
-    def indices(self) -> NDArray[np.int64]:
+    def indices(self) -> Indices:
         """(M, d), from 1: half waves of each function along each coordinate, by rising eigenvalue."""
         widths = self._scaled_half_widths
 
@@ -127,7 +133,9 @@ class ReducedRankBasis:
         if self.kernel == "squared_exponential":
             return 0.5 * d * np.log(2.0 * np.pi) + d * logs - 0.5 * np.exp(2.0 * logs) * self.eigenvalues
         nu = _SMOOTHNESS[self.kernel]
-        constant = d * np.log(2.0 * np.sqrt(np.pi)) + np.log(gamma(nu + 0.5 * d) / gamma(nu)) + nu * np.log(2.0 * nu)
+        constant = (
+            d * np.log(2.0 * np.sqrt(np.pi)) + np.log(math.gamma(nu + 0.5 * d) / math.gamma(nu)) + nu * np.log(2.0 * nu)
+        )
         shifted = 2.0 * nu * np.exp(-2.0 * logs) + self.eigenvalues
         return constant - 2.0 * nu * logs - (nu + 0.5 * d) * np.log(shifted)
 
@@ -146,7 +154,9 @@ class ReducedRankBasis:
         UserError
             Places with another number of coordinates.
         """
-        x = check_inputs(places, self.dimensions)
+        x = np.ascontiguousarray(places, dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != self.dimensions:
+            raise UserError(f"inputs of shape (k, {self.dimensions}) are needed, not {x.shape}")
         out = np.empty((len(x), self.function_count))
         scale = self._norm if factors is None else self._norm * factors
         clamped = eigenfunctions(x, *self._box, 1.0 - self.margin, self.indices, scale, out)
@@ -159,3 +169,45 @@ class ReducedRankBasis:
     @cached_property
     def _box(self) -> tuple[Array, Array]:
         return np.array(self.centre, dtype=np.float64), np.array(self.half_widths, dtype=np.float64)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def eigenfunctions(
+    places: Array, centre: Array, half_widths: Array, reach: float, indices: Indices, factors: Array, out: Array
+) -> int:
+    """Into `out` (K, M) the functions at `places` (K, d), times `factors` (M,); how many places were clamped.
+
+    A place beyond the share `reach` of the half widths (d,) from the centre is taken to lie there; one that is no
+    number, at the lower end. With t = pi (p + 1) / 2, p the place in half widths, the factors are sin(j t) for whole
+    numbers j, which all follow from the first: sin(j t) = 2 cos t sin((j - 1) t) - sin((j - 2) t).
+    """
+    dimensions, count, highest, clamped = places.shape[1], factors.size, 0, 0
+    chosen = np.empty((dimensions, count), np.uint64)  # unsigned: no index needs to be looked at for its sign
+    for m in range(count):
+        for i in range(dimensions):
+            chosen[i, m] = indices[m, i]
+            highest = max(highest, indices[m, i])
+    sines = np.empty(highest + 1)
+    for k in range(places.shape[0]):
+        result, outside = out[k], False
+        for m in range(count):
+            result[m] = factors[m]
+        for i in range(dimensions):
+            place = (places[k, i] - centre[i]) / half_widths[i]
+            if not abs(place) <= reach:
+                place = reach if place > reach else -reach
+                outside = True
+            square, cosine, sine = place * place, _COSINE[0], _SINE[0]
+            for term in range(1, _TERMS):
+                cosine = cosine * square + _COSINE[term]
+                sine = sine * square + _SINE[term]
+            twice_cosine = -2.0 * place * sine
+            sines[1], last, before = cosine, cosine, 0.0
+            for j in range(2, highest + 1):
+                last, before = twice_cosine * last - before, last
+                sines[j] = last
+            wanted = chosen[i]
+            for m in range(count):
+                result[m] *= sines[wanted[m]]
+        clamped += outside
+    return clamped

@@ -1,8 +1,8 @@
 """Sparse Gaussian processes: means and variances at a cost that does not grow with the training data.
 
-Variational inducing points (Titsias 2009, see `collapsed_bound`): M points, spread over the inputs, stand for all n
-training points. All outputs share them and the length scales, so that a prediction takes one row of covariances. Away
-from the data the mean fades to zero and the variance grows to the signal's variance, as those of an exact process do.
+Variational inducing points (Titsias 2009): M points, spread over the inputs, stand for all n training points. All
+outputs share them and the length scales, so that a prediction takes one row of covariances. Away from the data the mean
+fades to zero and the variance grows to the signal's variance, as those of an exact process do.
 An exact one was no better on robots that it had not seen, five hundred times slower to train and two hundred to ask;
 nor were length scales for each output, or inducing points that move along the bound's gradient (docs/benchmarks.md,
 `residual_training`).
@@ -11,6 +11,19 @@ nor were length scales for each output, or inducing points that move along the b
     means, variances = model.predict(inputs)
     arrays = model.mean_arrays                           # once, then in a loop:
     means = predict_means(*arrays, inputs)
+
+Hyper-parameters are those of the greatest collapsed bound, Titsias, "Variational learning of inducing variables in
+sparse Gaussian processes", AISTATS 2009, eq. (9): for an output with signal variance s^2 and noise variance r,
+
+    F = log N(y | 0, r I + Q) - trace(K - Q) / (2 r),    Q = K_nu K_uu^-1 K_un.
+
+Outputs that share length scales and inducing points share the unit covariance C (K = s^2 C), and with it all that
+costs: with C_uu = L L^T, V = L^-1 C_un and H = V V^T = U diag(h) U^T, each output needs sums over the M eigenvalues h.
+With the ratio q = s^2 / r and w = (U^T V y)^2,
+
+    F = -n/2 log(2 pi r) - 1/2 sum log(1 + q h) - (y^T y - sum q w / (1 + q h)) / (2 r) - q/2 (n - sum h),
+
+and the best r for given q follows in closed form from its third term.
 """
 
 from __future__ import annotations
@@ -21,11 +34,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cholesky, eigh, solve_triangular
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.learning.collapsed_bound import Factors, collapsed_bound, noise_variances
-from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
-from onboard_estimation.learning.training_data import LENGTH_SCALE_BOUNDS, TrainingData, check_inputs
+from onboard_estimation.learning.model_file import fitting
+from onboard_estimation.learning.sparse_kernels import cross_covariance, predict_means, predict_variances
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -37,8 +50,81 @@ START_LENGTH_SCALE, START_RATIO = 1.5, 20.0
 """Length scales and ratio of the signal's variance to the noise's at the start of the search, in normalised units."""
 RATIO_BOUNDS = (1e-4, 1e6)
 RELATIVE_TOLERANCE = 1e-7
+_SHAPES = {
+    "inducing": "1 M d",
+    "length_scales": "1 d",
+    "groups": "m",
+    "weights": "m M",
+    "projections": "1 M M",
+    "shrinkages": "m M",
+    "signal_variances": "m",
+    "noise_variances": "m",
+}
 _SHARED = ("inducing", "length_scales", "projections")
 """Arrays of all outputs; in a file they have a leading axis of one, and `groups` (m,) is all zeros."""
+FEWEST_POINTS = 20
+LENGTH_SCALE_BOUNDS = (0.02, 5.0)
+"""Length scales, in units of `input_scales`. The upper one keeps the variance growing away from the data, even along
+an input that the training targets did not seem to depend on. Measured on gaits: from 10 to 5, errors inside the data
+grow by a few hundredths of themselves, and the squared errors of a gait that was not trained, over their predicted
+variance, fall from up to 20 to 6."""
+NOISE_VARIANCE_BOUNDS = (1e-6, 1e2)
+"""In units of the targets' mean square."""
+JITTER = 1e-7
+"""Added to the unit covariance of the inducing points, which is all but singular where length scales are long."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Inputs less their mean and over their scale, targets over theirs.
+
+    The targets' mean is left in: away from the data a prediction is to fade to zero, to the model without residuals.
+
+    Attributes
+    ----------
+    inputs
+        (n, d), in units of `input_scales` about `input_means`.
+    targets
+        (n, m), in units of `target_scales`.
+    input_means, input_scales
+        (d,), in the inputs' units. Scales are standard deviations; 1 where an input never changed.
+    target_scales
+        (m,), root mean squares, in the targets' units; 1 where a target is always zero.
+    """
+
+    inputs: Array
+    targets: Array
+    input_means: Array
+    input_scales: Array
+    target_scales: Array
+
+    @classmethod
+    def normalised(cls, inputs: ArrayLike, targets: ArrayLike) -> TrainingData:
+        """Of inputs (n, d) and targets (n, m).
+
+        Raises
+        ------
+        UserError
+            Wrong shapes, numbers that are not finite, or fewer than FEWEST_POINTS points.
+        """
+        x = np.ascontiguousarray(inputs, dtype=np.float64)
+        y = np.ascontiguousarray(targets, dtype=np.float64)
+        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[-1], y.shape[-1]):
+            raise UserError(f"training data: inputs (n, d) and targets (n, m) are needed, not {x.shape} and {y.shape}")
+        bad = int((~(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))).sum())
+        if bad:
+            raise UserError(f"training data: {bad} of {len(x)} points hold a number that is not finite; leave them out")
+        if len(x) < FEWEST_POINTS:
+            raise UserError(
+                f"training data: {len(x)} points, at least {FEWEST_POINTS} are needed; record for longer or lower the "
+                "interval between points"
+            )
+        scales = x.std(axis=0)
+        scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
+        target_scales = np.sqrt(np.mean(y * y, axis=0))
+        target_scales[target_scales == 0.0] = 1.0
+        means = x.mean(axis=0)
+        return cls((x - means) / scales, y / target_scales, means, scales, target_scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +178,9 @@ class SparseGaussianProcesses:
         UserError
             The inputs have another number of columns than the training inputs.
         """
-        x = check_inputs(inputs, self.inducing.shape[1])
+        x, d = np.ascontiguousarray(inputs, dtype=np.float64), self.inducing.shape[1]
+        if x.ndim != 2 or x.shape[1] != d:
+            raise UserError(f"inputs of shape (k, {d}) are needed, not {x.shape}")
         means: Array = predict_means(*self.mean_arrays, x)
         variances: Array = predict_variances(*self.variance_arrays, x)
         return means, variances
@@ -124,7 +212,7 @@ class SparseGaussianProcesses:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """All that a prediction needs, by name, for `model_file.save`."""
-        arrays = {name: getattr(self, name) for name in ARRAY_NAMES if name != "groups"}
+        arrays = {name: getattr(self, name) for name in _SHAPES if name != "groups"}
         arrays |= {name: arrays[name][None] for name in _SHARED}
         return {**arrays, "groups": np.zeros(len(self.weights), dtype=np.int64)}
 
@@ -137,40 +225,14 @@ class SparseGaussianProcesses:
         UserError
             An array is missing, or their shapes do not fit together.
         """
-        missing = [name for name in ARRAY_NAMES if name not in arrays]
-        if missing:
-            raise UserError(f"not a sparse model: no array {', '.join(missing)}; train it again")
-        values = {name: np.ascontiguousarray(arrays[name], dtype=np.float64) for name in ARRAY_NAMES}
-        groups = values.pop("groups")
-        if values["inducing"].ndim != 3 or groups.ndim != 1:
-            raise UserError("not a sparse model: inducing points (1, M, d) and groups (m,) are needed; train it again")
-        (_, points, d), m = values["inducing"].shape, len(groups)
-        shapes = {
-            "inducing": (1, points, d),
-            "length_scales": (1, d),
-            "weights": (m, points),
-            "projections": (1, points, points),
-            "shrinkages": (m, points),
-            "signal_variances": (m,),
-            "noise_variances": (m,),
-        }
-        wrong = [
-            f"{name} {values[name].shape}, not {shape}" for name, shape in shapes.items() if values[name].shape != shape
-        ]
-        if wrong:
-            raise UserError(f"sparse model with arrays that do not fit together: {'; '.join(wrong)}; train it again")
-        if groups.any():
-            raise UserError("sparse model: groups of outputs must all be 0; train it again")
+        values = fitting(arrays, _SHAPES, "sparse model")
+        if values.pop("groups").any():
+            raise UserError("sparse model: groups of outputs must all be 0; train it anew")
         if not all(np.all(values[name] > 0.0) for name in ("length_scales", "signal_variances", "noise_variances")):
-            raise UserError("sparse model with length scales or variances that are not positive; train it again")
+            raise UserError("sparse model: length scales or variances that are not positive; train it anew")
         values |= {name: values[name][0] for name in _SHARED}
-        return cls(**values, inputs=np.empty((0, d)), targets=np.empty((0, m)))
-
-
-ARRAY_NAMES = (
-    *("inducing", "length_scales", "groups", "weights"),
-    *("projections", "shrinkages", "signal_variances", "noise_variances"),
-)
+        nothing = np.empty((0, values["inducing"].shape[1])), np.empty((0, len(values["weights"])))
+        return cls(**values, inputs=nothing[0], targets=nothing[1])
 
 
 def fit(
@@ -198,17 +260,14 @@ def fit(
     UserError
         Training data of wrong shape, not finite, or too few points.
     """
-    from scipy.linalg import solve_triangular  # nodes predict only
-
     data = TrainingData.normalised(inputs, targets)
     report = progress or (lambda fraction, text: None)
     inducing = spread_points(data.inputs, inducing_points)
     length_scales, ratios = _best(data, inducing, iterations, report)
     report(1.0, "done")
     factors = Factors.of(data.inputs, inducing, length_scales)
-    noise = noise_variances(factors, data.targets, ratios)
+    noise, rotated = factors.noise_variances(data.targets, ratios)
     back = solve_triangular(factors.lower, factors.eigenvectors, trans=1, lower=True)
-    rotated = factors.eigenvectors.T @ (factors.whitened @ data.targets)
     spread, scales = factors.eigenvalues[:, None] * ratios, data.target_scales
     return SparseGaussianProcesses(
         inducing=inducing * data.input_scales + data.input_means,
@@ -275,3 +334,82 @@ def spread_points(inputs: Array, count: int, rounds: int = 5) -> Array:
         sums = np.stack([np.bincount(nearest, column, len(points)) for column in inputs.T], axis=1)
         points = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], points)
     return np.unique(points, axis=0)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What follows from inducing points and length scales alone.
+
+    Covariances C_uu (M, M), with `JITTER`, and C_un (M, n); L (M, M) lower, V (M, n), h (M,) and U (M, M).
+    """
+
+    among: Array
+    cross: Array
+    lower: Array
+    whitened: Array
+    eigenvalues: Array
+    eigenvectors: Array
+
+    @classmethod
+    def of(cls, inputs: Array, inducing: Array, length_scales: Array) -> Factors:
+        """For inputs (n, d), inducing points (M, d) and length scales (d,)."""
+        x, z = (np.ascontiguousarray((points / length_scales).T) for points in (inputs, inducing))
+        among, cross = cross_covariance(z, z), cross_covariance(z, x)
+        among[np.diag_indices_from(among)] += JITTER
+        lower = cholesky(among, lower=True, check_finite=False)
+        whitened = solve_triangular(lower, cross, lower=True, check_finite=False)
+        eigenvalues, eigenvectors = eigh(whitened @ whitened.T, driver="evd", check_finite=False)
+        return cls(among, cross, lower, whitened, np.maximum(eigenvalues, 0.0), eigenvectors)
+
+    def noise_variances(self, targets: Array, ratios: Array) -> tuple[Array, Array]:
+        """(m,) that maximise the bound, within NOISE_VARIANCE_BOUNDS, for q = `ratios` (m,); and U^T V y (M, m)."""
+        rotated = self.eigenvectors.T @ (self.whitened @ targets)
+        explained = np.sum(ratios * rotated**2 / (1.0 + self.eigenvalues[:, None] * ratios), axis=0)
+        noise = (np.sum(targets**2, axis=0) - explained) / len(targets)
+        return np.clip(noise, *NOISE_VARIANCE_BOUNDS), rotated
+
+
+def collapsed_bound(
+    inputs: Array, targets: Array, inducing: Array, length_scales: Array, ratios: Array
+) -> tuple[float, Array, Array]:
+    """The bound at its best noise variances, summed over outputs that share length scales and inducing points.
+
+    Parameters
+    ----------
+    inputs, targets, inducing
+        (n, d), (n, m) and (M, d).
+    length_scales, ratios
+        (d,) and (m,); a ratio is of the signal's variance to the noise's.
+
+    Returns
+    -------
+    The bound, and its derivatives with respect to log length scales (d,) and log ratios (m,).
+    """
+    x, z = inputs / length_scales, inducing / length_scales
+    factors = Factors.of(inputs, inducing, length_scales)
+    h, y, n = factors.eigenvalues, targets, len(x)
+    noise, rotated = factors.noise_variances(y, ratios)
+    spread = 1.0 + h[:, None] * ratios
+    unexplained = np.sum(y * y, axis=0) - np.sum(ratios * rotated**2 / spread, axis=0)
+    missing = n - h.sum()
+    value = -0.5 * (n * np.log(2.0 * np.pi * noise) + np.log(spread).sum(axis=0) + unexplained / noise)
+    value -= 0.5 * ratios * missing
+    by_ratio = np.sum(rotated**2 / spread**2, axis=0) / noise - np.sum(h[:, None] / spread, axis=0) - missing
+
+    # With the weights a of the mean, c_u^T a, b = (y - C_nu a) / r and W = L^-T U, sums over outputs:
+    # dF/dC_un = sum a b^T + W diag(sum q^2 h / (1 + q h)) U^T V,
+    # dF/dC_uu = -1/2 sum a a^T / s^2 - 1/2 W diag(sum q^2 h^2 / (1 + q h)) W^T.
+    back = solve_triangular(factors.lower, factors.eigenvectors, trans=1, lower=True, check_finite=False)
+    weights = back @ (ratios * rotated / spread)
+    errors = (y - factors.cross.T @ weights) / noise
+    share = np.sum(ratios**2 * h[:, None] / spread, axis=1)
+    by_cross = weights @ errors.T + (back * share) @ (factors.eigenvectors.T @ factors.whitened)
+    by_among = -0.5 * ((weights / (ratios * noise)) @ weights.T + (back * (share * h)) @ back.T)
+
+    # dC_jk / dlog l_i = C_jk (z_ij - x_ik)^2, in scaled coordinates.
+    by_cross *= factors.cross
+    by_among *= factors.among
+    rows, columns, among_rows = by_cross.sum(axis=1), by_cross.sum(axis=0), by_among.sum(axis=1)
+    by_length = rows @ z**2 + columns @ x**2 - 2.0 * np.sum(z * (by_cross @ x), axis=0)
+    by_length += 2.0 * (among_rows @ z**2 - np.sum(z * (by_among @ z), axis=0))
+    return float(value.sum()), by_length, 0.5 * ratios * by_ratio

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.player import Played, Player, PlayOptions
+from onboard_estimation.live.player import Played, Player
+from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -28,21 +29,23 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.configuration import describe, load, to_mapping, to_parameter_file
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.executables import command, executables
 from onboard_estimation.installed import package_of
 from onboard_estimation.live.budget_verdict import Figures, Remedy, state
+from onboard_estimation.live.discovery import wait_until
 from onboard_estimation.live.machine_facts import busy_s, cpu_s, resident_mb
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.session import graph_node, port_is_free
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import GROUP, Robot, all_robots, find_robot
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.series import Series
+from onboard_estimation.series import Recording, Series
 
 WARM_UP_S = 2.0
 _START_S = 900.0
@@ -50,7 +53,6 @@ _START_S = 900.0
 _END_S = 5.0
 _AFTER_S = 3.0
 """The last report of the diagnostics may come so late, and what a filter that is too slow still has to say."""
-_POLL_S = 0.02
 _DEPTH, _SENT_DEPTH = 2000, 100
 _SEEN_S = 0.5
 """The other side may see us later than we see it."""
@@ -122,7 +124,8 @@ def measure(job: Job, progress: Progress) -> Figures:
         series = _readings(job.robot, job.configuration, job.estimator, warm_up_s + job.seconds * job.rate)
         sender, heard = PacedSender(ourselves, series), _Heard(ourselves, job)
         sender.await_listeners(_START_S, node.refuse_its_end)
-        node.wait(heard.is_ready, _START_S)
+        if not node.comes_to(heard.is_ready, _START_S):
+            raise UserError(f"the estimator was not ready within {_START_S:g} s: {node.last_words()}")
         progress("warming up")
         sys.setswitchinterval(_SWITCH_S)
         gc.collect()
@@ -132,14 +135,14 @@ def measure(job: Job, progress: Progress) -> Figures:
         def before(due_ns: int) -> None:
             if not started and due_ns >= warm_up_s * NANOSECONDS_PER_SECOND:
                 progress(f"measuring for {job.seconds:g} s")
-                started.append((time.time_ns(), _taken_s(node.pid)))
+                started.append((time.time_ns(), _taken_s(node.process.pid)))
 
         sent_ns, late_ns = sender.send(job.rate, before)
-        end_ns, after_s = time.time_ns(), _taken_s(node.pid)
+        end_ns, after_s = time.time_ns(), _taken_s(node.process.pid)
         gc.unfreeze()
         progress("taking what is still on its way")
-        memory_mb = resident_mb(node.pid)
-        node.wait(lambda: heard.reports[-1]["stamp_ns"] > end_ns, _AFTER_S, must=False)
+        memory_mb = resident_mb(node.process.pid)
+        node.comes_to(lambda: heard.reports[-1]["stamp_ns"] > end_ns, _AFTER_S)
     begin_ns, before_s = started[0]
     late_ms = 1e-6 * float(np.percentile(late_ns, 99))
     return _figures(job, series, sent_ns, heard, (begin_ns, end_ns), after_s - before_s, memory_mb, late_ms)
@@ -154,9 +157,7 @@ def remedies(job: Job, figures: Figures, progress: Progress) -> list[Remedy]:
     others = {f"estimator:={name}": (job.configuration, name) for name in job.robot.estimators if name != job.estimator}
     for row in describe(job.robot.configuration_type):
         if row.type_name == "int" and row.name.rpartition(".")[2] == _PARTICLES:
-            value = job.configuration
-            for name in row.name.split("."):
-                value = getattr(value, name)
+            value = attrgetter(row.name)(job.configuration)
             for fraction in _FRACTIONS:
                 fewer = max(round(value * fraction), int(row.minimum or 1))
                 changed = load(job.robot.configuration_type, to_mapping(job.configuration), {row.name: fewer})
@@ -164,42 +165,28 @@ def remedies(job: Job, figures: Figures, progress: Progress) -> list[Remedy]:
     return [Remedy(change, job.rate * _filter_share(job.robot, *other) + overhead) for change, other in others.items()]
 
 
-class _EstimatorNode:
-    """The node under measurement."""
+class _EstimatorNode(NamedTuple):
+    """The node under measurement, and where it writes what it has to say."""
 
-    def __init__(self, words: list[str], log: Path) -> None:
-        self._log = log
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
-        self.pid = self._process.pid
+    process: subprocess.Popen[bytes]
+    log: Path
 
     def refuse_its_end(self) -> None:
         """Raise UserError with its last words where it is gone."""
-        if self._process.poll() is not None:
-            raise UserError(f"the estimator ended before its time: {self._last_words()}")
+        if self.process.poll() is not None:
+            raise UserError(f"the estimator ended before its time: {self.last_words()}")
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float, must: bool = True) -> None:
-        """Until the condition holds, as long as the node runs; UserError after the time where it `must`."""
-        end_s = time.monotonic() + timeout_s
-        while not condition():
+    def comes_to(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether the condition comes true in time, as long as the node runs."""
+
+        def holds() -> bool:
             self.refuse_its_end()
-            if time.monotonic() > end_s:
-                if must:
-                    raise UserError(f"the estimator was not ready within {timeout_s:g} s: {self._last_words()}")
-                return
-            time.sleep(_POLL_S)
+            return condition()
 
-    def end(self) -> None:
-        """Ask it to end, then make it."""
-        self._process.terminate()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        return condition() or wait_until(holds, timeout_s)
 
-    def _last_words(self) -> str:
-        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+    def last_words(self) -> str:
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1].removeprefix("error: ") if lines else "it said nothing"
 
 
@@ -209,18 +196,22 @@ def _estimator_node(job: Job) -> Iterator[_EstimatorNode]:
     name = f"{job.robot.name}_estimator"
     host = {**job.host, "estimator": job.estimator, "diagnostics_period_s": _REPORTS_S}
     with tempfile.TemporaryDirectory(prefix="budget-") as place:
-        files = [Path(place) / "robot.yaml", Path(place) / "host.yaml"]
+        log, files = Path(place) / "log", [Path(place) / "robot.yaml", Path(place) / "host.yaml"]
         files[0].write_text(to_parameter_file(job.configuration), encoding="utf-8")
         files[1].write_text(yaml.safe_dump({f"/**/{name}": {"ros__parameters": host}}), encoding="utf-8")
         with suppress(UserError):
             files.insert(1, resource(f"config/{job.robot.name}_nodes.yaml"))
-        words = ["--ros-args", "-r", f"__ns:=/{job.robot.name}", "-r", f"__node:={name}"]
+        words = [*_executable(job.robot.name), "--ros-args", "-r", f"__ns:=/{job.robot.name}", "-r", f"__node:={name}"]
         words += [word for file in files for word in ("--params-file", str(file))]
-        node = _EstimatorNode([*_executable(job.robot.name), *words], Path(place) / "log")
-        try:
-            yield node
-        finally:
-            node.end()
+        nothing = subprocess.DEVNULL
+        with log.open("wb") as said, subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=said) as process:
+            try:
+                yield _EstimatorNode(process, log)
+            finally:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_S)
+                process.kill()
 
 
 def _executable(robot: str) -> list[str]:
@@ -326,24 +317,17 @@ def _estimates_per_s(reports: list[dict[str, Any]], begin_ns: int, end_ns: int) 
 def _filter_share(robot: Robot[Any], configuration: Any, estimator: str) -> float:
     """Time on a core for a second of readings, s; kernels are compiled before."""
     robot.exercise(configuration, estimator)
-    series = _readings(robot, configuration, estimator, _COMPARED_S)
-    readings = sorted(
-        (
-            Measurement(int(stamp), one.channel.sensor, value)
-            for one in series
-            for stamp, value in zip(one.stamps_ns, one.values, strict=True)
-        ),
-        key=lambda reading: reading.stamp_ns,
-    )
+    recording = from_simulator(Recording(tuple(_readings(robot, configuration, estimator, _COMPARED_S)), ()), ())
+    first_ns = last_ns = recording.first_stamp_ns()
+    readings = list(recording.measurements())
     pipeline = Pipeline(robot.estimator(configuration, estimator), robot.listened_channels(configuration, estimator))
     started_s = time.process_time()
-    last_ns = readings[0].stamp_ns
     for reading in readings:
         pipeline.process(reading)
         last_ns = reading.stamp_ns
         if time.process_time() - started_s > _COMPARISON_S:
             break
-    return (time.process_time() - started_s) * NANOSECONDS_PER_SECOND / max(1, last_ns - readings[0].stamp_ns)
+    return (time.process_time() - started_s) * NANOSECONDS_PER_SECOND / max(1, last_ns - first_ns)
 
 
 def _readings(robot: Robot[Any], configuration: Any, estimator: str, seconds: float) -> list[Series]:
@@ -398,12 +382,13 @@ class PacedSender:
 
     def await_listeners(self, timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Until somebody listens to each topic; UserError that names the others after the time, or of `meanwhile`."""
-        end_s = time.monotonic() + timeout_s
-        while waiting := [one.topic_name for one in self._publishers if one.get_subscription_count() == 0]:
-            if time.monotonic() > end_s:
-                raise UserError(f"nobody listens to {', '.join(waiting)} after {timeout_s:g} s")
+
+        def waiting() -> list[str]:
             meanwhile()
-            time.sleep(0.02)
+            return [one.topic_name for one in self._publishers if one.get_subscription_count() == 0]
+
+        if not wait_until(lambda: not waiting(), timeout_s):
+            raise UserError(f"nobody listens to {', '.join(waiting())} after {timeout_s:g} s")
         time.sleep(_SEEN_S)
 
     def send(

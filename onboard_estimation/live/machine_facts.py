@@ -36,15 +36,15 @@ PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
 
 def processor(root: Path = _ROOT) -> str:
     """Model of the processor, and of the board where it has a name."""
-    cpuinfo = _text(root / "proc/cpuinfo")
-    model = _field(cpuinfo, "model name") or platform.processor() or platform.machine()
-    board = _text(root / "proc/device-tree/model").strip("\0\n ") or _field(cpuinfo, "Model")
+    cpuinfo = text_of(root / "proc/cpuinfo")
+    model = field_of(cpuinfo, "model name") or platform.processor() or platform.machine()
+    board = text_of(root / "proc/device-tree/model").strip("\0\n ") or field_of(cpuinfo, "Model")
     return f"{board}, {model}" if board else model
 
 
 def governor(root: Path = _ROOT) -> str:
     """What sets the processor's clock; empty where nothing does."""
-    found = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")}
+    found = {text_of(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")}
     return ", ".join(sorted(found - {""}))
 
 
@@ -63,12 +63,12 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 def state(root: Path = _ROOT) -> dict[str, Any]:
     """What changes from minute to minute: clock, temperature, throttling, load; only what there is."""
-    clocks = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")]
+    clocks = [number_in(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")]
     clocks_mhz = [one / 1e3 for one in clocks if one is not None]
-    fixed = _field(_text(root / "proc/cpuinfo"), "cpu MHz")
-    temperatures = [_number(path) for path in root.glob("sys/class/thermal/thermal_zone*/temp")]
+    fixed = field_of(text_of(root / "proc/cpuinfo"), "cpu MHz")
+    temperatures = [number_in(path) for path in root.glob("sys/class/thermal/thermal_zone*/temp")]
     hottest = max((one for one in temperatures if one is not None), default=None)
-    throttled = _text(root / _THROTTLED).strip()
+    throttled = text_of(root / _THROTTLED).strip()
     found = {
         "clock_mhz": round(max(clocks_mhz)) if clocks_mhz else round(float(fixed)) if fixed else None,
         "temperature_c": None if hottest is None else round(hottest / 1e3, 1),
@@ -80,7 +80,7 @@ def state(root: Path = _ROOT) -> dict[str, Any]:
 
 def machine(root: Path = _ROOT) -> dict[str, Any]:
     """What a figure needs beside it, of the computer and of the programs that ran; `state` as it is now."""
-    highest = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    highest = [number_in(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     return {
         "date_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": processor(root),
@@ -141,21 +141,23 @@ def _throttling(word: str) -> str:
     return ", ".join(meaning for bit, meaning in _THROTTLED_BITS.items() if bits >> bit & 1) or "never"
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Of a file of the kernel; empty where there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:
         return ""
 
 
-def _number(path: Path) -> float | None:
+def number_in(path: Path) -> float | None:
+    """What a file of the kernel says; None where it says none."""
     try:
-        return float(_text(path))
+        return float(text_of(path))
     except ValueError:
         return None
 
 
-def _field(text: str, name: str) -> str:
+def field_of(text: str, name: str) -> str:
     """The first value of that name among lines `name : value`, empty where there is none."""
     for line in text.splitlines():
         key, _, value = line.partition(":")

@@ -19,9 +19,9 @@ from typing import Any
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
-from onboard_estimation.live.discovery import absolute, full_name, settle, subscriptions, wait_until
-from onboard_estimation.live.qos import offer_for_topic, publisher_profile, recorded_offers
-from onboard_estimation.live.schedule import Schedule, offer_services
+from onboard_estimation.live.discovery import full_name, settle, subscriptions, wait_until
+from onboard_estimation.live.qos import offer_for_topic, parse_offers, publisher_profile
+from onboard_estimation.live.schedule import PlayOptions, Schedule, offer_services
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -38,65 +38,6 @@ _MATCHED_S = 1.0
 _TELL_S = 5.0
 _AT_ONCE = 100
 """Messages that are read before others may be."""
-
-
-@dataclass(frozen=True)
-class PlayOptions:
-    """How a bag is played.
-
-    Attributes
-    ----------
-    rate
-        Seconds of the bag per second; 0: in step with the nodes that listen.
-    loop
-        Start anew at the end, for ever; log times and header stamps jump back then.
-    start_offset_s
-        Beginning of the bag that is left out, seconds.
-    topics
-        Full names; empty: all that can be played.
-    clock_hz
-        How often /clock is published, 0: not at all. Where it is, the bag's own /clock is left out.
-    wait_for_subscribers_s
-        How long a first subscriber is waited for.
-    delay_s
-        Further wait before the first message.
-    read_ahead
-        Messages read before they are due.
-    exclude_topics
-        Full names that are left out, whether the bag has them or not.
-    wait_for_nodes
-        Full names of nodes that have to subscribe to something before anything is played, however long they take: a
-        recorder that is there already is no reason to begin.
-    """
-
-    rate: float = 1.0
-    loop: bool = False
-    start_offset_s: float = 0.0
-    topics: tuple[str, ...] = ()
-    clock_hz: float = 0.0
-    start_paused: bool = False
-    wait_for_subscribers_s: float = 0.0
-    delay_s: float = 0.0
-    read_ahead: int = 1000
-    exclude_topics: tuple[str, ...] = ()
-    wait_for_nodes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        limits = {
-            "rate": (self.rate, 0.0, 1000.0),
-            "start-offset": (self.start_offset_s, 0.0, 1e9),
-            "clock": (self.clock_hz, 0.0, 10_000.0),
-            "wait-for-subscribers": (self.wait_for_subscribers_s, 0.0, 86_400.0),
-            "delay": (self.delay_s, 0.0, 86_400.0),
-            "read-ahead": (self.read_ahead, 1, 1_000_000),
-        }
-        for name, (value, least, most) in limits.items():
-            if not least <= value <= most:
-                raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
-        if self.start_paused and self.rate == 0.0:
-            raise UserError("rate 0 plays in step with the nodes that listen and cannot start paused")
-        for name in ("topics", "exclude_topics", "wait_for_nodes"):
-            object.__setattr__(self, name, tuple(absolute(topic) for topic in getattr(self, name)))
 
 
 @dataclass
@@ -143,7 +84,7 @@ class Player:
         try:
             if self._start_ns > self._bag.end_ns:
                 raise UserError(f"start-offset {options.start_offset_s:g}: {path} is {self._bag.duration_s:.1f} s long")
-            self._make_publishers(recorded_offers(path))
+            self._make_publishers()
         except BaseException:
             self._bag.close()
             raise
@@ -178,14 +119,10 @@ class Player:
         for note in self.played.notes[known:]:
             warn(note)
 
-    def _make_publishers(self, offers: dict[str, list[Any]]) -> None:
+    def _make_publishers(self) -> None:
         if self.options.clock_hz:
             self._make_clock()
-        unknown = [topic for topic in self.options.topics if topic not in self._bag.topics]
-        if unknown:
-            raise UserError(
-                f"{self._bag.path} has no topic {', '.join(unknown)}; it has: {', '.join(list(self._bag.topics)[:12])}"
-            )
+        self._bag.places(self.options.topics)  # refuses those that are not there
         for name in self.options.topics or self._bag.topics:
             if name in self.options.exclude_topics:
                 continue
@@ -199,7 +136,8 @@ class Player:
                     raise
                 self.played.notes.append(f"{name} is left out: {error}")
                 continue
-            offer, agreed = offer_for_topic(name, offers.get(name, []))
+            offers = [offer for text in self._bag.offers(name) for offer in parse_offers(text)]
+            offer, agreed = offer_for_topic(name, offers)
             if not agreed:
                 self.played.notes.append(
                     f"{name}: its recorded publishers differ in quality of service; it is reliable"

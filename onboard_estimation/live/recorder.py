@@ -12,13 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rosbags.typesys import get_types_from_msg
+
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter, standard_definition
 from onboard_estimation.live.discovery import absolute, is_hidden
-from onboard_estimation.live.growing_bag import GrowingBag, definition, standard_type_hash
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
@@ -28,6 +32,9 @@ _SEARCH_PERIOD_S = 0.1
 _WRITE_PERIOD_S = 0.02
 _ROUND_S = 0.005
 _DRAINED_S = 2.0
+_TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Za-z]\w*)", re.ASCII)
+_SEPARATOR = "=" * 80
+_MOST_TYPES = 200
 
 
 @dataclass(frozen=True)
@@ -103,12 +110,12 @@ class Recorder:
     `run` writes; the node has to be spun by another thread meanwhile.
     """
 
-    def __init__(self, node: Any, bag: GrowingBag, selection: Selection) -> None:
+    def __init__(self, node: Any, bag: BagWriter, selection: Selection) -> None:
         self.recorded = Recorded()
         self._node = node
         self._bag = bag
         self._selection = selection
-        self._queue: deque[tuple[Any, int, int, bytes]] = deque()
+        self._queue: deque[tuple[tuple[str, str], int, int, bytes]] = deque()
         self._topics: dict[str, _Topic] = {}
         self._refused: set[str] = set()
         self._simulated_time = bool(node.get_parameter("use_sim_time").value)
@@ -135,7 +142,7 @@ class Recorder:
                 time.sleep(_WRITE_PERIOD_S)
             self._finish()
         except UserError:
-            self._bag.abandon()
+            self._bag.abort()
             raise
 
     def missing(self) -> list[str]:
@@ -193,15 +200,15 @@ class Recorder:
             raise _Refusal(str(error)) from error
         offers = list(dict.fromkeys(offer_of(endpoint) for endpoint in endpoints))
         hash_of_type = next((text for endpoint in endpoints if (text := type_hash(endpoint))), None)
-        text = definition(message_type)
+        text, standard_hash = definition(message_type)
         if not text:
             self.recorded.notes.append(f"{name}: the bag does not hold the definition of {message_type}")
-        connection = self._bag.add_topic(
-            name, message_type, text, hash_of_type or standard_type_hash(message_type), offers
+        self._bag.add_topic(
+            name, message_type, definition=text, type_hash=hash_of_type or standard_hash, offered=offers
         )
-        if len({(offer.reliable, offer.transient_local) for offer in offers}) > 1:
+        if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
-        topic = _Topic(self._queue.append, connection, self._stamp if self._simulated_time else None)
+        topic = _Topic(self._queue.append, (name, message_type), self._stamp if self._simulated_time else None)
         topic.start(self._node, kind, name, matching(endpoints, RECORDING_DEPTH))
         self._topics[name] = topic
         self.recorded.counts[name] = 0
@@ -213,9 +220,9 @@ class Recorder:
         """Write what has arrived."""
         queue, counts = self._queue, self.recorded.counts
         while queue:
-            connection, log_time_ns, publish_time_ns, data = queue.popleft()
-            self._bag.write(connection, log_time_ns, publish_time_ns, data)
-            counts[connection.topic] += 1
+            (topic, message_type), log_time_ns, published_ns, data = queue.popleft()
+            self._bag.write_serialized(topic, message_type, log_time_ns, data, published_ns)
+            counts[topic] += 1
         self._bag.flush()
         self.recorded.size_bytes = self._bag.size_bytes
 
@@ -232,12 +239,12 @@ class _Refusal(Exception):
 class _Topic:
     """A subscription that only puts messages into the writer's queue."""
 
-    def __init__(self, put: Callable[[Any], None], connection: Any, stamp: Callable[[], int] | None) -> None:
+    def __init__(self, put: Callable[[Any], None], named: tuple[str, str], stamp: Callable[[], int] | None) -> None:
         self.lost: int | None = None
         self.early = 0  # messages taken that had arrived before the end was asked for
         self.asked_ns: int | None = None
         self._put = put
-        self._connection = connection
+        self._named = named  # topic and type
         self._stamp = stamp
         self._subscription: Any = None
 
@@ -264,10 +271,57 @@ class _Topic:
             self.early += 1
         received = arrived if self._stamp is None else self._stamp()
         published = information.get("source_timestamp") or received
-        self._put((self._connection, max(received, 0), max(published, 0), bytes(data)))
+        self._put((self._named, max(received, 0), max(published, 0), bytes(data)))
 
     def _note_loss(self, event: Any) -> None:
         self.lost = int(event.total_count)
+
+
+@cache
+def definition(message_type: str) -> tuple[str, str | None]:
+    """The text of the type and of all types in it; empty where neither the standard types nor ament have it.
+
+    And its hash, of a standard one; that of another only its publishers can tell.
+    """
+    with suppress(ValueError):
+        return standard_definition(message_type)
+    texts: dict[str, str] = {}
+    waiting = [message_type]
+    while waiting:
+        name = waiting.pop(0)
+        if name in texts:
+            continue
+        text = _installed(name)
+        if text is None or len(texts) >= _MOST_TYPES:
+            return "", None
+        texts[name] = text
+        waiting += _parts(name, text)
+    own = texts.pop(message_type)
+    short = {name: name.replace("/msg/", "/") for name in texts}
+    return "\n".join([own, *(f"{_SEPARATOR}\nMSG: {short[name]}\n{text}" for name, text in texts.items())]), None
+
+
+def _installed(message_type: str) -> str | None:
+    """The `.msg` file of a package that ament knows."""
+    parts = _TYPE.fullmatch(message_type)
+    if parts is None:
+        return None
+    try:
+        from ament_index_python.packages import get_package_share_directory
+
+        file = Path(get_package_share_directory(parts[1])) / "msg" / f"{parts[2]}.msg"
+        return file.read_text("utf-8")
+    except (ImportError, LookupError, OSError, UnicodeDecodeError):
+        return None
+
+
+def _parts(name: str, text: str) -> list[str]:
+    """Names of the types of a definition's fields."""
+    try:
+        found = get_types_from_msg(text, name)
+    except Exception:  # whatever the parser makes of a text that it does not understand
+        return []
+    return sorted(set(re.findall(r"[a-z][a-z0-9_]*/msg/[A-Za-z]\w*", repr(found[name][1]))))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -282,7 +336,7 @@ def _run_as_node(node: Any, stop: StopRequest) -> None:
     if not output:
         raise UserError("parameter output is empty: it names the bag to write")
     selection = Selection(everything, topics, regex, exclude)
-    bag = GrowingBag(Path(output), storage, {"source": source} if source else {})
+    bag = BagWriter(output, storage, {"source": source} if source else {}, grows=True)
     recorder = Recorder(node, bag, selection)
     node.get_logger().info(f"recording to {output}")
     recorder.run(stop)

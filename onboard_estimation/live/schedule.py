@@ -1,4 +1,4 @@
-"""When each message of a bag is due: bag time runs with real time at a rate, stands still in a pause, and can be moved.
+"""How a bag is played, and when each message is due: bag time runs at a rate, stands still in a pause, can be moved.
 
 Due times are computed from one fixed point, not from the message before, so that lateness does not add up.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.options import option
+from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -19,6 +23,71 @@ _SPIN_S = 60e-6
 
 _LONGEST_WAIT_S = 0.05
 """A stop is noticed within this time."""
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How a bag is played.
+
+    Attributes
+    ----------
+    rate
+        Seconds of the bag per second; 0: in step, see above.
+
+        That is with the nodes that listen.
+    loop
+        Start anew at the end; stamps jump back then.
+    start_offset_s
+        Leave out the first S seconds of the bag.
+    topics
+        Play only this topic; may be repeated.
+
+        Full names; none: all that can be played.
+    start_paused
+        Start in a pause.
+    wait_for_subscribers_s
+        Wait up to S seconds for a first subscriber.
+    delay_s
+        Wait S seconds before the first message.
+    read_ahead
+        Messages read before they are due.
+    clock_hz
+        How often /clock is published, 0: not at all. Where it is, the bag's own /clock is left out.
+    exclude_topics
+        Full names that are left out, whether the bag has them or not.
+    wait_for_nodes
+        Full names of nodes that have to subscribe to something before anything is played, however long they take: a
+        recorder that is there already is no reason to begin.
+    """
+
+    rate: float = option(1.0, other_flags=("-r",), metavar="R")
+    loop: bool = option(False, other_flags=("-l",))
+    start_offset_s: float = option(0.0, metavar="S")
+    topics: tuple[str, ...] = option((), metavar="TOPIC")
+    start_paused: bool = option(False, other_flags=("-p",))
+    wait_for_subscribers_s: float = option(0.0, metavar="S")
+    delay_s: float = option(0.0, metavar="S")
+    read_ahead: int = option(1000, metavar="N")
+    clock_hz: float = 0.0
+    exclude_topics: tuple[str, ...] = ()
+    wait_for_nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        limits = {
+            "rate": (self.rate, 0.0, 1000.0),
+            "start-offset": (self.start_offset_s, 0.0, 1e9),
+            "clock": (self.clock_hz, 0.0, 10_000.0),
+            "wait-for-subscribers": (self.wait_for_subscribers_s, 0.0, 86_400.0),
+            "delay": (self.delay_s, 0.0, 86_400.0),
+            "read-ahead": (self.read_ahead, 1, 1_000_000),
+        }
+        for name, (value, least, most) in limits.items():
+            if not least <= value <= most:
+                raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
+        if self.start_paused and self.rate == 0.0:
+            raise UserError("rate 0 plays in step with the nodes that listen and cannot start paused")
+        for name in ("topics", "exclude_topics", "wait_for_nodes"):
+            object.__setattr__(self, name, tuple(absolute(topic) for topic in getattr(self, name)))
 
 
 class Schedule:

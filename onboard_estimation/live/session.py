@@ -70,7 +70,8 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # each RMW has errors of its own
-        raise UserError(f"cannot join domain {domain}: {_first_line(error)}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"cannot join domain {domain}: {reason}") from error
     try:
         yield
     finally:
@@ -151,8 +152,3 @@ def _spin(executor: Any) -> None:
 
     with suppress(ExternalShutdownException):
         executor.spin()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

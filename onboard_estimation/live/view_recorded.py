@@ -2,140 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.evaluation.comparison import read_mapping
 from onboard_estimation.evaluation.evaluate import choose_robot, evaluate_bag, load_configuration
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
-from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
+from onboard_estimation.live.followed import COVARIANCE, STATE, Rows, ShownRun, Subject
+from onboard_estimation.measurement import Channel
 from onboard_estimation.robots import Robot, all_robots, estimator_name, find_robot
 from onboard_estimation.ros.estimates import EstimateMessages
 
-Rows = NDArray[np.float64]
-STATE, COVARIANCE = "state", "state_covariance"
-
 _LONGEST_GAP_S = 0.1
-_LARGEST_JSON_BYTES = 16 * 2**20
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """A robot that is shown.
-
-    Attributes
-    ----------
-    namespace
-        Of its topics, e.g. `/salp`: its name in the picture.
-    """
-
-    namespace: str
-    robot: Robot
-    configuration: Any
-    space: StateSpace
-
-    def true_parts(self, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
-        """Parts of the true state (K, d) of poses (K, 7) or positions (K, 3); NaN where not all bodies are seen."""
-        wanted = self.robot.truth_specification(self.configuration).bodies
-        if not wanted or any(body not in bodies for body in wanted):
-            return {}
-        known = np.all([np.isfinite(bodies[body]).all(axis=1) for body in wanted], axis=0)
-        if not known.any():
-            return {}
-        parts = {}
-        seen = {body: bodies[body][known] for body in wanted}
-        for name, values in self.robot.true_parts(self.configuration, seen).items():
-            parts[name] = np.full((len(known), values.shape[1]), np.nan)
-            parts[name][known] = values
-        return parts
-
-
-@dataclass(frozen=True, eq=False)
-class Moment:
-    """An estimate and the truth of its instant.
-
-    Attributes
-    ----------
-    bodies
-        Poses (7,) or positions (3,) of the bodies that motion capture saw.
-    truth
-        Blocks of the true state by name; None where not all bodies were seen.
-    """
-
-    estimate: Estimate
-    bodies: Mapping[str, Vector] = field(default_factory=dict)
-    truth: Mapping[str, Vector] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class ShownRun:
-    """K instants of one robot.
-
-    Attributes
-    ----------
-    stamps_ns, means, covariances
-        (K,), (K, a), (K, n, n).
-    bodies, truth
-        As in `Moment`, a row per instant; NaN where nothing was seen.
-    notes
-        Sentences for the reader, Markdown.
-    """
-
-    subject: Subject
-    stamps_ns: NDArray[np.int64]
-    means: Rows
-    covariances: Rows
-    bodies: Mapping[str, Rows] = field(default_factory=dict)
-    truth: Mapping[str, Rows] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    @property
-    def time_s(self) -> Vector:
-        """(K,) seconds since the first estimate."""
-        return (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-
-    def at(self, index: int) -> Moment:
-        """The instant of that number."""
-        bodies = {name: rows[index] for name, rows in self.bodies.items() if np.isfinite(rows[index]).all()}
-        truth = {name: rows[index] for name, rows in self.truth.items() if np.isfinite(rows[index]).all()}
-        estimate = Estimate(int(self.stamps_ns[index]), self.means[index], self.covariances[index])
-        return Moment(estimate, bodies, truth or None)
-
-    def ways(self, stop: int | None = None) -> tuple[Rows, Rows]:
-        """Estimated and true positions (k, 2) up to an instant; empty where the state has none."""
-        columns = planar_position(self.subject.space)
-        if columns is None:
-            return np.zeros((0, 2)), np.zeros((0, 2))
-        true = next((self.truth[name] for name in ("pose", "position") if name in self.truth), np.zeros((0, 2)))
-        true = true[:stop, :2]
-        return self.means[:stop, columns], true[np.isfinite(true).all(axis=1)]
-
-    def errors(self) -> dict[str, Rows]:
-        """Estimate minus truth (K, d) of each part that has a truth, in its tangent space; NaN where there is none."""
-        out = {}
-        for name, true in self.truth.items():
-            part = self.subject.space.part(name)
-            known = np.isfinite(true).all(axis=1)
-            error = np.full((len(true), part.dimension), np.nan)
-            if known.any():
-                error[known] = part.minus(self.means[known][:, self.subject.space.coordinates(name)], true[known])
-            out[name] = error
-        return out
 
 
 def load_records(
@@ -203,7 +93,7 @@ def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOption
 
 
 def _from_run(folder: Path, bag_path: Path | None) -> ShownRun:
-    description = _read_json(folder / "run.json")
+    description = read_mapping(folder / "run.json")
     robot = find_robot(str(description.get("robot")))
     configuration: Any = load(robot.configuration_type, folder / "config.yaml", {})
     # Of a smoothed run the estimator's name says so, after a comma.
@@ -314,15 +204,3 @@ def _truth(
         found, valid = track.at(stamps_ns, _LONGEST_GAP_S)
         bodies[channel.sensor] = np.where(valid[:, None], found, np.nan)
     return bodies, subject.true_parts(bodies)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _LARGEST_JSON_BYTES:
-            raise UserError(f"{path} is {path.stat().st_size} bytes: no run.json of `evaluate`")
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no object: no run.json of `evaluate`")
-    return found

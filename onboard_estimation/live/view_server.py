@@ -21,13 +21,12 @@ import numpy as np
 
 from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.errors import UserError
-from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical
+from onboard_estimation.live.followed import ShownRun
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.view_access import allowed_places, guarded_servers
 from onboard_estimation.live.view_live import LiveGraph
-from onboard_estimation.live.view_plots import Plots, curves
-from onboard_estimation.live.view_recorded import ShownRun
-from onboard_estimation.live.view_scene import RobotPicture
+from onboard_estimation.live.view_robot import Plots, RobotPicture, curves
 
 DEFAULT_PORT = 8080
 LOOPBACK = "127.0.0.1"

@@ -95,14 +95,7 @@ def wait_for_topic(node: Any, topic: str, timeout_s: float, say_waiting: Callabl
     return Watched(name, types[0])
 
 
-def subscribe(node: Any, watched: Watched, take: Callable[[Any], None]) -> Any:
-    """Call `take`, in the executor's thread, with each message."""
-    kind = interface_class(watched.message_type)
-    return node.create_subscription(kind, watched.name, take, matching(publishers(node, watched.name), _DEPTH))
-
-
-def subscribe_raw(node: Any, watched: Watched, take: Callable[[bytes], None]) -> Any:
-    """The same with serialised messages."""
-    kind = interface_class(watched.message_type)
-    profile = matching(publishers(node, watched.name), _RAW_DEPTH)
-    return node.create_subscription(kind, watched.name, take, profile, raw=True)
+def subscribe(node: Any, watched: Watched, take: Callable[[Any], None], raw: bool = False) -> None:
+    """Call `take`, in the executor's thread, with each message, serialised where it is to be raw."""
+    profile = matching(publishers(node, watched.name), _RAW_DEPTH if raw else _DEPTH)
+    node.create_subscription(interface_class(watched.message_type), watched.name, take, profile, raw=raw)

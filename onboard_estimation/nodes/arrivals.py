@@ -26,7 +26,7 @@ from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
 from onboard_estimation.ros.measurements import MessageFault
-from onboard_estimation.ros.serialized_readings import SerializedReader
+from onboard_estimation.ros.message_layouts import SerializedReader
 
 QUEUE = 500
 """Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""

@@ -14,7 +14,9 @@ import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path as PathMessage
 from rclpy.clock import ClockType
+from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
@@ -26,18 +28,18 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mea
 from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.phases import PhaseOutputs
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
-from onboard_estimation.ros.estimates import EstimateMessages, New
+from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import to_measurement
-from onboard_estimation.ros.path import Trail
-from onboard_estimation.ros.serialized_estimates import SerializedEstimates
-from onboard_estimation.ros.thinning import Thinning
+from onboard_estimation.ros.message_templates import SerializedEstimates
+from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
+from onboard_estimation.ros.sensor_messages import New
+from onboard_estimation.ros.thinning import Thinning, Trail
 from onboard_estimation.simulation import SET_POSE
 
 _STREAM = QoSProfile(depth=500)
@@ -388,3 +390,42 @@ class EstimatorNode(ArrivalsNode):
         for said in (sentence, self._late(self.pipeline)):
             if said:
                 self.get_logger().warning(said)
+
+
+class PhaseOutputs:
+    """Publishes `phase_events`, `phase_state`, `apex` and `phase`, see `onboard_estimation.ros.phases`.
+
+    Parameters
+    ----------
+    frame_id
+        Of the apex, and of the odometry.
+    """
+
+    def __init__(self, node: Node, frame_id: str) -> None:
+        self._frame_id = frame_id
+        self._outputs: dict[str, Any] = {
+            topic: node.create_publisher(interface_class(kind), topic, QoSProfile(depth=100))
+            for topic, kind in TYPES.items()
+        }
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._phase_output = node.create_publisher(String, "phase", latched)
+        self._phase: str | None = None
+        self._new_events = NewEvents()
+        self._clock_jumps = 0
+
+    def publish(self, pipeline: Pipeline) -> None:
+        """Publish what the last measurement brought."""
+        if pipeline.clock_jumps != self._clock_jumps:  # a bag starts again
+            self._clock_jumps = pipeline.clock_jumps
+            self._new_events.forget()
+        for event in self._new_events(pipeline.take_events()):
+            for output in event_messages(new, event, self._frame_id):
+                self._outputs[output.topic].publish(output.message)
+        phase = pipeline.phase
+        if phase is not None and phase != self._phase:
+            self._phase = phase
+            self._phase_output.publish(String(data=phase))
+
+    def forget(self) -> None:
+        """After a reset: events may come again."""
+        self._new_events.forget()

@@ -14,14 +14,24 @@ from typing import Any, Generic, TypeVar
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
 
-from onboard_estimation.configuration import ConfigurationError, Parameter, describe, load
+from onboard_estimation.configuration import (
+    LARGEST_INTEGER,
+    SMALLEST_INTEGER,
+    ConfigurationError,
+    Parameter,
+    describe,
+    is_ros_own,
+    load,
+)
 
 C = TypeVar("C")
 H = TypeVar("H")
-
-# Of rclpy itself.
-_ROS_OWN = ("use_sim_time", "start_type_description_service", "qos_overrides")
-_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
+_LARGEST = sys.float_info.max
+_RANGES = {
+    "float": (FloatingPointRange, "floating_point_range", -_LARGEST, _LARGEST),
+    "int": (IntegerRange, "integer_range", SMALLEST_INTEGER, LARGEST_INTEGER),
+}
+"""By type of a parameter: what tells its bounds, in which field of a descriptor, and the bounds that are none."""
 
 
 class NodeParameters(Generic[C, H]):
@@ -58,7 +68,7 @@ class NodeParameters(Generic[C, H]):
         self._run_time = tuple(run_time_parameters)
         self._on_change = on_change
         given = {name: parameter.value for name, parameter in node.get_parameters_by_prefix("").items()}
-        given = {name: value for name, value in given.items() if not _is_ros_own(name)}
+        given = {name: value for name, value in given.items() if not is_ros_own(name)}
         self.configuration, self.host = self._load(given)
         self._rows = {row.name: row for row in (*describe(configuration_type), *describe(host_type))}
         for row in self._rows.values():
@@ -119,26 +129,9 @@ class NodeParameters(Generic[C, H]):
         descriptor = ParameterDescriptor(
             name=row.name, description=row.doc + unit, additional_constraints=constraints, dynamic_typing=True
         )
-        if row.minimum is not None or row.maximum is not None:
-            if row.type_name == "float":
-                largest = sys.float_info.max
-                descriptor.floating_point_range = [
-                    FloatingPointRange(
-                        from_value=-largest if row.minimum is None else float(row.minimum),
-                        to_value=largest if row.maximum is None else float(row.maximum),
-                        step=0.0,
-                    )
-                ]
-            elif row.type_name == "int":
-                descriptor.integer_range = [
-                    IntegerRange(
-                        from_value=_SMALLEST_INTEGER if row.minimum is None else int(row.minimum),
-                        to_value=_LARGEST_INTEGER if row.maximum is None else int(row.maximum),
-                        step=0,
-                    )
-                ]
+        if row.type_name in _RANGES and (row.minimum is not None or row.maximum is not None):
+            kind, field, least, most = _RANGES[row.type_name]
+            start = least if row.minimum is None else row.scalar(row.minimum)
+            stop = most if row.maximum is None else row.scalar(row.maximum)
+            setattr(descriptor, field, [kind(from_value=start, to_value=stop, step=row.scalar(0))])
         return descriptor
-
-
-def _is_ros_own(name: str) -> bool:
-    return name.partition(".")[0] in _ROS_OWN

@@ -32,8 +32,8 @@ from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.measurements import stamp_ns
+from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from onboard_estimation.measurement import Channel
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.ros.estimates import New
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.sensor_messages import New, header
 
 OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"
 

@@ -19,22 +19,29 @@ those of a bag alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import point_dimension
+from onboard_estimation.filtering.planar import HEIGHT, VERTICAL_VELOCITY, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
-
-New = Callable[..., Any]
+from onboard_estimation.measurement import Estimate, Matrix, Vector
+from onboard_estimation.ros.measurements import MessageFault, stamp_ns
+from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 
 _NAMED = "sensor_msgs/msg/JointState"
 
-_PARAMETERS = {"masses", "inertias"}
+_PARAMETERS = ("masses", "inertias")
+
+_Values = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""(K, m) numbers of K messages from means (K, a) and covariances (K, n, n)."""
+
+# Of the 85 numbers of odometry.
+_POSITION, _QUATERNION, _POSE_COVARIANCE = slice(0, 3), slice(3, 7), slice(7, 43)
+_TWIST, _TWIST_COVARIANCE = slice(43, 46), slice(49, 85)
 
 UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
@@ -85,31 +92,29 @@ class EstimateMessages:
         self._new = new
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
-        self._kinds = {block.name: block.kind for block in space.blocks}
-        self._part: _VerticalOdometry | _PointOdometry | _PlanarOdometry | None = None
-        if is_vertical(space):
-            self._part = _VerticalOdometry(space)
-        elif dimension := point_dimension(space):
-            self._part = _PointOdometry(space, dimension)
-        elif self._kinds.get("pose") == SE2:
-            self._part = _PlanarOdometry(space)
-        rows, columns = np.triu_indices(space.dimension)
-        self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
-        if "joint_angles" in self._kinds:
+        self._values: dict[str, _Values] = {}
+        if (odometry := _odometry_of(space)) is not None:
+            self._values["odometry"] = odometry
+        kinds = {block.name for block in space.blocks}
+        if "joint_angles" in kinds:
             names = list(joint_names or space.block("joint_angles").names)
-            self._names = {"joint_states": names, "joint_states_stddev": names}
-        elif "headings" in self._kinds:
-            count = space.block("headings").dimension
-            names = list(joint_names or (f"joint_{joint}" for joint in range(1, count)))
-            self._names = {"joint_states": names, "joint_states_stddev": names}
-        if self._kinds.keys() >= _PARAMETERS:
+            self._add("joint_states", names, *_parts(space, "joint_angles"))
+        elif "headings" in kinds:
+            names = list(joint_names or (f"joint_{joint}" for joint in range(1, space.block("headings").dimension)))
+            self._add("joint_states", names, *_between_headings(space))
+        if kinds >= set(_PARAMETERS):
             names = [name for name in coordinate_names(space) if name.partition(".")[0] in _PARAMETERS]
-            self._names |= {"inertial_parameters": names, "inertial_parameters_stddev": names}
-        self._names["state"] = coordinate_names(space)
-        self._names["state_covariance"] = [
-            f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)
-        ]
+            self._add("inertial_parameters", names, *_parts(space, *_PARAMETERS))
+        rows, columns = np.triu_indices(space.dimension)
+        self._names |= {"state": coordinate_names(space), "state_covariance": _pair_names(space)}
+        self._values["state"] = lambda means, _: means
+        self._values["state_covariance"] = lambda _, covariances: covariances[:, rows, columns]
+
+    def _add(self, topic: str, names: list[str], values: _Values, deviations: _Values) -> None:
+        """A topic, and that of its standard deviations."""
+        self._names |= {topic: names, f"{topic}_stddev": names}
+        self._values |= {topic: values, f"{topic}_stddev": deviations}
 
     def __call__(self, estimate: Estimate, wanted: Collection[str] | None = None) -> Iterator[Output]:
         """The messages of one estimate, with its stamp; only those for the topics `wanted`, where given."""
@@ -118,11 +123,7 @@ class EstimateMessages:
 
     def types(self) -> dict[str, str]:
         """Type of message by topic, of all topics there are for this state space."""
-        topics = {}
-        whole = "position" in self._kinds and self._kinds.get("attitude") == SO3
-        if self._kinds.get("pose") == SE2 or whole or self._part is not None:
-            topics["odometry"] = "nav_msgs/msg/Odometry"
-        return topics | dict.fromkeys(self._names, _NAMED)
+        return {topic: "nav_msgs/msg/Odometry" if topic == "odometry" else _NAMED for topic in self._values}
 
     def numbers(
         self,
@@ -131,123 +132,28 @@ class EstimateMessages:
         wanted: Collection[str] | None = None,
     ) -> list[Numbers]:
         """What the messages of K estimates hold, by topic: means (K, a), covariances (K, n, n)."""
-        out = []
-        for topic, message_type in self.types().items():
-            if wanted is None or topic in wanted:
-                out.append(Numbers(topic, message_type, self._values(topic, means, covariances)))
-        return out
-
-    def _values(self, topic: str, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(K, m) numbers of the messages of a topic."""
-        if topic == "odometry" and self._part is not None:
-            return self._part(means, covariances)
-        if topic == "odometry":
-            position, quaternion, covariance = self._poses(means, covariances)
-            return np.hstack([position, quaternion, covariance, *self._velocities(means, covariances, quaternion)])
-        if topic == "joint_states":
-            return self._joints(means)
-        if topic == "joint_states_stddev":
-            return self._joint_stddevs(covariances)
-        if topic in ("inertial_parameters", "inertial_parameters_stddev"):
-            values = means if topic == "inertial_parameters" else _stddevs(covariances)
-            where = self.space.coordinates if topic == "inertial_parameters" else self.space.tangent
-            return np.hstack([values[:, where(name)] for name in ("masses", "inertias")])
-        return means if topic == "state" else covariances[:, self._triangle[0], self._triangle[1]]
-
-    def _joints(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        if "joint_angles" in self._kinds:
-            return means[:, self.space.coordinates("joint_angles")]
-        turned = np.diff(means[:, self.space.coordinates("headings")], axis=1)
-        return np.arctan2(np.sin(turned), np.cos(turned))
-
-    def _joint_stddevs(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-        if "joint_angles" in self._kinds:
-            return _stddevs(covariances)[:, self.space.tangent("joint_angles")]
-        rows = self.space.tangent("headings")
-        headings = covariances[:, rows, rows]
-        variances = np.diagonal(headings, axis1=1, axis2=2)
-        shared = np.diagonal(headings, offset=1, axis1=1, axis2=2)
-        return np.sqrt(np.maximum(variances[:, 1:] + variances[:, :-1] - 2.0 * shared, 0.0))
+        topics = self.types().items()
+        chosen = [(topic, kind) for topic, kind in topics if wanted is None or topic in wanted]
+        return [Numbers(topic, kind, self._values[topic](means, covariances)) for topic, kind in chosen]
 
     def message(self, topic: str, stamp_ns: int, values: Vector) -> Any:
         """The message of a topic from its numbers (m,)."""
         if topic == "odometry":
             return self._odometry(stamp_ns, values)
-        header, names = self._header(stamp_ns, ""), self._names[topic]
-        return self._new(_NAMED, header=header, name=names, position=np.array(values))
-
-    def _header(self, stamp_ns: int, frame_id: str) -> Any:
-        seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS_PER_SECOND)
-        stamp = self._new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
-        return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
-
-    def _poses(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> tuple[Matrix, Matrix, Matrix]:
-        """Of a body in space: positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
-        space, count = self.space, len(means)
-        quaternion = means[:, space.coordinates("attitude")]
-        rows = np.r_[space.tangent("position"), space.tangent("attitude")]
-        # The attitude's error is in the body frame, the message's along the fixed axes.
-        turn = np.tile(np.eye(6), (count, 1, 1))
-        turn[:, 3:, 3:] = _rotations(quaternion).as_matrix()
-        covariance = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
-        return means[:, space.coordinates("position")], quaternion, covariance.reshape(count, 36)
-
-    def _velocities(
-        self, means: NDArray[np.float64], covariances: NDArray[np.float64], quaternions: Matrix
-    ) -> tuple[Matrix, Matrix]:
-        """Twists (K, 6) in the child frame and their covariances (K, 36); what is not estimated is zero and unknown."""
-        count = len(means)
-        twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
-        if "velocity" in self._kinds:
-            to_body = _rotations(quaternions).inv().as_matrix()
-            tangent = self.space.tangent("velocity")
-            twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])
-            covariance[:, :3, :3] = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
-        return twist, covariance.reshape(count, 36)
+        names = self._names[topic]
+        return self._new(_NAMED, header=header(self._new, stamp_ns), name=names, position=np.array(values))
 
     def _odometry(self, stamp_ns: int, values: Vector) -> Any:
         new = self._new
-        position, quaternion, covariance, twist, twist_covariance = np.split(values, [3, 7, 43, 49])
-        pose = new(
-            "geometry_msgs/msg/Pose",
-            position=_axes(new, "geometry_msgs/msg/Point", position),
-            orientation=_axes(new, "geometry_msgs/msg/Quaternion", quaternion),
-        )
-        velocity = new(
-            "geometry_msgs/msg/Twist",
-            linear=_axes(new, "geometry_msgs/msg/Vector3", twist[:3]),
-            angular=_axes(new, "geometry_msgs/msg/Vector3", twist[3:]),
-        )
+        placed, covariance, twist, twist_covariance = np.split(values, [7, 43, 49])
+        velocity = vectors(new, "Twist", linear=twist[:3].tolist(), angular=twist[3:].tolist())
         return new(
             "nav_msgs/msg/Odometry",
-            header=self._header(stamp_ns, self._frame_id),
+            header=header(new, stamp_ns, self._frame_id),
             child_frame_id=self._child_frame_id,
-            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=covariance),
+            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose(new, placed.tolist()), covariance=covariance),
             twist=new("geometry_msgs/msg/TwistWithCovariance", twist=velocity, covariance=twist_covariance),
         )
-
-
-class _VerticalOdometry:
-    """Numbers of odometry of which only z and the velocity along it are known; its axes are the fixed ones.
-
-    A template with four numbers to fill in: at 840 Hz, the general way costs a live node some percent of a processor.
-    """
-
-    def __init__(self, space: StateSpace) -> None:
-        unknown = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
-        self._template = np.concatenate([np.zeros(3), [0.0, 0.0, 0.0, 1.0], unknown, np.zeros(6), unknown])
-        self._coordinates = [space.coordinates(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
-        self._rows = [space.tangent(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
-
-    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
-        """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
-        z = 2  # among x, y, z
-        covariance_start, twist_start = 7, 7 + 36
-        values[:, [z, twist_start + z]] = means[:, self._coordinates]
-        values[:, [covariance_start + 7 * z, twist_start + 6 + 7 * z]] = covariances[:, self._rows, self._rows]
-        return values
 
 
 class _PlanarOdometry:
@@ -261,8 +167,7 @@ class _PlanarOdometry:
 
     def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
         """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
+        values = self._template[None].repeat(len(means), axis=0)
         pose = means[:, self._coordinates]
         heading = pose[:, 2]
         values[:, :2] = pose[:, :2]
@@ -280,32 +185,100 @@ class _PlanarOdometry:
         return values
 
 
-class _PointOdometry:
-    """Numbers of odometry of a place without an attitude, in the plane or not; the child's axes are the fixed ones."""
+def _parts(space: StateSpace, *names: str) -> tuple[_Values, _Values]:
+    """What gives the coordinates of some blocks, and their standard deviations."""
+    at = np.concatenate([np.r_[space.coordinates(name)] for name in names])
+    tangent = np.concatenate([np.r_[space.tangent(name)] for name in names])
+    return lambda means, _: means[:, at], lambda _, covariances: _stddevs(covariances)[:, tangent]
 
-    def __init__(self, space: StateSpace, dimension: int) -> None:
-        self._space, self._dimension = space, dimension
-        self._moves = any(block.name == "velocity" for block in space.blocks)
-        # One in the plane does not leave it, and turns about z only.
-        others = [CONSTRAINED_VARIANCE] * 3 + [UNKNOWN_VARIANCE] if dimension == 2 else [UNKNOWN_VARIANCE] * 3
-        constrained = np.diag([0.0] * dimension + others)
-        self._template = np.concatenate([[0.0] * 6, [1.0], constrained.ravel(), [0.0] * 6, constrained.ravel()])
-        if not self._moves:
-            self._template[-36:] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+
+def _between_headings(space: StateSpace) -> tuple[_Values, _Values]:
+    """What gives the angles between links of these headings, and their standard deviations."""
+    at, rows = space.coordinates("headings"), space.tangent("headings")
+
+    def angles(means: NDArray[np.float64], _: NDArray[np.float64]) -> NDArray[np.float64]:
+        turned = np.diff(means[:, at], axis=1)
+        return np.arctan2(np.sin(turned), np.cos(turned))
+
+    def deviations(_: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        headings = covariances[:, rows, rows]
+        variances = np.diagonal(headings, axis1=1, axis2=2)
+        shared = np.diagonal(headings, offset=1, axis1=1, axis2=2)
+        return np.sqrt(np.maximum(variances[:, 1:] + variances[:, :-1] - 2.0 * shared, 0.0))
+
+    return angles, deviations
+
+
+def _odometry_of(space: StateSpace) -> _Values | None:
+    """What gives the numbers of odometry (K, 85); None of a state without a place."""
+    kinds = {block.name: block.kind for block in space.blocks}
+    if is_vertical(space):
+        return _AxisOdometry(space, HEIGHT, VERTICAL_VELOCITY, slice(2, 3))
+    if dimension := point_dimension(space):
+        return _AxisOdometry(space, "position", "velocity", slice(0, dimension))
+    if kinds.get("pose") == SE2:
+        return _PlanarOdometry(space)
+    return partial(_spatial_odometry, space) if "position" in kinds and kinds.get("attitude") == SO3 else None
+
+
+def _spatial_odometry(
+    space: StateSpace, means: NDArray[np.float64], covariances: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Numbers (K, 85) of odometry of a body in space, its twist in the child frame; zero and unknown without it."""
+    rotations = _rotations(means[:, space.coordinates("attitude")])
+    values = np.zeros((len(means), 85))
+    values[:, _POSITION] = means[:, space.coordinates("position")]
+    values[:, _QUATERNION] = means[:, space.coordinates("attitude")]
+    values[:, _TWIST_COVARIANCE] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+    rows = np.r_[space.tangent("position"), space.tangent("attitude")]
+    # The attitude's error is in the body frame, the message's along the fixed axes.
+    turn = np.tile(np.eye(6), (len(means), 1, 1))
+    turn[:, 3:, 3:] = rotations.as_matrix()
+    turned = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
+    values[:, _POSE_COVARIANCE] = turned.reshape(-1, 36)
+    if any(block.name == "velocity" for block in space.blocks):
+        to_body, tangent = rotations.inv().as_matrix(), space.tangent("velocity")
+        values[:, _TWIST] = np.einsum("kij,kj->ki", to_body, means[:, space.coordinates("velocity")])
+        in_body = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
+        values[:, _TWIST_COVARIANCE].reshape(-1, 6, 6)[:, :3, :3] = in_body
+    return values
+
+
+class _AxisOdometry:
+    """Numbers of odometry of what is estimated along some of the fixed axes: a height, or a place without an attitude.
+
+    A template with few numbers to fill in: at 840 Hz, the general way costs a live node some percent of a processor.
+
+    Parameters
+    ----------
+    position, velocity
+        Names of the state's parts; without the second, velocities are unknown.
+    axes
+        Which of x, y, z they are.
+    """
+
+    def __init__(self, space: StateSpace, position: str, velocity: str, axes: slice) -> None:
+        unknown = np.diag(6 * [UNKNOWN_VARIANCE])
+        variances = np.full(6, UNKNOWN_VARIANCE)
+        if axes == slice(0, 2):  # one in the plane does not leave it, and turns about z only
+            variances[2:5] = CONSTRAINED_VARIANCE
+        variances[axes] = 0.0
+        partly = np.diag(variances)
+        moves = any(block.name == velocity for block in space.blocks)
+        self._template = np.concatenate(
+            [[0.0] * 6, [1.0], partly.ravel(), [0.0] * 6, (partly if moves else unknown).ravel()]
+        )
+        self._parts = [(space.coordinates(position), space.tangent(position), _POSITION, _POSE_COVARIANCE)]
+        if moves:
+            self._parts.append((space.coordinates(velocity), space.tangent(velocity), _TWIST, _TWIST_COVARIANCE))
+        self._axes = axes
 
     def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
         """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
-        for name, start in (("position", 0), ("velocity", 43)):
-            if name == "velocity" and not self._moves:
-                continue
-            values[:, start : start + self._dimension] = means[:, self._space.coordinates(name)]
-            rows = self._space.tangent(name)
-            matrix = start + (7 if name == "position" else 6)
-            for row in range(self._dimension):
-                first = matrix + 6 * row
-                values[:, first : first + self._dimension] = covariances[:, rows.start + row, rows]
+        values = self._template[None].repeat(len(means), axis=0)
+        for coordinates, tangent, numbers, matrix in self._parts:
+            values[:, numbers][:, self._axes] = means[:, coordinates]
+            values[:, matrix].reshape(-1, 6, 6)[:, self._axes, self._axes] = covariances[:, tangent, tangent]
         return values
 
 
@@ -315,13 +288,14 @@ def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
     return deviations
 
 
-def _axes(new: New, message_type: str, values: Vector) -> Any:
-    return new(message_type, **dict(zip("xyzw", values.tolist(), strict=False)))
-
-
 def coordinate_names(space: StateSpace) -> list[str]:
     """Name of every coordinate of a state, e.g. `pose.x`, as on `state`."""
     return [name for block in space.blocks for name in _coordinate_names(block)]
+
+
+def _pair_names(space: StateSpace) -> list[str]:
+    """Of the upper triangle of a covariance, as on `state_covariance`."""
+    return [f"{space.names[i]}:{space.names[j]}" for i, j in zip(*np.triu_indices(space.dimension), strict=True)]
 
 
 def _coordinate_names(block: Block) -> list[str]:
@@ -334,3 +308,53 @@ def _rotations(quaternions: NDArray[np.float64]) -> Any:
     from scipy.spatial.transform import Rotation
 
     return Rotation.from_quat(quaternions)
+
+
+class EstimateReader:
+    """`EstimateMessages` inverted: estimates from `state` and `state_covariance`, whichever comes first.
+
+    A message may hold more than is wanted, as that of a filter that also estimates biases: then numbers are taken by
+    their names. Of several estimates with one stamp (three gyros at once) the last pair counts.
+
+    Parameters
+    ----------
+    space
+        State space of the estimates; messages with fewer elements are refused.
+    """
+
+    def __init__(self, space: StateSpace) -> None:
+        self._space = space
+        self._triangle = np.triu_indices(space.dimension)
+        self._names, self._pairs = coordinate_names(space), _pair_names(space)
+        self._mean: tuple[int, Vector] | None = None
+        self._covariance: tuple[int, Matrix] | None = None
+
+    def take_state(self, message: Any) -> Estimate | None:
+        """Take a message of `state`; the estimate, once there is its covariance. Raises MessageFault."""
+        self._mean = stamp_ns(message), _numbers(message, self._names)
+        return self._together()
+
+    def take_covariance(self, message: Any) -> Estimate | None:
+        """Take a message of `state_covariance`; the estimate, once there is its mean. Raises MessageFault."""
+        rows, columns = self._triangle
+        values = _numbers(message, self._pairs)
+        covariance = np.zeros((self._space.dimension, self._space.dimension))
+        covariance[rows, columns] = covariance[columns, rows] = values
+        self._covariance = stamp_ns(message), covariance
+        return self._together()
+
+    def _together(self) -> Estimate | None:
+        if self._mean is None or self._covariance is None or self._mean[0] != self._covariance[0]:
+            return None
+        return Estimate(self._mean[0], self._mean[1], self._covariance[1])
+
+
+def _numbers(message: Any, names: list[str]) -> Vector:
+    values = np.array(message.position, dtype=np.float64)
+    if len(values) > len(names) and len(message.name) == len(values):
+        place = {name: k for k, name in enumerate(message.name)}
+        if all(name in place for name in names):
+            values = values[[place[name] for name in names]]
+    if values.shape != (len(names),) or not np.isfinite(values).all():
+        raise MessageFault(f"has {values.size} numbers, or some that are not finite; {len(names)} are needed")
+    return values

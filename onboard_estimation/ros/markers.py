@@ -32,8 +32,8 @@ from onboard_estimation.description import Shape
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.estimates import New
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.sensor_messages import New, axes, header
+from onboard_estimation.ros.sensor_messages import pose as pose_message
 from onboard_estimation.ros.transforms import ODOM, WORLD, composed, from_roll_pitch_yaw
 
 # Constants of visualization_msgs/msg/Marker.
@@ -92,6 +92,7 @@ class Scene:
         self._frame = prefix + frame
         self._shapes = shapes_of_bodies(robot, configuration)
         self._size = picture.size_m(robot, configuration, space)
+        self._line = axes(new, "Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
         seconds, rest = divmod(round(lifetime_s * NANOSECONDS_PER_SECOND), NANOSECONDS_PER_SECOND)
         self._lifetime = new("builtin_interfaces/msg/Duration", sec=seconds, nanosec=rest)
 
@@ -129,8 +130,8 @@ class Scene:
             return []
         frame, name = (WORLD, "truth_path") if truth else (self._frame, "estimate_path")
         colour = picture.TRUTH_COLOUR if truth else picture.ESTIMATE_COLOUR
-        width = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
-        return [self._marker(stamp_ns, frame, name, 0, LINE_STRIP, colour, 0.8, scale=width, points=self._points(rows))]
+        drawn = self._points(rows)
+        return [self._marker(stamp_ns, frame, name, 0, LINE_STRIP, colour, 0.8, scale=self._line, points=drawn)]
 
     def text(self, estimate: Estimate, truth: Mapping[str, Vector] | None = None) -> list[Any]:
         """Errors and standard deviations beside the robot; `truth` as `picture.error_rows` takes it."""
@@ -184,8 +185,10 @@ class Scene:
                 colour,
                 alpha,
                 _SHADE[shape.part],
-                pose=self._pose(composed(pose, from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad]))),
-                scale=self._xyz("Vector3", shape.size_m),
+                pose=pose_message(
+                    self._new, composed(pose, from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad])).tolist()
+                ),
+                scale=axes(self._new, "Vector3", shape.size_m),
             )
             for index, (pose, shape) in enumerate(solids)
         ]
@@ -193,23 +196,23 @@ class Scene:
     def _outline(self, stamp_ns: int, points: NDArray[np.float64]) -> Any:
         colour = picture.ESTIMATE_COLOUR
         if len(points) == 1:
-            pose = self._pose(np.array([*points[0], 0.0, 0.0, 0.0, 0.0, 1.0]))
-            size = self._xyz("Vector3", [0.3 * self._size] * 3)
+            pose = pose_message(self._new, [*points[0].tolist(), 0.0, 0.0, 0.0, 0.0, 1.0])
+            size = axes(self._new, "Vector3", [0.3 * self._size] * 3)
             return self._marker(stamp_ns, self._frame, "estimate", 0, SPHERE, colour, 0.9, pose=pose, scale=size)
-        width = self._xyz("Vector3", [4.0 * _LINE_WIDTH * self._size, 0.0, 0.0])
+        width = axes(self._new, "Vector3", [4.0 * _LINE_WIDTH * self._size, 0.0, 0.0])
         rows = self._points(points)
         return self._marker(stamp_ns, self._frame, "estimate", 0, LINE_STRIP, colour, 0.9, scale=width, points=rows)
 
     def _uncertainty(self, estimate: Estimate) -> list[Any]:
         stamp_ns, frame, above = estimate.stamp_ns, self._frame, _ABOVE * self._size
-        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
+        line = self._line
         height = picture.height_uncertainty(self.space, estimate)
         if height is not None:
             return [self._bar(stamp_ns, height)]
         base = picture.base_uncertainty(self.space, estimate)
         if base is None:
             return []
-        unit = self._xyz("Vector3", [1.0, 1.0, 1.0])
+        unit = axes(self._new, "Vector3", [1.0, 1.0, 1.0])
         outline = picture.ellipse(base.position_m, base.covariance_m2)
         above += base.height_m
         rows = self._points(outline, above)
@@ -239,9 +242,10 @@ class Scene:
     def _bar(self, stamp_ns: int, height: picture.HeightUncertainty) -> Any:
         """The interval of the height as a bar with ends, beside the robot."""
         rows = self._points(picture.bar(height, _BESIDE * self._size, _CAP * self._size).reshape(-1, 3))
-        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
         colour = picture.BAND_COLOUR
-        return self._marker(stamp_ns, self._frame, "height_95", 0, LINE_LIST, colour, 0.9, scale=line, points=rows)
+        return self._marker(
+            stamp_ns, self._frame, "height_95", 0, LINE_LIST, colour, 0.9, scale=self._line, points=rows
+        )
 
     def _place(self, estimate: Estimate) -> _Place | None:
         """Where the robot is in the picture; None where its state does not say."""
@@ -254,8 +258,8 @@ class Scene:
     def _letters(self, stamp_ns: int, namespace: str, index: int, words: str, place: Vector, colour: str) -> Any:
         height = _LETTERS * self._size
         # RViz takes the width of a space from x; without it, that of letters a metre high.
-        scale = self._xyz("Vector3", [_SPACE * height, 0.0, height])
-        pose = self._pose(np.array([*place, 0.0, 0.0, 0.0, 1.0]))
+        scale = axes(self._new, "Vector3", [_SPACE * height, 0.0, height])
+        pose = pose_message(self._new, [*place.tolist(), 0.0, 0.0, 0.0, 1.0])
         return self._marker(stamp_ns, self._frame, namespace, index, TEXT, colour, pose=pose, scale=scale, text=words)
 
     def _marker(
@@ -284,17 +288,5 @@ class Scene:
             **fields,
         )
 
-    def _pose(self, pose: Vector) -> Any:
-        qx, qy, qz, qw = pose[3:].tolist()
-        return self._new(
-            "geometry_msgs/msg/Pose",
-            position=self._xyz("Point", pose[:3]),
-            orientation=self._new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
-        )
-
     def _points(self, rows: NDArray[np.float64], height_m: float = 0.0) -> list[Any]:
-        return [self._xyz("Point", [*row, height_m][:3]) for row in rows.tolist()]
-
-    def _xyz(self, kind: str, values: ArrayLike) -> Any:
-        x, y, z = np.asarray(values, dtype=np.float64).tolist()
-        return self._new(f"geometry_msgs/msg/{kind}", x=x, y=y, z=z)
+        return [axes(self._new, "Point", [*row, height_m][:3]) for row in rows.tolist()]

@@ -7,6 +7,7 @@ is in the table at `onboard_estimation.measurement.Channel`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,21 @@ def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> ND
     return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), UNIT_TOLERANCE)
 
 
+def _fields(*names: str) -> Callable[[Channel, Any], Vector]:
+    """Reads numbers by the names of their fields: `point.xyz` stands for x, y and z of the point."""
+    parts = [name.rpartition(".") for name in names]
+    numbers = attrgetter(*(f"{whole}.{letter}" for whole, _, letters in parts for letter in letters))
+    return lambda _, message: np.array(numbers(message), dtype=np.float64)
+
+
+_xyz = attrgetter("x", "y", "z")
+_orientation = _fields("orientation.xyzw")
+_pose = _fields("pose.position.xyz", "pose.orientation.xyzw")
+
+
 def _imu(channel: Channel, message: Any) -> Vector:
     if channel.field == "orientation":
-        return _orientation(message)
+        return _attitude(channel, message)
     value = np.full(len(COMPONENTS[channel.message_type]), np.nan)
     for part, elements in IMU_PARTS.items():
         if not is_not_measured(float(getattr(message, f"{part}_covariance")[0])):
@@ -122,11 +135,10 @@ def _imu(channel: Channel, message: Any) -> Vector:
     return value
 
 
-def _orientation(message: Any) -> Vector:
+def _attitude(channel: Channel, message: Any) -> Vector:
     if is_not_measured(float(message.orientation_covariance[0])):
         raise MessageFault("has no orientation: element 0 of its covariance is -1, which means not measured")
-    turn = message.orientation
-    value = np.array([turn.x, turn.y, turn.z, turn.w], dtype=np.float64)
+    value = _orientation(channel, message)
     if is_no_rotation(*value):
         raise MessageFault("has an orientation that is no unit quaternion (its squared length is not one within 1 %)")
     return value
@@ -141,39 +153,11 @@ def _joint_state(channel: Channel, message: Any) -> Vector:
     return np.array(values[columns], dtype=np.float64)
 
 
-def _pose(_: Channel, message: Any) -> Vector:
-    rotation = message.pose.orientation
-    return np.array(
-        [*_xyz(message.pose.position), rotation.x, rotation.y, rotation.z, rotation.w],
-        dtype=np.float64,
-    )
-
-
 def _pose_with_covariance(channel: Channel, message: Any) -> Vector:
     covariance = np.asarray(message.pose.covariance, dtype=np.float64)
     if covariance.shape != (36,):
         raise MessageFault(f"has {covariance.size} covariances, not 36")
     return np.concatenate([_pose(channel, message.pose), covariance])
-
-
-def _point(_: Channel, message: Any) -> Vector:
-    return np.array(_xyz(message.point), dtype=np.float64)
-
-
-def _wrench(_: Channel, message: Any) -> Vector:
-    return np.array([*_xyz(message.wrench.force), *_xyz(message.wrench.torque)], dtype=np.float64)
-
-
-def _pressure(_: Channel, message: Any) -> Vector:
-    return np.array([message.fluid_pressure], dtype=np.float64)
-
-
-def _twist(_: Channel, message: Any) -> Vector:
-    return np.array([*_xyz(message.twist.linear), *_xyz(message.twist.angular)], dtype=np.float64)
-
-
-def _magnetic_field(_: Channel, message: Any) -> Vector:
-    return np.array(_xyz(message.magnetic_field), dtype=np.float64)
 
 
 def _range(_: Channel, message: Any) -> Vector:
@@ -182,20 +166,16 @@ def _range(_: Channel, message: Any) -> Vector:
     return np.array([distance if message.min_range <= distance <= message.max_range else np.nan])
 
 
-def _xyz(vector: Any) -> tuple[float, float, float]:
-    return vector.x, vector.y, vector.z
-
-
 _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _pose,
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "nav_msgs/msg/Odometry": _pose_with_covariance,
-    "geometry_msgs/msg/PointStamped": _point,
-    "geometry_msgs/msg/WrenchStamped": _wrench,
-    "geometry_msgs/msg/TwistStamped": _twist,
-    "sensor_msgs/msg/FluidPressure": _pressure,
-    "sensor_msgs/msg/MagneticField": _magnetic_field,
+    "geometry_msgs/msg/PointStamped": _fields("point.xyz"),
+    "geometry_msgs/msg/WrenchStamped": _fields("wrench.force.xyz", "wrench.torque.xyz"),
+    "geometry_msgs/msg/TwistStamped": _fields("twist.linear.xyz", "twist.angular.xyz"),
+    "sensor_msgs/msg/FluidPressure": lambda _, message: np.array([message.fluid_pressure], dtype=np.float64),
+    "sensor_msgs/msg/MagneticField": _fields("magnetic_field.xyz"),
     "sensor_msgs/msg/Range": _range,
 }

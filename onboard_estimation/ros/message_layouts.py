@@ -4,6 +4,10 @@ CDR (ROS 2) and ROS 1's serialisation have no fixed places: what stands before a
 name, joint names, counts) moves it. Within a recording these hardly ever change. A `Layout` is taken from one message:
 its length, the bytes that place the numbers, and the places. Messages of the same length with the same such bytes
 have the same layout; all others are for the general decoder.
+
+`SerializedReader` reads the messages of one topic as they come, without a message object in between, which costs ten
+times what its numbers do. What has no layout, or is malformed, goes the ordinary way, which gives the same numbers or
+says what is wrong.
 """
 
 from __future__ import annotations
@@ -11,14 +15,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, Vector
 from onboard_estimation.reading_parts import IMU_PARTS
-from onboard_estimation.ros.measurements import MessageFault, is_no_rotation, is_not_measured, joint_columns
+from onboard_estimation.ros.measurements import (
+    NOT_MEASURED,
+    UNIT_TOLERANCE,
+    MessageFault,
+    is_no_rotation,
+    is_not_measured,
+    joint_columns,
+    to_measurement,
+)
 
 Bytes = NDArray[np.uint8]
 
@@ -26,6 +39,11 @@ _U32 = struct.Struct("<I")
 _CDR_LITTLE_ENDIAN = b"\x00\x01"
 _CDR_HEADER_BYTES = 4
 _MAX_STRINGS = 10_000
+_MOST_LAYOUTS = 4
+_LEAST_BYTES = 16  # encapsulation, stamp, length of the frame's name
+_STAMP = struct.Struct("<iI")
+_NUMBER = struct.Struct("<d")
+_ATTITUDE = struct.Struct("<5d")  # and element 0 of its covariance
 
 
 class NoLayout(Exception):
@@ -262,3 +280,72 @@ _WALKS: Mapping[str, Walk] = {
     "sensor_msgs/msg/MagneticField": _numbers(3, 3 + 9),
 }
 """Others, e.g. ranges, whose numbers are float32 and count within limits only, are for the general decoder."""
+
+
+class SerializedReader:
+    """Reads messages of a channel's type and topic.
+
+    Parameters
+    ----------
+    deserialize
+        Makes a message of its bytes, for those of no layout; ValueError or RuntimeError for what is malformed.
+    """
+
+    def __init__(self, channel: Channel, deserialize: Callable[[bytes], Any]) -> None:
+        self._channel, self._deserialize = channel, deserialize
+        self._layouts: list[_OneMessage] = []
+
+    def __call__(self, data: bytes) -> Measurement:
+        """The measurement, equal to that of `to_measurement`; MessageFault as from there, and for malformed bytes."""
+        for layout in self._layouts:
+            value = layout.value(data)
+            if value is not None:
+                return Measurement(layout.stamp_ns(data), self._channel.sensor, value)
+        try:
+            layout = _OneMessage(layout_of(self._channel, "cdr", data))
+        except NoLayout:
+            return self._by_its_object(data)
+        self._layouts = [layout, *self._layouts][:_MOST_LAYOUTS]
+        return self(data)
+
+    def _by_its_object(self, data: bytes) -> Measurement:
+        if len(data) < _LEAST_BYTES:  # of which rclpy would make an empty message
+            raise MessageFault(f"has {len(data)} bytes, fewer than its header")
+        try:
+            message = self._deserialize(data)
+        except (ValueError, RuntimeError) as error:  # the latter from rclpy
+            raise MessageFault(f"cannot be read as a {self._channel.message_type}: {error}") from error
+        return to_measurement(self._channel, message)
+
+
+class _OneMessage:
+    """A layout, for one message at a time."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._length, self._stamp = layout.length, layout.stamp
+        self._fixed = [(slice(place, place + len(content)), content) for place, content in layout.fixed if content]
+        self._runs = [(struct.Struct(f"<{count}d"), place) for place, count in layout.runs]
+        numbers = sum(count for _, count in layout.runs)
+        self._columns = None if layout.columns == tuple(range(numbers)) else list(layout.columns)
+        self._covariances, self._orientation = layout.covariances, layout.orientation
+
+    def value(self, data: bytes) -> Vector | None:
+        """(d,) float64; None where the message has another layout."""
+        if len(data) != self._length or any(data[span] != content for span, content in self._fixed):
+            return None
+        value = np.array(list(chain.from_iterable(run.unpack_from(data, place) for run, place in self._runs)))
+        if self._columns is not None:
+            value = value[self._columns]
+        for place, elements in self._covariances:
+            if _NUMBER.unpack_from(data, place)[0] == NOT_MEASURED:
+                value[elements] = np.nan
+        if self._orientation is not None:
+            x, y, z, w, first = _ATTITUDE.unpack_from(data, self._orientation)
+            if first == NOT_MEASURED or abs(x * x + y * y + z * z + w * w - 1.0) > UNIT_TOLERANCE:
+                return None
+        return value
+
+    def stamp_ns(self, data: bytes) -> int:
+        """`header.stamp`, nanoseconds since the epoch."""
+        seconds, nanoseconds = _STAMP.unpack_from(data, self._stamp)
+        return int(seconds * NANOSECONDS_PER_SECOND + nanoseconds)

@@ -1,22 +1,27 @@
 """Messages that differ in their stamp and numbers only: serialised once, then the numbers are written over.
 
 One by one, the names in a covariance of a hundred elements cost more than the filter that made it. Nodes write one
-message at a time, bags many at once by NumPy.
+message at a time, bags many at once by NumPy. Estimates and measurements are, to the last bit, those of
+`EstimateMessages` and `to_message`.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.sensor_messages import New, to_message
 
 _STAMP = struct.Struct("<iI")
+_MOST_TEMPLATES = 8
 _STAMP_MARK_NS = 1_234_567_890_987_654_321  # which no other field looks like
 
 
@@ -96,3 +101,81 @@ def _runs(template: bytes, marks: Vector) -> list[tuple[int, int, int]]:
         else:
             runs.append((place, column, column + 1))
     return runs
+
+
+class SerializedEstimates:
+    """Writes the messages of estimates; each topic's first one is made as a message object, the others over it.
+
+    Parameters
+    ----------
+    serialize
+        Bytes of a message: CDR, little-endian.
+    """
+
+    def __init__(self, messages: EstimateMessages, serialize: Callable[[Any], bytes]) -> None:
+        self._messages, self._serialize = messages, serialize
+        self._templates: dict[str, MessageTemplate] = {}
+
+    def __call__(self, estimate: Estimate, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Topic and message of each of the topics `wanted`."""
+        if not wanted:
+            return
+        for topic, _, values in self._messages.numbers(estimate.mean[None], estimate.covariance[None], wanted):
+            template = self._templates.get(topic)
+            if template is None:
+                make = partial(self._messages.message, topic)
+                template = self._templates[topic] = MessageTemplate(make, self._serialize, values.shape[1])
+            yield topic, template.message(estimate.stamp_ns, values[0])
+
+
+class SerializedSensor:
+    """Writes the messages of one channel, for what publishes them: a simulator, a driver.
+
+    Parameters
+    ----------
+    new, frame_prefix
+        As for `to_message`.
+    serialize
+        Bytes of a message: CDR, little-endian.
+    complete
+        Writes what a measurement does not say into a message: covariances.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        new: New,
+        serialize: Callable[[Any], bytes],
+        frame_prefix: str = "",
+        complete: Callable[[Any], object] = lambda message: None,
+    ) -> None:
+        self._channel, self._new, self._serialize, self._prefix = channel, new, serialize, frame_prefix
+        self._complete = complete
+        self._templates: dict[bytes, MessageTemplate] = {}  # by which elements are there
+
+    def __call__(self, stamp_ns: int, value: Vector) -> bytes:
+        """A message.
+
+        Parameters
+        ----------
+        stamp_ns
+            Nanoseconds since the epoch.
+        value
+            (d,) as `Channel` describes it; NaN where it was not measured.
+        """
+        measured = ~np.isnan(value)
+        key = measured.tobytes()
+        template = self._templates.get(key)
+        if template is None:
+            if len(self._templates) == _MOST_TEMPLATES:
+                self._templates.clear()
+            template = self._templates[key] = self._template(measured)
+        return template.message(stamp_ns, value)
+
+    def _template(self, measured: NDArray[np.bool_]) -> MessageTemplate:
+        def make(stamp_ns: int, value: Vector) -> Any:
+            message = to_message(self._new, self._channel, stamp_ns, value, self._prefix)
+            self._complete(message)
+            return message
+
+        return MessageTemplate(make, self._serialize, len(measured), measured)

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from onboard_estimation.measurement import PhaseEvent
-from onboard_estimation.ros.estimates import New, Output
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.estimates import Output
+from onboard_estimation.ros.sensor_messages import New, header
 
 TYPES = {
     "phase_events": "sensor_msgs/msg/TimeReference",

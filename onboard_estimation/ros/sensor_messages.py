@@ -1,27 +1,32 @@
 """Measurements as messages, the inverse of `ros.measurements`: what a simulator publishes live or writes into a bag.
 
-Imports no ROS: `new` makes a message from its type's name and fields, as for `EstimateMessages`.
+Imports no ROS: `new` makes a message from its type's name and fields, so that these functions serve rclpy's messages
+and those of a bag alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.ros.estimates import New
+from onboard_estimation.reading_parts import IMU_PARTS
 
-TRUTH_FRAME = "world"
-MAP_FRAME = "map"
-"""Of poses given to the filter, with the prefix of the robot's frames."""
+New = Callable[..., Any]
+
+_not_measured = partial(np.array, [-1.0, *8 * [0.0]])
+"""Covariance of what a `sensor_msgs/Imu` does not hold."""
 
 
 def to_message(new: New, channel: Channel, stamp_ns: int, value: NDArray[np.float64], frame_prefix: str = "") -> Any:
     """The message whose measurement has that value; `frame_prefix` goes before the frames of sensors."""
-    return _MAKERS[channel.message_type](new, channel, stamp_ns, value.tolist(), frame_prefix)
+    frame = _FRAMES.get(channel.message_type, "{prefix}" + channel.sensor.replace("/", "_"))
+    stamped = header(new, stamp_ns, frame.replace("{prefix}", frame_prefix))
+    return new(channel.message_type, header=stamped, **_FIELDS[channel.message_type](new, channel, value.tolist()))
 
 
 def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
@@ -31,115 +36,72 @@ def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
     return new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
 
 
-def _imu(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    not_measured = np.zeros(9)
-    not_measured[0] = -1.0
-    frame = header(new, stamp_ns, _frame(channel, prefix))
+def axes(new: New, kind: str, values: Sequence[float]) -> Any:
+    """A `Point`, `Vector3` or `Quaternion` of geometry_msgs from x, y, z and maybe w."""
+    return new(f"geometry_msgs/msg/{kind}", **dict(zip("xyzw", values, strict=False)))
+
+
+def pose(new: New, values: Sequence[float]) -> Any:
+    """A `geometry_msgs/msg/Pose` from position (m) and quaternion x, y, z, w."""
+    position, orientation = axes(new, "Point", values[:3]), axes(new, "Quaternion", values[3:7])
+    return new("geometry_msgs/msg/Pose", position=position, orientation=orientation)
+
+
+def vectors(new: New, kind: str, **parts: Sequence[float]) -> Any:
+    """A `Twist`, `Wrench` or the like of geometry_msgs from the x, y, z of its parts."""
+    return new(f"geometry_msgs/msg/{kind}", **{name: axes(new, "Vector3", part) for name, part in parts.items()})
+
+
+Fields = dict[str, Any]
+
+
+def _imu(new: New, channel: Channel, value: list[float]) -> Fields:
+    absent = {f"{part}_covariance": _not_measured() for part in IMU_PARTS}
     if channel.field == "orientation":
-        qx, qy, qz, qw = value
-        return new(
-            "sensor_msgs/msg/Imu",
-            header=frame,
-            orientation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
-            angular_velocity_covariance=not_measured,
-            linear_acceleration_covariance=not_measured,
-        )
-    fields = {"orientation_covariance": not_measured}
-    for name, part in (("angular_velocity", value[:3]), ("linear_acceleration", value[3:])):
-        if np.isnan(part).all():  # absent, as `ros.measurements` reads it
-            fields[f"{name}_covariance"] = not_measured
+        return {"orientation": axes(new, "Quaternion", value), **absent}
+    fields: Fields = {"orientation_covariance": _not_measured()}
+    for name, elements in IMU_PARTS.items():
+        if np.isnan(value[elements]).all():  # absent, as `ros.measurements` reads it
+            fields[f"{name}_covariance"] = _not_measured()
         else:
-            fields[name] = _xyz(new, "geometry_msgs/msg/Vector3", part)
-    return new("sensor_msgs/msg/Imu", header=frame, **fields)
+            fields[name] = axes(new, "Vector3", value[elements])
+    return fields
 
 
-def _joint_state(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
-    fields = {channel.field: np.array(value)}
-    return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(channel.names), **fields)
-
-
-def _pose(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
-    pose = _bare_pose(new, value)
-    return new("geometry_msgs/msg/PoseStamped", header=header(new, stamp_ns, TRUTH_FRAME), pose=pose)
-
-
-def _pose_with_covariance(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+def _pose_with_covariance(new: New, _: Channel, value: list[float]) -> Fields:
     """Also of odometry, whose velocities are not part of the value."""
     covariance = np.array(value[7:])
-    pose = new("geometry_msgs/msg/PoseWithCovariance", pose=_bare_pose(new, value[:7]), covariance=covariance)
-    return new(channel.message_type, header=header(new, stamp_ns, prefix + MAP_FRAME), pose=pose)
+    return {"pose": new("geometry_msgs/msg/PoseWithCovariance", pose=pose(new, value), covariance=covariance)}
 
 
-def _bare_pose(new: New, value: list[float]) -> Any:
-    qx, qy, qz, qw = value[3:]
-    return new(
-        "geometry_msgs/msg/Pose",
-        position=_xyz(new, "geometry_msgs/msg/Point", value[:3]),
-        orientation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
-    )
-
-
-def _point(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
-    point = _xyz(new, "geometry_msgs/msg/Point", value)
-    return new("geometry_msgs/msg/PointStamped", header=header(new, stamp_ns, TRUTH_FRAME), point=point)
-
-
-def _wrench(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    wrench = new(
-        "geometry_msgs/msg/Wrench",
-        force=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
-        torque=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
-    )
-    frame = header(new, stamp_ns, _frame(channel, prefix))
-    return new("geometry_msgs/msg/WrenchStamped", header=frame, wrench=wrench)
-
-
-def _pressure(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    frame = header(new, stamp_ns, _frame(channel, prefix))
-    return new("sensor_msgs/msg/FluidPressure", header=frame, fluid_pressure=value[0])
-
-
-def _twist(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    twist = new(
-        "geometry_msgs/msg/Twist",
-        linear=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
-        angular=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
-    )
-    return new("geometry_msgs/msg/TwistStamped", header=header(new, stamp_ns, _frame(channel, prefix)), twist=twist)
-
-
-def _magnetic_field(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    field = _xyz(new, "geometry_msgs/msg/Vector3", value)
-    frame = header(new, stamp_ns, _frame(channel, prefix))
-    return new("sensor_msgs/msg/MagneticField", header=frame, magnetic_field=field)
-
-
-def _range(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+def _range(new: New, channel: Channel, value: list[float]) -> Fields:
     """Limits that the channel knows, else none."""
     largest = min((limit.largest for limit in channel.limits), default=np.inf)
-    frame = header(new, stamp_ns, _frame(channel, prefix))
-    return new("sensor_msgs/msg/Range", header=frame, min_range=0.0, max_range=largest, range=value[0])
+    return {"min_range": 0.0, "max_range": largest, "range": value[0]}
 
 
-def _frame(channel: Channel, prefix: str) -> str:
-    return prefix + channel.sensor.replace("/", "_")
-
-
-def _xyz(new: New, message_type: str, value: list[float]) -> Any:
-    x, y, z = value
-    return new(message_type, x=x, y=y, z=z)
-
-
-_MAKERS: dict[str, Callable[[New, Channel, int, list[float], str], Any]] = {
+_FIELDS: Mapping[str, Callable[[New, Channel, list[float]], Fields]] = {
     "sensor_msgs/msg/Imu": _imu,
-    "sensor_msgs/msg/JointState": _joint_state,
-    "geometry_msgs/msg/PoseStamped": _pose,
+    "sensor_msgs/msg/JointState": lambda _, of, value: {"name": list(of.names), of.field: np.array(value)},
+    "geometry_msgs/msg/PoseStamped": lambda new, _, value: {"pose": pose(new, value)},
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
-    "geometry_msgs/msg/PointStamped": _point,
-    "geometry_msgs/msg/WrenchStamped": _wrench,
-    "geometry_msgs/msg/TwistStamped": _twist,
+    "geometry_msgs/msg/PointStamped": lambda new, _, value: {"point": axes(new, "Point", value)},
+    "geometry_msgs/msg/WrenchStamped": lambda new, _, value: {
+        "wrench": vectors(new, "Wrench", force=value[:3], torque=value[3:])
+    },
+    "geometry_msgs/msg/TwistStamped": lambda new, _, value: {
+        "twist": vectors(new, "Twist", linear=value[:3], angular=value[3:])
+    },
     "nav_msgs/msg/Odometry": _pose_with_covariance,
-    "sensor_msgs/msg/FluidPressure": _pressure,
-    "sensor_msgs/msg/MagneticField": _magnetic_field,
+    "sensor_msgs/msg/FluidPressure": lambda _, of, value: {"fluid_pressure": value[0]},
+    "sensor_msgs/msg/MagneticField": lambda new, _, value: {"magnetic_field": axes(new, "Vector3", value)},
     "sensor_msgs/msg/Range": _range,
 }
+_FRAMES = {
+    "sensor_msgs/msg/JointState": "",
+    "geometry_msgs/msg/PoseStamped": "world",
+    "geometry_msgs/msg/PointStamped": "world",
+    "geometry_msgs/msg/PoseWithCovarianceStamped": "{prefix}map",
+    "nav_msgs/msg/Odometry": "{prefix}map",
+}
+"""Of the truth, and of poses given to the filter; the frame of others is named for their sensor."""

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import point_dimension
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Vector
-from onboard_estimation.ros.estimates import New
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.sensor_messages import New, axes, header
 
 WORLD, MAP, ODOM, BASE = "world", "map", "odom", "base_link"
 TRUTH = "truth/"
@@ -77,16 +75,13 @@ def truth_to_body(new: New, stamp_ns: int, body: str, pose: Vector, prefix: str 
 
 def transform(new: New, stamp_ns: int, parent: str, child: str, pose: ArrayLike) -> Any:
     """`geometry_msgs/msg/TransformStamped` of the frame `child` in `parent`."""
-    x, y, z, qx, qy, qz, qw = np.asarray(pose, dtype=np.float64).tolist()
+    values = np.asarray(pose, dtype=np.float64).tolist()
+    translation, rotation = axes(new, "Vector3", values[:3]), axes(new, "Quaternion", values[3:])
     return new(
         "geometry_msgs/msg/TransformStamped",
         header=header(new, stamp_ns, parent),
         child_frame_id=child,
-        transform=new(
-            "geometry_msgs/msg/Transform",
-            translation=new("geometry_msgs/msg/Vector3", x=x, y=y, z=z),
-            rotation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
-        ),
+        transform=new("geometry_msgs/msg/Transform", translation=translation, rotation=rotation),
     )
 
 

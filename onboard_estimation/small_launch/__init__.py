@@ -18,27 +18,21 @@ from typing import Any
 
 from onboard_estimation.small_launch import entities, nodes
 
-_REAL = ("launch", "launch_ros")
-_TABLE = """
-launch LaunchContext LaunchDescription
-launch.launch_context LaunchContext
-launch.launch_description LaunchDescription
-launch.actions DeclareLaunchArgument ExecuteProcess GroupAction IncludeLaunchDescription LogInfo OpaqueFunction \
-    SetEnvironmentVariable Shutdown
-launch.conditions IfCondition UnlessCondition
-launch.launch_description_sources PythonLaunchDescriptionSource
-launch.substitutions LaunchConfiguration PathJoinSubstitution TextSubstitution
-launch_ros
-launch_ros.actions Node PushRosNamespace
-launch_ros.parameter_descriptions ParameterFile ParameterValue
-launch_ros.substitutions FindPackageShare
-"""
-_NAMES = {line.split()[0]: line.split()[1:] for line in _TABLE.strip().splitlines()}
+_MODULES = {
+    "launch": "launch_context launch_description launch_description_sources actions conditions substitutions",
+    "launch_ros": "actions parameter_descriptions substitutions",
+}
+"""Each gives whatever of the names below a file asks it for."""
+_NAMES = {
+    name: one
+    for name, one in (vars(entities) | vars(nodes)).items()
+    if isinstance(one, type) and issubclass(one, entities.Entity | entities.LaunchContext)
+}
 
 
 def real_launch_is_here() -> bool:
     """Whether ROS 2's own can be imported; a folder `launch` in the working directory is not it."""
-    return all(found is not None and found.origin is not None for found in map(PathFinder.find_spec, _REAL))
+    return all(found is not None and found.origin is not None for found in map(PathFinder.find_spec, _MODULES))
 
 
 @contextmanager
@@ -55,23 +49,23 @@ def served() -> Iterator[None]:
 
 
 def _take_away() -> list[ModuleType]:
-    return [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _REAL]
+    return [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _MODULES]
 
 
 class _Finder(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name in _NAMES:
-            return ModuleSpec(name, self, is_package=True)
-        if name.partition(".")[0] in _REAL:
+        package, _, module = name.partition(".")
+        if package not in _MODULES:
+            return None
+        if module and module not in _MODULES[package].split():
             raise entities.NeedsRos2Launch(name)
-        return None
+        return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        def missing(one: str) -> Any:
+        def found(one: str) -> Any:
             if one.startswith("__"):
                 raise AttributeError(one)
-            return importlib.import_module(f"{module.__name__}.{one}")  # after `import launch`; or it is refused
+            # A module after `import launch`; or it is refused.
+            return _NAMES.get(one) or importlib.import_module(f"{module.__name__}.{one}")
 
-        module.__getattr__ = missing  # type: ignore[method-assign]
-        for one in _NAMES[module.__name__]:
-            setattr(module, one, getattr(nodes, one, None) or getattr(entities, one))
+        module.__getattr__ = found  # type: ignore[method-assign]

@@ -34,13 +34,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
-from onboard_estimation.scanned import Scanned
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent, Scanned
 
 
 class Replayable(Protocol):
@@ -162,7 +162,7 @@ class MeasurementBuffer:
     on_reset: Callable[[str], None] | None = None
     fallback_s: float = 1.0
     steps_per_measurement: int = 4
-    counters: dict[str, BufferCounters] = field(default_factory=dict)
+    counters: defaultdict[str, BufferCounters] = field(default_factory=lambda: defaultdict(BufferCounters))
     clock_jumps: int = 0
     _keys: list[Key] = field(default_factory=list)
     _entries: list[_Entry] = field(default_factory=list)
@@ -199,9 +199,7 @@ class MeasurementBuffer:
         The estimate at the newest stamp if it is new: what a live node publishes. None where the measurement was late
         (the state is mended, the stream already published is not), dropped, held back, deferred, or gave no estimate.
         """
-        counters = self.counters.get(measurement.sensor)
-        if counters is None:
-            counters = self.counters[measurement.sensor] = BufferCounters()
+        counters = self.counters[measurement.sensor]
         counters.received += 1
         self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement
         if self._keys:
@@ -248,9 +246,7 @@ class MeasurementBuffer:
         """Keep those that were filtered at once; their estimates."""
         before: Any = self.state
         for measurement, key, (estimate, events) in zip(measurements, keys, scanned.found, strict=False):
-            counters = self.counters.get(measurement.sensor)
-            if counters is None:
-                counters = self.counters[measurement.sensor] = BufferCounters()
+            counters = self.counters[measurement.sensor]
             counters.received += 1
             counters.see(measurement.stamp_ns)
             self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement - 1

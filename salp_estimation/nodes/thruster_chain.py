@@ -6,9 +6,9 @@ from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.observability import ObservabilityOutputs, Observed
 from onboard_estimation.nodes.simulator import SimulatorNode
-from salp_estimation.thruster_chain.assumed_chain import assumed_chain
 from salp_estimation.thruster_chain.channels import command_channel
-from salp_estimation.thruster_chain.observed_now import observed_now
+from salp_estimation.thruster_chain.observability import observed_now
+from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.robot import ROBOT
 
 

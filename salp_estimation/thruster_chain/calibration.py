@@ -14,7 +14,7 @@ import numpy as np
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.configuration import PER_LINK, ThrusterChainConfiguration
 
@@ -45,9 +45,7 @@ class Calibration(NamedTuple):
         """Write the file; UserError where it cannot be written."""
         conditions = TrainingConditions(100.0, duration_s, round(100.0 * duration_s), runs, (), hashes, (), ())
         sensors = tuple(f"imu/{name}" for name in configuration.chain.link_names)
-        header = ModelHeader(
-            KIND, ROBOT, sensors, design_hash(configuration), (), (), (), (), conditions, model_file.package_version()
-        )
+        header = ModelHeader(KIND, ROBOT, sensors, design_hash(configuration), (), (), (), (), conditions)
         arrays = {
             "imus_mean": self.imus.mean,
             "imus_covariance": self.imus.covariance,

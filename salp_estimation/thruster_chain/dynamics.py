@@ -2,19 +2,20 @@
 
 Each link is a rigid body with a mass, an inertia about its centre of mass, and two pins: `behind`, towards the link
 before it, and `ahead`, towards the next. Vectors from the centre of mass to the pins are fixed in the link's frame, so
-centres of mass may lie anywhere. With F_k the force that joint k exerts on link k (and -F_k on link k - 1),
+centres of mass may lie anywhere. Thrusters are the only external forces. With F_k the force that joint k exerts on link
+k (and -F_k on link k - 1),
 
     m_i a_i = f_i + F_i - F_{i+1},    j_i alpha_i = t_i + b_i x F_i - h_i x F_{i+1},
 
 and both links of a joint accelerate alike where it holds them. The forces solve a block-tridiagonal system of 2 x 2
 blocks: O(N). It gives the accelerations of equation (11) of `multilink_inertial_parameters` (Andrews and Morgansen,
 "Modeling, observability, and inertial parameter estimation of a planar multi-link system with thrusters") and, beside
-them, the true acceleration of each link, which the paper's equation (21) leaves out. A chain may hang on a pivot.
+them, the true acceleration of each link, which the paper's equation (21) leaves out.
 
 What IMUs read has two models. `paper` is equations (21), (32) and (33): the acceleration that the external forces alone
 would give the link, in the room's frame. It leaves out the forces in the joints, which no accelerometer does: it is
 there for comparison with the paper's figures, and fails on data of real sensors. `physical` is the specific force at
-the IMU's place on the link, along the IMU's own axes. It is the same whatever the room's x is: the heading of a chain
+the IMU's place on the link, along the link's axes. It is the same whatever the room's x is: the heading of a chain
 that floats on a level plane cannot be seen in it, only differences of headings.
 
 Numbers are floats (states, sigma points); complex, where an imaginary part of 1e-30 gives exact derivatives; or,
@@ -26,6 +27,7 @@ for each link, and slices of it taken outside the loops (as in `salp_estimation.
 States are columns, as a filter's algebra wants them: `motion` (2N, P) holds headings, then turning rates; with four
 more rows, x and y of the place of the centre of mass of the whole chain, and of its velocity. `given` (3N, P) holds one
 by the masses, one by the inertias (forces are divided by them far more often than they are changed), and the thrusts.
+What is fixed of a chain are its `links` (N, COLUMNS), see `rods`.
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.extending import overload, register_jitable
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import sine_cosine
-from salp_estimation.thruster_chain import chain_model as m
-from salp_estimation.thruster_chain.chain_model import ChainModel
 
 Array = NDArray[np.float64]
 Number = Any
 """float, complex or Jet."""
 Numbers = NDArray[Any]
+
+# Columns of links; places are seen from the centre of mass, in the link's frame, m.
+BEHIND_X, BEHIND_Y, AHEAD_X, AHEAD_Y = range(4)
+THRUST_X, THRUST_Y, THRUST_ARM = range(4, 7)  # force and torque of a thrust of one newton
+IMU_X, IMU_Y = 7, 8
+COLUMNS = 9
 
 LANES = 16
 
@@ -52,21 +58,48 @@ LANES = 16
 HEADING, RATE, RECIPROCAL, TURNED_BY, THRUST, MASS = range(0, 6 * LANES, LANES)
 # Its motion at the start of an integration step, and what the slopes add up to.
 _OLD_HEADING, _OLD_RATE, _SUM_HEADING, _SUM_RATE = range(6 * LANES, 10 * LANES, LANES)
-# Cosine and sine of the heading, velocity; acceleration and turning by external forces alone.
-COSINE, SINE, _VX, _VY, FREE_X, FREE_Y, FREE_TURN = range(10 * LANES, 17 * LANES, LANES)
+# Cosine and sine of the heading; acceleration and turning by external forces alone.
+COSINE, SINE, FREE_X, FREE_Y, FREE_TURN = range(10 * LANES, 15 * LANES, LANES)
 # Pins, turned by a right angle; how the pin ahead would accelerate without joints.
-BX, BY, HX, HY, _AHEAD_X, _AHEAD_Y = range(17 * LANES, 23 * LANES, LANES)
+BX, BY, HX, HY, _AHEAD_X, _AHEAD_Y = range(15 * LANES, 21 * LANES, LANES)
 # The joint behind: its force, and how that changes with the next joint's; the link's acceleration and turning.
-JX, JY, _XX, _XY, _YX, _YY, AX, AY, TURN = range(23 * LANES, 32 * LANES, LANES)
+JX, JY, _XX, _XY, _YX, _YY, AX, AY, TURN = range(21 * LANES, 30 * LANES, LANES)
 LINK = 33 * LANES  # not 32: blocks 4 KiB apart share the lines of a cache
 
-# Rows of the chain as a whole: velocity of its centre of mass, its acceleration, total mass, a sum.
-_WHOLE_VX, _WHOLE_VY, WHOLE_AX, WHOLE_AY, _TOTAL, _PIN_X, _PIN_Y = range(0, 7 * LANES, LANES)
-_X, _Y, _OLD_VX, _OLD_VY, _SUM_X, _SUM_Y, _SUM_VX, _SUM_VY = range(7 * LANES, 15 * LANES, LANES)
-WHOLE = 15 * LANES
+# Rows of the chain as a whole: velocity of its centre of mass, its acceleration, total mass.
+_WHOLE_VX, _WHOLE_VY, WHOLE_AX, WHOLE_AY, _TOTAL = range(0, 5 * LANES, LANES)
+_X, _Y, _OLD_VX, _OLD_VY, _SUM_X, _SUM_Y, _SUM_VX, _SUM_VY = range(5 * LANES, 13 * LANES, LANES)
+WHOLE = 13 * LANES
 
 equation = register_jitable(error_model="numpy")
 """Of a function that is compiled where compiled code calls it, and is plain Python elsewhere."""
+
+
+def rods(
+    lengths_m: ArrayLike,
+    thruster_angles: ArrayLike = 0.0,
+    thruster_places: ArrayLike = (0.0, 0.0),
+    imu_places: ArrayLike = (0.0, 0.0),
+) -> Array:
+    """Links (N, COLUMNS) of the paper's chain: centres of mass halfway between the pins.
+
+    Parameters
+    ----------
+    lengths_m
+        (N,) between the pins.
+    thruster_angles
+        (N,) or one, from the link's x to the thrust, counter-clockwise, rad.
+    thruster_places, imu_places
+        (N, 2), or (2,) for all, m.
+    """
+    half = 0.5 * np.asarray(lengths_m, dtype=np.float64)
+    links = np.zeros((len(half), COLUMNS))
+    links[:, BEHIND_X], links[:, AHEAD_X] = -half, half
+    links[:, THRUST_X], links[:, THRUST_Y] = np.cos(thruster_angles), np.sin(thruster_angles)
+    x, y = np.asarray(thruster_places, dtype=np.float64).T
+    links[:, THRUST_ARM] = x * links[:, THRUST_Y] - y * links[:, THRUST_X]
+    links[:, [IMU_X, IMU_Y]] = imu_places
+    return links
 
 
 def sine_cosine_of(angle: Number) -> tuple[Number, Number]:
@@ -83,9 +116,9 @@ def _compiled_sine_cosine_of(angle: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def propagate(model: ChainModel, given: Numbers, motion: Numbers, duration: float, longest_step: float) -> None:
+def propagate(links: Array, given: Numbers, motion: Numbers, duration: float, longest_step: float) -> None:
     """Move all states by `duration` seconds: Runge and Kutta's fourth order in steps of `longest_step` at most."""
-    n, points = len(model.links), motion.shape[1]
+    n, points = len(links), motion.shape[1]
     steps = max(1, int(np.ceil(duration / longest_step - 1e-9)))
     h = duration / steps
     blocks, whole = np.zeros((n + 2) * LINK, motion.dtype), np.zeros(WHOLE, motion.dtype)
@@ -95,21 +128,21 @@ def propagate(model: ChainModel, given: Numbers, motion: Numbers, duration: floa
         for _ in range(steps):
             _begin(n, count, blocks, whole)
             for weight, ahead in ((1.0, 0.5 * h), (2.0, 0.5 * h), (2.0, h), (1.0, 0.0)):
-                push_links(model, True, count, blocks, whole)
+                push_links(links, True, count, blocks, whole)
                 move_links(n, count, weight, ahead, blocks, whole)
             _finish(n, count, h / 6.0, blocks, whole)
         _store(n, motion, first, blocks, whole)
 
 
 @njit(cache=True, error_model="numpy")
-def read_imus(physical: bool, model: ChainModel, given: Numbers, motion: Numbers, readings: Numbers) -> None:
+def read_imus(physical: bool, links: Array, given: Numbers, motion: Numbers, readings: Numbers) -> None:
     """Into `readings` (3N, P) acceleration x, y (m/s^2) and turning rate (rad/s), one link after the other."""
-    n, points = len(model.links), motion.shape[1]
+    n, points = len(links), motion.shape[1]
     blocks, whole = np.zeros((n + 2) * LINK, motion.dtype), np.zeros(WHOLE, motion.dtype)
     for first in range(0, points, LANES):
         count = _lanes(points - first)
         load(n, given, motion, first, count, blocks, whole)
-        read_links(physical, model, count, blocks, whole)
+        read_links(physical, links, count, blocks, whole)
         for i in range(n):
             block = blocks[(i + 1) * LINK : (i + 2) * LINK]
             for k in range(min(count, points - first)):
@@ -128,8 +161,7 @@ def _lanes(points: int) -> int:
 def load(n: int, given: Numbers, motion: Numbers, first: int, count: int, blocks: Numbers, whole: Numbers) -> None:
     """Columns from `first` on into the blocks 1 to N; what is missing to `count` repeats the last one.
 
-    Block 0 stands for the room that a pivot is fixed to: it has no reciprocal of mass, and all else in it is zero. The
-    block N + 1 has no force in the joint behind it.
+    Block 0 is none, and block N + 1 has no force in the joint behind it.
     """
     last = min(count, motion.shape[1] - first)
     for k in range(count):
@@ -195,36 +227,22 @@ def _finish(n: int, count: int, share: float, blocks: Numbers, whole: Numbers) -
 
 
 @equation
-def push_links(model: ChainModel, joined: bool, count: int, blocks: Numbers, whole: Numbers) -> None:
+def push_links(links: Array, joined: bool, count: int, blocks: Numbers, whole: Numbers) -> None:
     """From the first link to the last: external forces, and the forces in the joints as functions of the next one's.
 
     The latter only where they are `joined`. Into `whole` the acceleration of the centre of mass.
     """
-    links, gravity, pivoted = model.links, model.gravity, model.pivoted
-    n = len(links)
-    moves = False
-    for i in range(n):
-        for column in range(m.DRAG_ALONG, m.JOINT_FRICTION + 1):
-            moves = moves or links[i, column] > 0.0
-    if moves:
-        for i in range(n):
-            _turn_pins(links[i], count, blocks[(i + 1) * LINK : (i + 2) * LINK])
-        _find_velocities(n, pivoted, count, blocks, whole)
     for k in range(count):
         whole[WHOLE_AX + k] = whole[WHOLE_AY + k] = 0.0
-    for i in range(n):
+    for i in range(len(links)):
         before, block = blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK]
-        if not moves:
-            _turn_pins(links[i], count, block)
-        _push(links[i], gravity, count, block)
-        if moves:
-            after = blocks[(i + 2) * LINK : (i + 3) * LINK]
-            _resist(links[i], links[i + 1, m.JOINT_FRICTION] if i < n - 1 else 0.0, count, before, block, after)
+        _turn_pins(links[i], count, block)
+        _push(links[i], count, block)
         for k in range(count):
             whole[WHOLE_AX + k] += block[MASS + k] * block[FREE_X + k]
             whole[WHOLE_AY + k] += block[MASS + k] * block[FREE_Y + k]
         if joined:
-            eliminate(i > 0 or pivoted, count, before, block)
+            eliminate(i > 0, count, before, block)
     for k in range(count):
         whole[WHOLE_AX + k] /= whole[_TOTAL + k]
         whole[WHOLE_AY + k] /= whole[_TOTAL + k]
@@ -258,37 +276,33 @@ def move_links(n: int, count: int, weight: float, ahead: float, blocks: Numbers,
 
 
 @equation
-def read_links(physical: bool, model: ChainModel, count: int, blocks: Numbers, whole: Numbers) -> None:
+def read_links(physical: bool, links: Array, count: int, blocks: Numbers, whole: Numbers) -> None:
     """In place of each link's acceleration what its IMU reads, at its place on the link: equation (20)."""
-    links, gravity, joined = model.links, model.gravity, physical
+    joined = physical
     for i in range(len(links)):
-        joined = joined or links[i, m.IMU_X] != 0.0 or links[i, m.IMU_Y] != 0.0
-    push_links(model, joined, count, blocks, whole)
+        joined = joined or links[i, IMU_X] != 0.0 or links[i, IMU_Y] != 0.0
+    push_links(links, joined, count, blocks, whole)
     if joined:
         move_links(len(links), count, 0.0, 0.0, blocks, whole)
     for i in range(len(links)):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        x, y = links[i, m.IMU_X], links[i, m.IMU_Y]
-        cosine, sine = links[i, m.IMU_COSINE], links[i, m.IMU_SINE]
-        gx, gy = gravity[0], gravity[1]
+        block, x, y = blocks[(i + 1) * LINK : (i + 2) * LINK], links[i, IMU_X], links[i, IMU_Y]
         for k in range(count):
             c, s, turn = block[COSINE + k], block[SINE + k], block[TURN + k]
             rx, ry, square = c * x - s * y, s * x + c * y, block[RATE + k] * block[RATE + k]
             if physical:
-                ax, ay = block[AX + k] - gx, block[AY + k] - gy
+                ax, ay = block[AX + k], block[AY + k]
             else:
                 ax, ay = block[FREE_X + k], block[FREE_Y + k]
             ax, ay = ax - square * rx - turn * ry, ay - square * ry + turn * rx
             if physical:
                 ax, ay = c * ax + s * ay, c * ay - s * ax
-                ax, ay = cosine * ax + sine * ay, cosine * ay - sine * ax
             block[AX + k], block[AY + k] = ax, ay
 
 
 @equation
 def _turn_pins(link: Array, count: int, block: Numbers) -> None:
     """Cosine and sine of the heading, and the pins turned by a right angle, in the room's frame."""
-    bx, by, hx, hy = link[m.BEHIND_X], link[m.BEHIND_Y], link[m.AHEAD_X], link[m.AHEAD_Y]
+    bx, by, hx, hy = link[BEHIND_X], link[BEHIND_Y], link[AHEAD_X], link[AHEAD_Y]
     for k in range(count):
         s, c = sine_cosine_of(block[HEADING + k])
         block[COSINE + k], block[SINE + k] = c, s
@@ -297,76 +311,22 @@ def _turn_pins(link: Array, count: int, block: Numbers) -> None:
 
 
 @equation
-def _find_velocities(n: int, pivoted: bool, count: int, blocks: Numbers, whole: Numbers) -> None:
-    """Velocities of the centres of mass of the links, from pin to pin; that of the whole is known."""
-    for k in range(count):
-        whole[_PIN_X + k] = whole[_PIN_Y + k] = 0.0
-    for i in range(n):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(count):
-            rate = block[RATE + k]
-            vx, vy = whole[_PIN_X + k] - rate * block[BX + k], whole[_PIN_Y + k] - rate * block[BY + k]
-            block[_VX + k], block[_VY + k] = vx, vy
-            whole[_PIN_X + k], whole[_PIN_Y + k] = vx + rate * block[HX + k], vy + rate * block[HY + k]
-    if pivoted:
-        return
-    for k in range(count):
-        whole[_PIN_X + k] = whole[_PIN_Y + k] = 0.0
-    for i in range(n):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(count):
-            share = block[MASS + k] / whole[_TOTAL + k]
-            whole[_PIN_X + k] += share * block[_VX + k]
-            whole[_PIN_Y + k] += share * block[_VY + k]
-    for i in range(n):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(count):
-            block[_VX + k] += whole[_WHOLE_VX + k] - whole[_PIN_X + k]
-            block[_VY + k] += whole[_WHOLE_VY + k] - whole[_PIN_Y + k]
-
-
-@equation
-def _push(link: Array, gravity: Array, count: int, block: Numbers) -> None:
-    """Acceleration and turning by thrust and gravity."""
-    ux, uy, arm = link[m.THRUST_X], link[m.THRUST_Y], link[m.THRUST_ARM]
-    gx, gy = gravity[0], gravity[1]
+def _push(link: Array, count: int, block: Numbers) -> None:
+    """Acceleration and turning by thrust."""
+    ux, uy, arm = link[THRUST_X], link[THRUST_Y], link[THRUST_ARM]
     for k in range(count):
         c, s, thrust = block[COSINE + k], block[SINE + k], block[THRUST + k]
         push = block[RECIPROCAL + k] * thrust
-        block[FREE_X + k] = gx + push * (c * ux - s * uy)
-        block[FREE_Y + k] = gy + push * (s * ux + c * uy)
+        block[FREE_X + k] = push * (c * ux - s * uy)
+        block[FREE_Y + k] = push * (s * ux + c * uy)
         block[FREE_TURN + k] = block[TURNED_BY + k] * (thrust * arm)
 
 
 @equation
-def _resisted(speed: Number, linear: float, quadratic: float) -> Number:
-    """Force against a speed: -(linear + quadratic |speed|) speed."""
-    return -(linear + quadratic * (np.sign(speed.real) * speed)) * speed
-
-
-@equation
-def _resist(link: Array, next_friction: float, count: int, before: Numbers, block: Numbers, after: Numbers) -> None:
-    """Add what drag and the friction of both joints do; a link before the first, and after the last, does not turn."""
-    along, across, turning = link[m.DRAG_ALONG], link[m.DRAG_ACROSS], link[m.DRAG_TURNING]
-    quadratic_along, quadratic_across = link[m.QUADRATIC_ALONG], link[m.QUADRATIC_ACROSS]
-    quadratic_turning, friction = link[m.QUADRATIC_TURNING], link[m.JOINT_FRICTION]
-    for k in range(count):
-        c, s, rate = block[COSINE + k], block[SINE + k], block[RATE + k]
-        vx, vy, reciprocal = block[_VX + k], block[_VY + k], block[RECIPROCAL + k]
-        fx = _resisted(c * vx + s * vy, along, quadratic_along)
-        fy = _resisted(c * vy - s * vx, across, quadratic_across)
-        torque = _resisted(rate, turning, quadratic_turning)
-        torque += friction * (before[RATE + k] - rate) + next_friction * (after[RATE + k] - rate)
-        block[FREE_X + k] += reciprocal * (c * fx - s * fy)
-        block[FREE_Y + k] += reciprocal * (s * fx + c * fy)
-        block[FREE_TURN + k] += block[TURNED_BY + k] * torque
-
-
-@equation
-def join(n: int, pivoted: bool, count: int, blocks: Numbers) -> None:
+def join(n: int, count: int, blocks: Numbers) -> None:
     """What the links do, from what they would do freely (FREE_X, FREE_Y, FREE_TURN) and how they are joined."""
     for i in range(n):
-        eliminate(i > 0 or pivoted, count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
+        eliminate(i > 0, count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
     for i in range(n, 0, -1):
         substitute(count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
 

@@ -38,10 +38,8 @@ class GyrosState(NamedTuple):
 
     Attributes
     ----------
-    heading, bias, scale
-        (N,) of each link and its gyro: rad, rad/s, share.
-    covariance
-        (N, 3, 3) of heading, bias and scale.
+    mean, covariance
+        (N, 3) heading of each link, bias and scale of its gyro: rad, rad/s, share; (N, 3, 3).
     rate
         (N,) as last read, without bias and scale, rad/s.
     last_ns
@@ -58,9 +56,7 @@ class GyrosState(NamedTuple):
         Links whose silence was said.
     """
 
-    heading: Vector
-    bias: Vector
-    scale: Vector
+    mean: Matrix
     covariance: NDArray[np.float64]
     rate: Vector
     last_ns: NDArray[np.int64]
@@ -95,7 +91,8 @@ class GyrosEstimator(Estimator[GyrosState]):
         mean[space.coordinates("position")] = c.initial.position_m
         if initial is not None:
             mean, covariance = initial.mean, initial.covariance
-        each = np.zeros((n, 3, 3))
+        own, each = np.zeros((n, 3)), np.zeros((n, 3, 3))
+        own[:, 0] = mean[space.coordinates("headings")]
         each[:, 0, 0] = np.diag(covariance[space.tangent("headings"), space.tangent("headings")])
         each[:, 1, 1] = c.gyro.bias_stddev_rad_s**2
         each[:, 2, 2] = (BOUND_TO_STDDEV * c.gyro.scale_fraction) ** 2
@@ -103,9 +100,7 @@ class GyrosEstimator(Estimator[GyrosState]):
         position, velocity = space.tangent("position"), space.tangent("velocity")
         stamp_ns = None if initial is None else initial.stamp_ns
         return GyrosState(
-            mean[space.coordinates("headings")].copy(),
-            np.zeros(n),
-            np.zeros(n),
+            own,
             each,
             mean[space.coordinates("rates")].copy(),
             np.full(n, stamp_ns or 0, dtype=np.int64),
@@ -147,8 +142,7 @@ class GyrosEstimator(Estimator[GyrosState]):
     ) -> tuple[GyrosState, Innovation | None]:
         """With the next reading of a link's gyro."""
         c, step_s = self._c, (stamp_ns - int(state.last_ns[link])) / NANOSECONDS_PER_SECOND
-        mean = np.array([state.heading[link], state.bias[link], state.scale[link]])
-        covariance, innovation = state.covariance[link], None
+        mean, covariance, innovation = state.mean[link].copy(), state.covariance[link], None
         noise = c.gyro_stddev_rad_s**2
         if abs(reading) >= c.gyro.range_rad_s:  # it may turn faster than it can read
             noise += (0.5 * c.gyro.range_rad_s) ** 2
@@ -176,26 +170,22 @@ class GyrosEstimator(Estimator[GyrosState]):
                 rest_until_ns = stamp_ns  # it moves
         covariance = 0.5 * (covariance + covariance.T)
         rate = (reading - mean[1]) / (1.0 + mean[2])
-        heading = float(np.arctan2(np.sin(mean[0]), np.cos(mean[0])))
-        return (
-            state._replace(
-                heading=_with(state.heading, link, heading),
-                bias=_with(state.bias, link, mean[1]),
-                scale=_with(state.scale, link, mean[2]),
-                covariance=_with(state.covariance, link, covariance),
-                rate=_with(state.rate, link, rate),
-                last_ns=_with(state.last_ns, link, stamp_ns),
-                rest_until_ns=rest_until_ns,
-            ),
-            innovation,
+        mean[0] = np.arctan2(np.sin(mean[0]), np.cos(mean[0]))
+        turned = state._replace(
+            mean=_with(state.mean, link, mean),
+            covariance=_with(state.covariance, link, covariance),
+            rate=_with(state.rate, link, rate),
+            last_ns=_with(state.last_ns, link, stamp_ns),
+            rest_until_ns=rest_until_ns,
         )
+        return turned, innovation
 
     def _centre_moved(self, state: GyrosState, stamp_ns: int) -> GyrosState:
         """With the centre of mass moved by the commanded thrusts."""
         if state.stamp_ns is None or stamp_ns <= state.stamp_ns:
             return state._replace(stamp_ns=stamp_ns if state.stamp_ns is None else state.stamp_ns)
         step_s = (stamp_ns - state.stamp_ns) / NANOSECONDS_PER_SECOND
-        direction = state.heading + self._chain.thruster_angles
+        direction = state.mean[:, 0] + self._chain.thruster_angles
         force = np.array([state.force @ np.cos(direction), state.force @ np.sin(direction)])
         acceleration = force / self._chain.masses.sum()
         unknown = self._acceleration_share * float(np.hypot(*acceleration)) + _OTHER_M_S2
@@ -236,7 +226,7 @@ class GyrosEstimator(Estimator[GyrosState]):
         rate = state.covariance[:, 1, 1] + state.rate**2 * state.covariance[:, 2, 2] + c.gyro_stddev_rad_s**2
         rate += unknown_rate**2
         mean = space.origin()
-        mean[space.coordinates("headings")] = state.heading + state.rate * ahead_s
+        mean[space.coordinates("headings")] = state.mean[:, 0] + state.rate * ahead_s
         mean[space.coordinates("rates")] = state.rate
         mean[space.coordinates("masses")] = self._chain.masses
         mean[space.coordinates("inertias")] = self._chain.inertias

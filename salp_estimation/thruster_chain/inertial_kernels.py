@@ -149,10 +149,10 @@ def predict(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: Vect
 
     Returns the transition F of the errors, as `transform` takes it.
     """
-    transition = _transition(state, chain, did)
+    transition, gains = _transition(state, chain, did), _gains(state, chain, did)
     _advance(state, chain, did)
     transform(covariance, transition)
-    _add_noise(state, covariance, chain, did, noise)
+    _add_noise(covariance, gains, did, noise)
     return transition
 
 
@@ -262,53 +262,51 @@ def transform(covariance: Rows, transition: Rows) -> None:
 
 
 @njit(cache=True)
-def _add_noise(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: Vector) -> None:
+def _gains(state: Vector, chain: Chain, did: Did) -> Rows:
+    """(n, 3N) what an error of a link's turn, and of its velocity x y, does to the state; by the complex step.
+
+    What is added to a velocity at any time of the tick is on its way for half of it.
+    """
     count = len(chain.half)
     joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
-    at, gain = np.empty(5, np.int64), np.empty(5)
+    gains = np.zeros((len(state), 3 * count))
     for i in range(count):
+        own = state[parts.LINK * i : parts.LINK * (i + 1)].astype(np.complex128)
+        gains[parts.LINK * i + parts.HEADING, 3 * i] = 1.0
+        for cause in range(3):
+            gain, moved = gains[:, 3 * i + cause], did.moved[i].astype(np.complex128)
+            moved[cause] += 1j * ASIDE
+            if cause > 0:
+                moved[2 + cause] += 0.5j * ASIDE * did.lasted_s[i]
+            if cause > 0 and i == 0:
+                gain[first + cause - 1], gain[first + cause + 1] = 1.0, 0.5 * did.lasted_s[0]
+            for j, side in ((i, 1.0), (i - 1, -1.0)):
+                if 0 <= j < count - 1:
+                    parted = _parted(own, moved, chain, i, side)
+                    for row in range(4):
+                        gain[joints + parts.JOINT * j + row] = parted[row].imag / ASIDE
+    return gains
+
+
+@njit(cache=True)
+def _add_noise(covariance: Rows, gains: Rows, did: Did, noise: Vector) -> None:
+    for i in range(len(did.lasted_s)):
         base, lasted, blind, moved = parts.LINK * i, did.lasted_s[i], did.blind[i], did.moved[i]
         turn = lasted * (noise[GYRO_NOISE] + blind * BLIND_TURN) + moved[TURN_VARIANCE]
         push = lasted * (noise[ACCELEROMETER_NOISE] + blind * BLIND_FORCE) + moved[VELOCITY_VARIANCE]
-        at[0], gain[0], used = base + parts.HEADING, 1.0, 1
-        for side in range(2):
-            j = i - side
-            if 0 <= j < count - 1:
-                sign = 1.0 - 2.0 * side
-                hx, hy = lever(state[base : base + parts.LINK], chain, i, sign)
-                nx, ny = _turned(state[base + parts.HEADING], hx, hy)
-                d = joints + parts.JOINT * j + 2
-                at[used], gain[used], at[used + 1], gain[used + 1] = d, -sign * ny, d + 1, sign * nx
-                used += 2
-        for a in range(used):
-            for b in range(used):
-                covariance[at[a], at[b]] += turn * gain[a] * gain[b]
-        for e in range(2):
-            used = 0
-            for side in range(2):
-                j = i - side
-                if 0 <= j < count - 1:
-                    sign = 1.0 - 2.0 * side
-                    u = joints + parts.JOINT * j + e
-                    at[used], gain[used], at[used + 1], gain[used + 1] = u, sign, u + 2, 0.5 * sign * lasted
-                    used += 2
-            for a in range(used):
-                for b in range(used):
-                    covariance[at[a], at[b]] += push * gain[a] * gain[b]
-            if i == 0:
-                v = first + e
-                covariance[v, v] += push
-                covariance[v, v + 2] += 0.5 * lasted * push
-                covariance[v + 2, v] += 0.5 * lasted * push
-                covariance[v + 2, v + 2] += 0.25 * lasted * lasted * push
-                for a in range(used):  # the first joint shares this link's noise
-                    covariance[v, at[a]] += push * gain[a]
-                    covariance[at[a], v] += push * gain[a]
-                    covariance[v + 2, at[a]] += 0.5 * lasted * push * gain[a]
-                    covariance[at[a], v + 2] += 0.5 * lasted * push * gain[a]
-            covariance[base + parts.BIAS_X + e, base + parts.BIAS_X + e] += lasted * noise[ACCELEROMETER_WALK]
-        covariance[base + parts.GYRO_BIAS, base + parts.GYRO_BIAS] += lasted * noise[GYRO_WALK]
-        covariance[base + parts.CLOCK, base + parts.CLOCK] += lasted * CLOCK_WALK**2
+        for cause in range(3):
+            gain, variance = gains[:, 3 * i + cause], push if cause > 0 else turn
+            touched = np.flatnonzero(gain)
+            for a in touched:
+                for b in touched:
+                    covariance[a, b] += variance * gain[a] * gain[b]
+        for part, walk in (
+            (parts.GYRO_BIAS, noise[GYRO_WALK]),
+            (parts.BIAS_X, noise[ACCELEROMETER_WALK]),
+            (parts.BIAS_Y, noise[ACCELEROMETER_WALK]),
+            (parts.CLOCK, CLOCK_WALK**2),
+        ):
+            covariance[base + part, base + part] += lasted * walk
 
 
 @njit(cache=True)
@@ -338,24 +336,27 @@ def expect_pins(state: Vector, rates: Vector, chain: Chain, labels_s: Vector, re
         velocity_y -= state[u + 1]
 
 
-@njit(cache=True)
-def keep_unobservable(covariance: Rows, change: Vector, count: int) -> None:
-    """Carry the covariance over to the estimate that `change` (n,) led to: turn and scale stay unobserved.
+def unobservable(change: Vector, count: int) -> tuple[Rows, Rows]:
+    """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n)."""
+    n, links = len(change), parts.LINK * np.arange(count)
+    directions, means = np.zeros((2, n)), np.zeros((2, n))
+    vectors = slice(parts.first_joint(count), n)
+    x, y = change[vectors].reshape(-1, 2).T
+    directions[0, vectors] = np.column_stack([-y, x]).ravel()
+    directions[1, vectors] = change[vectors]
+    for part in parts.SCALED:
+        directions[1, links + part] = change[links + part]
+    means[0, links + parts.HEADING], means[1, links + parts.ACCELEROMETER_SCALE] = 1.0 / count, -1.0 / count
+    return directions, means
+
+
+def keep_unobservable(covariance: Rows, change: Vector, count: int) -> Rows:
+    """The covariance carried over to the estimate that `change` (n,) led to: turn and scale stay unobserved.
 
     Both directions depend on the estimate (a turned velocity, a scaled lever arm): what the correction changed of them
-    is moved from the linearisation before to the one after.
+    is moved from the linearisation before to the one after, by the transition I + directions^T means.
     """
-    n = covariance.shape[0]
-    joints = parts.LINK * count
-    for _ in range(2):  # rows, then columns
-        turn, scale = np.zeros(n), np.zeros(n)
-        for i in range(count):
-            turn += covariance[parts.LINK * i + parts.HEADING] / count
-            scale -= covariance[parts.LINK * i + parts.ACCELEROMETER_SCALE] / count
-        for k in range(joints, joints + parts.JOINT * (count - 1) + parts.CHAIN, 2):
-            covariance[k] += -change[k + 1] * turn + change[k] * scale
-            covariance[k + 1] += change[k] * turn + change[k + 1] * scale
-        for i in range(count):
-            for part in parts.SCALED:
-                covariance[parts.LINK * i + part] += change[parts.LINK * i + part] * scale
-        covariance[:] = covariance.T.copy()
+    directions, means = unobservable(change, count)
+    half = covariance + directions.T @ (means @ covariance)
+    carried: Rows = half + (half @ means.T) @ directions
+    return carried

@@ -142,15 +142,6 @@ class Passage(NamedTuple):
     pinned: Pinned | None
 
 
-class Ticked(NamedTuple):
-    """What came of a tick."""
-
-    state: NavigationState
-    moved: Moved
-    innovation: Innovation
-    passage: Passage
-
-
 class JointedNavigation:
     """The filter; it has no state but its settings."""
 
@@ -211,8 +202,10 @@ class JointedNavigation:
                 return False
         return True
 
-    def tick(self, state: NavigationState, tick_s: float, at_rest: bool) -> Ticked:
-        """Go on to an instant, and hold the pins together.
+    def tick(
+        self, state: NavigationState, tick_s: float, at_rest: bool
+    ) -> tuple[NavigationState, Moved, Innovation, Passage]:
+        """Go on to an instant, and hold the pins together: what came of it.
 
         Raises
         ------
@@ -258,7 +251,7 @@ class JointedNavigation:
         errors = of_tick(known, predicted, errors_of(covariance, count), change)
         motion = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
         now = NavigationState(after, covariance, tick_s, labels, rates, tuple(rows), rejected)
-        return Ticked(now, motion, innovation, Passage(transition, pinned))
+        return now, motion, innovation, Passage(transition, pinned)
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -269,12 +262,12 @@ class JointedNavigation:
         """
         expected, by = self.ahead(state, state.tick_s)
         seen = np.isfinite(headings)
-        place, _ = self.first_middle(state)
+        place, _ = self.first_middle(state.mean, state.rates)
         chain = parts.chain_part(self.count)
         arm = place - state.mean[chain + 2 : chain + 4]
         of_middle = np.zeros((2, len(state.mean)))
         of_middle[[0, 1], [chain + 2, chain + 3]] = 1.0
-        of_middle[:, parts.HEADING] = -arm[1], arm[0]
+        of_middle[:, parts.HEADING] = _across(arm)
         turned = (headings[seen] - expected[seen] + np.pi) % (2.0 * np.pi) - np.pi
         residual, jacobian = turned, by[seen]
         variances = np.full(len(turned), heading_stddev_rad**2)
@@ -296,13 +289,11 @@ class JointedNavigation:
         jacobian[links, self.clocks] = state.rates
         return state.mean[self.headings] + state.rates * late, jacobian
 
-    def first_middle(self, state: NavigationState) -> tuple[Vector, Vector]:
-        """Position and velocity (2,) of the middle of the first link, m and m/s, at the last tick."""
+    def first_middle(self, mean: Vector, rates: Vector) -> tuple[Vector, Vector]:
+        """Position and velocity (2,) of the middle of the first link, m and m/s, in a state's mean and rates."""
         chain = parts.chain_part(self.count)
-        arm = -(self.places[0] + state.mean[parts.PLACE_X : parts.PLACE_X + 2])
-        turned = _turned(state.mean[parts.HEADING], arm)
-        velocity = state.mean[chain : chain + 2] + state.rates[0] * np.array([-turned[1], turned[0]])
-        return state.mean[chain + 2 : chain + 4] + turned, velocity
+        turned = _turned(mean[parts.HEADING], -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2]))
+        return mean[chain + 2 : chain + 4] + turned, mean[chain : chain + 2] + rates[0] * _across(turned)
 
     def _did(
         self,
@@ -321,8 +312,8 @@ class JointedNavigation:
         angular = (rates - state.rates) / max(lasted_s, 1e-6)
         arm = -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2])
         room = moved[0, 1:3] / max(lasted[0], 1e-6)
-        force = _turned(-headings[0], room) + angular[0] * np.array([-arm[1], arm[0]]) - turning[0] ** 2 * arm
-        _, velocity = self.first_middle(NavigationState(mean, mean[None], 0.0, rates, rates, ()))
+        force = _turned(-headings[0], room) + angular[0] * _across(arm) - turning[0] ** 2 * arm
+        _, velocity = self.first_middle(mean, rates)
         velocities = np.empty((self.count, 2))
         velocities[0] = velocity
         for i in range(1, self.count):
@@ -360,8 +351,7 @@ class JointedNavigation:
         toward = np.zeros(n)
         nothing = self._gaps if not at_rest else np.concatenate([self._gaps, self._moving])
         toward[nothing] = -mean[nothing]
-        held = covariance.copy()
-        kernels.keep_unobservable(held, toward, count)
+        held = kernels.keep_unobservable(covariance, toward, count)
         seen = innovate(held, residual, jacobian, np.diag(variances))
         accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected_in_a_row)
         if inflation > 1.0:
@@ -372,7 +362,7 @@ class JointedNavigation:
             return mean, covariance, innovation, rejected, None
         change, covariance = correction(held, seen)
         onward = change - toward
-        kernels.keep_unobservable(covariance, onward, count)
+        covariance = kernels.keep_unobservable(covariance, onward, count)
         return mean + change, covariance, innovation, rejected, Pinned(toward, jacobian, seen, onward)
 
     def _still(self, mean: Vector, moved: Matrix, lasted: Vector) -> tuple[Vector, Matrix, Vector]:
@@ -391,6 +381,11 @@ class JointedNavigation:
 def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
     c, s = np.cos(angle), np.sin(angle)
     return np.array([c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]])
+
+
+def _across(vector: NDArray[np.float64]) -> Vector:
+    """Turned by a right angle."""
+    return np.array([-vector[1], vector[0]])
 
 
 def errors_of(covariance: Matrix, count: int) -> Matrix:

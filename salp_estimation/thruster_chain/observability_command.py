@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.presentation import format_number
 from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.measurement import Vector
 from onboard_estimation.robots import estimator_name
-from salp_estimation.thruster_chain.assumed_chain import assumed_chain
+from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.observed_run import ObservedRun, observe_run
 
 _MOST_LINES = 6

@@ -12,22 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.assumed_chain import AssumedChain, from_published
 from salp_estimation.thruster_chain.channels import COMMAND
-from salp_estimation.thruster_chain.forecast import Forecast
-from salp_estimation.thruster_chain.information import Trajectory, gramians, predict
-from salp_estimation.thruster_chain.lie_derivatives import (
+from salp_estimation.thruster_chain.information import Forecast, Trajectory, forecast, gramians, predict
+from salp_estimation.thruster_chain.observability import (
     Conditions,
     Observability,
     common_directions,
     observability,
     theorem_conditions,
 )
-from salp_estimation.thruster_chain.observed_chain import blocks, packed
-from salp_estimation.thruster_chain.space import state_space
+from salp_estimation.thruster_chain.observed_chain import AssumedChain, blocks, packed, quantities
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""
@@ -36,7 +33,6 @@ _MOST_LINKS_OF_TWO_LETTERS = 4
 _LONGEST_GAP_S = 0.1
 """Without a sample of a link's IMU for as long, nothing is seen of it."""
 _MOST_INSTANTS = 60_000
-_PARAMETERS = ("masses", "inertias")
 _HIDDEN = 1e-9
 """Of the largest element of a Gramian: a direction with less is hidden."""
 
@@ -109,38 +105,36 @@ def observe_run(
     stamps = _grid(result.stamps_ns)
     rows = np.searchsorted(result.stamps_ns, stamps, side="right") - 1
     time = (stamps - result.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    space = state_space(link_names)
-    estimated = {name: result.mean[rows][:, space.coordinates(name)] for name in ("headings", "rates", *_PARAMETERS)}
-    true = {name: _truth(result.parts.get(name), estimated[name].shape, rows) for name in _PARAMETERS}
-    known = {name: _constant(true[name], estimated[name]) for name in _PARAMETERS}
-    states = packed(estimated["headings"], estimated["rates"], known["masses"], known["inertias"])
+    count, parameters = len(link_names), slice(2 * len(link_names), 4 * len(link_names))  # here as in `Blocks`
+    estimate, unknown = result.mean[rows, parameters], np.full((len(rows), count), np.nan)
+    parts = [result.parts.get(name) for name in ("masses", "inertias")]
+    true = np.hstack([unknown if part is None else part.truth[rows] for part in parts])
+    known = np.split(_constant(true, estimate), 2, axis=1)
+    states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)
     assumed = replace(assumed, rate_hz=_rate_hz(sensors, link_names, assumed.rate_hz))
     prior = _begun(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
     path = Trajectory(time, states, thrust)
     seen_imus = _seen(sensors, link_names, stamps)
-    chain, count = assumed.sampled(STEP_S), assumed.chain.count
-    at = blocks(count)
-    parameters = slice(at.mass.start, at.inertia.stop)
-    found = predict(chain, path, prior, assumed.about(states[0]).noise_density, seen_imus)
+    chain = assumed.chain.averaged(assumed.rate_hz * STEP_S)
+    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), seen_imus)
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
     faint = max(assumed.dead_band_n, 1e-3 * assumed.limit_n)
     lie_thrust = np.where(np.abs(thrust[sparse]) < faint, 0.0, thrust[sparse])
     starts, windows = gramians(chain, path, prior_stddev, window_s)
-    state, covariance = from_published(assumed, result.mean[-1], result.covariance[-1])
-    best = assumed.forecast(state, covariance)
+    best = forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
         time,
         thrust,
-        tuple(f"{letter}{link + 1}" for letter in "mj" for link in range(count)),
+        quantities(count)[parameters],
         prior_stddev[parameters],
-        np.concatenate([estimated[name] for name in _PARAMETERS], axis=1),
-        found.stddev[:, parameters],
-        np.concatenate([np.sqrt(variances[:, space.tangent(name)]) for name in _PARAMETERS], axis=1),
-        np.concatenate([estimated[name] - true[name] for name in _PARAMETERS], axis=1),
+        estimate,
+        least[:, parameters],
+        np.sqrt(variances[:, parameters]),
+        estimate - true,
         time[sparse],
         theorem_conditions(assumed.chain, states[sparse], lie_thrust),
         observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
@@ -176,8 +170,8 @@ def _imus(sensors: Mapping[str, Series], link_names: tuple[str, ...]) -> dict[in
 
 
 def _begun(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
-    """Covariance (5N + 2, 5N + 2) that the filter began with; masses and inertias keep their relative deviations."""
-    estimate, covariance = from_published(assumed, result.mean[0], result.covariance[0])
+    """Covariance (5N, 5N) that the filter began with; masses and inertias keep their relative deviations."""
+    estimate, covariance = assumed.from_published(result.mean[0], result.covariance[0])
     at, factor = blocks(assumed.chain.count), np.ones_like(state)
     for place in (at.mass, at.inertia):
         factor[place] = state[place] / estimate[place]
@@ -194,10 +188,6 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
             f"{len(grid) * STEP_S:.3g} s of estimates: observability takes runs of {STEP_S:g} to {longest:g} s"
         )
     return grid
-
-
-def _truth(part: PartResult | None, shape: tuple[int, ...], rows: NDArray[np.intp]) -> Matrix:
-    return np.full(shape, np.nan) if part is None else part.truth[rows]
 
 
 def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:

@@ -57,14 +57,6 @@ CAPPED = 0.9999
 """Windows less probable count as if they were this probable: a blow is no information."""
 
 
-class Window(NamedTuple):
-    """One tick of a window: see `response_kernels.respond` and `Moved`."""
-
-    moved: Moved
-    thrust: Matrix
-    bristles: Vector
-
-
 class ParameterState(NamedTuple):
     """All that ticks and commands change.
 
@@ -81,7 +73,7 @@ class ParameterState(NamedTuple):
     reference
         (N + 1,) logs of time constants, and delay, that `thrust` is made with.
     window
-        Ticks so far.
+        Ticks so far: what moved, and thrusters and bristles in their middles, see `response_kernels`.
     scale
         Of the disturbance's variance.
     past
@@ -98,7 +90,7 @@ class ParameterState(NamedTuple):
     bristles: Vector
     commands: tuple[tuple[float, Vector], ...]
     reference: Vector
-    window: tuple[Window, ...] = ()
+    window: tuple[tuple[Moved, Matrix, Vector], ...] = ()
     scale: float = FIRST_SCALE
     past: tuple[Vector, ...] = ()
     changes: int = 0
@@ -219,7 +211,7 @@ class ParameterFilter:
         # Air off, an end stop, or a link that is not heard: nothing to learn from.
         if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
             return state._replace(window=()), passage
-        window = (*state.window, Window(moved, middle, bristles))
+        window = (*state.window, (moved, middle, bristles))
         if len(window) < WINDOW:
             return state._replace(window=window), passage
         return self._learned(state._replace(window=()), window, passage)
@@ -313,13 +305,11 @@ class ParameterFilter:
         return Moments(mean, covariance), told
 
     def _learned(
-        self, state: ParameterState, window: tuple[Window, ...], passage: ParameterPassage
+        self, state: ParameterState, window: tuple[tuple[Moved, Matrix, Vector], ...], passage: ParameterPassage
     ) -> tuple[ParameterState, ParameterPassage]:
-        rows = [one.moved for one in window]
-        headings, rates = np.stack([one.headings for one in rows]), np.stack([one.rates for one in rows])
-        velocities = np.stack([one.velocities for one in rows])
-        thrust, bristles = np.stack([one.thrust for one in window]), np.stack([one.bristles for one in window])
-        measured = np.mean([np.concatenate([one.force, one.angular]) for one in rows], axis=0)
+        rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in window]
+        measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in window], axis=0)
+        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
         given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
         ours = self._corrected(state.belief, given, measured, state.scale)
         other = self._corrected(state.challenger, given, measured, state.scale)

@@ -91,7 +91,7 @@ def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vect
     for j in range(count - 1):
         behind, ahead = blocks[(j + 1) * LINK : (j + 2) * LINK], blocks[(j + 2) * LINK : (j + 3) * LINK]
         _pass_torque(given, tick, j, parameters, behind, ahead)
-    d.join(count, False, LANES, blocks)
+    d.join(count, LANES, blocks)
     block, c, s = blocks[LINK : 2 * LINK], np.cos(given.headings[tick, 0]), np.sin(given.headings[tick, 0])
     for k in range(LANES):
         cx, cy, ax, ay, turn = (

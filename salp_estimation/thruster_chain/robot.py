@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, S
 from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
-from onboard_estimation.description import Shapes
+from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.planar import planar_pose
@@ -24,13 +24,13 @@ from onboard_estimation.learning import model_file
 from onboard_estimation.measurement import Channel, Matrix, Measurement, Vector, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
+from salp_estimation.description import Hinge, links_urdf
 from salp_estimation.thruster_chain import channels, space
-from salp_estimation.thruster_chain.assumed_chain import assumed_chain
 from salp_estimation.thruster_chain.calibration import KIND
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
+from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
-from salp_estimation.thruster_chain.observed_now import observed_now
+from salp_estimation.thruster_chain.observability import observed_now
+from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 
@@ -43,6 +43,10 @@ Rows = NDArray[np.float64]
 _PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
 _LABORATORY = ("mixed", "one_off")
 _EXERCISE_STEPS = 100
+_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.22, 0.12
+_FAN_LENGTH, _FAN_DIAMETER = 0.2, 0.12
+_JOINT_DIAMETER, _JOINT_HEIGHT = 0.09, 0.18
+"""All as shares of the length of the link."""
 
 
 class ThrusterChainRobot(
@@ -209,12 +213,15 @@ class ThrusterChainRobot(
         return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
-        """Links as boxes, with their thrusters and joints."""
-        return chain_shapes(configuration.chain)
+        """Links as boxes, thrusters as cylinders along their thrust, joints as pins at the front ends."""
+        chain = configuration.chain
+        return {name: _link_shapes(chain, link) for link, name in enumerate(chain.link_names)}
 
     def urdf(self, configuration: ThrusterChainConfiguration) -> str:
-        """The chain, its first link as its root."""
-        return chain_urdf(configuration.chain, self.name)
+        """The chain, its first link as its root; joints are named as in `joint_states`."""
+        chain, travel = configuration.chain, math.radians(configuration.chain.joint_travel_deg)
+        hinges = [Hinge(f"joint_{joint}", -travel, travel, 0.0) for joint in range(1, chain.count)]
+        return links_urdf(self.name, chain.link_names, chain.link_lengths_m, hinges, self.body_shapes(configuration))
 
     def simulation(
         self,
@@ -225,46 +232,50 @@ class ThrusterChainRobot(
         imu_rate_hz: float = 0.0,
     ) -> Simulation:
         """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
-        from salp_estimation.thruster_chain import (  # estimating nodes do without
-            robot_build,
-            simulator,
-            thrust_patterns,
-        )
+        from salp_estimation.thruster_chain import robot_build, simulator  # estimating nodes do without
         from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
 
-        chain = configuration.chain
+        count = configuration.chain.count
         if scenario == "thrusters":
-            paper = configuration.paper
-            magnitudes = simulator.IdealMagnitudes(
-                command_rate_hz=100.0,
-                imu_rate_hz=imu_rate_hz or paper.rate_hz,
-                truth_rate_hz=100.0,
-                gyro_stddev_rad_s=paper.gyro_stddev_rad_s,
-                accelerometer_stddev_m_s2=paper.accelerometer_stddev_m_s2,
-            )
             return simulator.ThrusterChainSimulation(
                 configuration,
                 robot_build.papers_build(configuration, rng),
-                thrust_patterns.square_waves(chain.count, without=1 if variant.endswith("_2_off") else None),
+                simulator.square_waves(count, without=1 if variant.endswith("_2_off") else None),
                 rng,
-                magnitudes,
-                "paper" if variant.startswith("paper") else "physical",
+                imu_rate_hz=imu_rate_hz,
+                imu_model="paper" if variant.startswith("paper") else "physical",
             )
-        hardware = hardware_scenario()
-        if imu_rate_hz > 0.0:
-            hardware = replace(hardware, imu=replace(hardware.imu, rate_hz=imu_rate_hz))
-        without = int(rng.integers(chain.count)) if variant == "one_off" else None
-        limit_n = configuration.thruster.limit_n
+        hardware, limit_n = hardware_scenario(), configuration.thruster.limit_n
+        without = int(rng.integers(count)) if variant == "one_off" else None
         return simulator.ThrusterChainSimulation(
             configuration,
             robot_build.hardware_build(configuration, hardware, rng),
-            thrust_patterns.laboratory_mixture(chain.count, limit_n, hardware.rest_s, rng, without),
+            simulator.laboratory_mixture(count, limit_n, hardware.rest_s, rng, without),
             rng,
             hardware,
-            load_on=int(rng.integers(chain.count)) if scenario == "load" else None,
+            imu_rate_hz,
+            load_on=int(rng.integers(count)) if scenario == "load" else None,
         )
 
 
 _SHAPE = ("headings", "masses", "position")
+
+
+def _link_shapes(chain: ChainConfiguration, link: int) -> tuple[Shape, ...]:
+    length = chain.link_lengths_m[link]
+    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
+    # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
+    fan = Shape(
+        "cylinder",
+        (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length),
+        (chain.thruster_x_m[link], chain.thruster_y_m[link], 0.5 * _BODY_HEIGHT * length),
+        (0.0, 0.5 * math.pi, chain.thruster_angles_rad[link]),
+        "wheel",
+    )
+    if link == chain.count - 1:
+        return box, fan
+    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
+    return box, fan, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
+
 
 ROBOT = ThrusterChainRobot()

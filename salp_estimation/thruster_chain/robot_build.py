@@ -6,6 +6,7 @@ everything does that a laboratory's drawing cannot tell.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -56,65 +57,31 @@ class Build(NamedTuple):
     clock_drift: Vector
 
 
-class _Spread:
+def _spread(rng: np.random.Generator, stddev: float, *shape: int) -> Rows:
     """Draws from a normal distribution that is cut off."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def __call__(self, stddev: float, *shape: int) -> Rows:
-        return stddev * np.clip(self._rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
+    return stddev * np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
 
 
 def papers_build(configuration: ThrusterChainConfiguration, rng: np.random.Generator) -> Build:
     """As designed, but for masses and inertias, which lie around their design as Table III has it."""
-    chain, paper, spread = configuration.chain, configuration.paper, _Spread(rng)
+    chain, paper, spread = configuration.chain, configuration.paper, partial(_spread, rng)
     n = chain.count
     mass = np.maximum(chain.masses + spread(paper.mass_stddev_kg, n), 0.1 * chain.masses)
     inertia = np.maximum(chain.inertias + spread(paper.inertia_stddev_kg_m2, n), 0.1 * chain.inertias)
     along = np.column_stack([0.5 * chain.lengths, np.zeros(n)])
-    zero, none = np.zeros(n), np.zeros((n, 3))
-    physics = Physics(
-        mass,
-        inertia,
-        -along,
-        along,
-        chain.thruster_places,
-        chain.thruster_angles,
-        np.ones(n),
-        np.ones(n),
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        np.zeros(2),
-        np.zeros(n - 1),
-        np.zeros(n - 1),
-        _NO_JOINT_FORCES,
-    )
-    return Build(
-        physics,
-        chain.lengths,
-        np.zeros((n, 2)),
-        chain.imu_places,
-        np.tile(np.eye(3), (n, 1, 1)),
-        none,
-        none,
-        none,
-        none,
-        np.ones((n, 3)),
-        np.ones((n, 3)),
-        zero,
-        zero,
-    )
+    nothing, ones, none, right = np.zeros(n), np.ones(n), np.zeros((n, 3)), np.ones((n, 3))
+    thrusters = chain.thruster_places, chain.thruster_angles, ones, ones, nothing, nothing
+    joints = np.zeros(n - 1), np.zeros(n - 1), _NO_JOINT_FORCES
+    physics = Physics(mass, inertia, -along, along, *thrusters, nothing, nothing, nothing, np.zeros(2), *joints)
+    imus = chain.imu_places, np.tile(np.eye(3), (n, 1, 1)), none, none, none, none, right, right, nothing, nothing
+    return Build(physics, chain.lengths, np.zeros((n, 2)), *imus)
 
 
 def hardware_build(
     configuration: ThrusterChainConfiguration, scenario: HardwareScenario, rng: np.random.Generator
 ) -> Build:
     """A robot of that design on that day."""
-    chain, spread = configuration.chain, _Spread(rng)
+    chain, spread = configuration.chain, partial(_spread, rng)
     body, thruster, table, pins, imu = scenario.body, scenario.thruster, scenario.table, scenario.joint, scenario.imu
     n = chain.count
     lengths = chain.lengths + spread(body.length_stddev_m, n)

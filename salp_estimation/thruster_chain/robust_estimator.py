@@ -4,8 +4,11 @@ Two filters, one after the other. `JointedNavigation` finds headings from the IM
 assumed of forces enters it. `ParameterFilter` explains the motion it saw by thrust, drag and friction, and so learns
 masses and inertias; it also corrects the dead-reckoned velocity, by drag.
 
-Ticks are 10 ms apart. Each waits until all IMUs that are heard were heard up to it, on clocks that differ; see
-`robust_publication` for how both beliefs become an estimate at the stamp of the newest measurement.
+Ticks are 10 ms apart. Each waits until all IMUs that are heard were heard up to it, on clocks that differ. Then both
+beliefs become an estimate at the stamp of the newest measurement. Headings are the navigation's, turned on from its
+last tick; masses and inertias are the parameter filter's, which also knows the error of the dead-reckoned velocity, by
+drag. What all IMUs' clocks have in common cannot be seen by them; but it looks like a delay of all thrust, which has
+none to speak of. So far the parameter filter does correct a heading: by when it was.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import numpy as np
 
 from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Innovation
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from onboard_estimation.reading_parts import IMU
-from salp_estimation.thruster_chain import inertial_layout
+from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
@@ -30,8 +34,7 @@ from salp_estimation.thruster_chain.jointed_navigation import (
     NavigationState,
     Passage,
 )
-from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterPassage, ParameterState
-from salp_estimation.thruster_chain.robust_publication import Publication
+from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterPassage, ParameterState, weighed
 from salp_estimation.thruster_chain.space import first_by_headings, link_positions, link_velocities, published_space
 
 LONGEST_GAP_S = 5.0
@@ -40,6 +43,8 @@ LOST_RAD = np.pi / np.sqrt(3.0)
 UNSEEN_M_S = 0.5
 """Of each axis, at which a chain may go on meanwhile."""
 MOVING_N = 1e-6
+RATE_OF_REACH = 2.0
+"""rad/s at which an unknown part of the chain may turn."""
 RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
 
@@ -113,7 +118,9 @@ class RobustEstimator(Estimator[RobustState]):
         self._rest_s = configuration.initial.rest_s
         self.navigation = JointedNavigation(configuration)
         self.parameters = ParameterFilter(configuration, None if calibration is None else calibration.parameters)
-        self._publication = Publication(configuration, self.navigation, self.parameters)
+        self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
+        self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
+        self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
@@ -182,8 +189,86 @@ class RobustEstimator(Estimator[RobustState]):
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
         assert state.start_ns is not None
-        now_s = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND
-        return self._publication.estimate(state.navigation, state.parameters, stamp_ns, now_s, state.pushed)
+        now_s, navigation = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND, state.navigation
+        chain, belief, rates = self._chain, weighed(state.parameters), navigation.rates
+        late_s, surer = self._shared(navigation, belief)
+        headings, by = self.navigation.ahead(navigation, now_s + late_s)
+        masses, inertias = parameter_layout.LOG_MASS, parameter_layout.LOG_INERTIA
+        logs = (parameter_layout.LINK * np.arange(chain.count) + np.array([[masses], [inertias]])).ravel()
+        scales = np.concatenate([chain.masses, chain.inertias]) * np.exp(belief.mean[logs])
+        middle, velocity = self.navigation.first_middle(navigation.mean, rates)
+        off = belief.mean[self.parameters.chain + parameter_layout.VELOCITY_X :][:4]
+        middle, velocity = middle + off[2:], velocity + off[:2]
+        middle = middle + velocity * (now_s + late_s - navigation.tick_s)
+        pose = chain.lengths, headings[None]
+        links = link_positions(*pose, scales[: chain.count], np.zeros((1, 2)))[0]
+        turning = link_velocities(*pose, rates[None], scales[: chain.count], np.zeros((1, 2)))[0, 0]
+        mean = np.concatenate([headings, rates, scales, middle - links[0], velocity - turning])
+        covariance = np.zeros((self.space.dimension, self.space.dimension))
+        place = self.space.tangent("headings")
+        covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
+        links_of, place = inertial_layout.LINK * np.arange(chain.count), self.space.tangent("rates")
+        biases = links_of + inertial_layout.GYRO_BIAS
+        covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
+        covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(chain.count)
+        covariance[self._told, self._told] = belief.covariance[np.ix_(logs, logs)] * np.outer(scales, scales)
+        self._put_odometry(covariance, navigation, belief, state.pushed)
+        self._put_centre(covariance, links, scales[: chain.count])
+        return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)
+
+    @property
+    def _told(self) -> slice:
+        """Where masses and inertias are, one after the other."""
+        return slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
+
+    def _shared(self, navigation: NavigationState, belief: Moments) -> tuple[float, float]:
+        """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
+
+        Nothing, where the navigation was told the time by motion capture.
+        """
+        clocks = self.navigation.clocks
+        if float(navigation.covariance[np.ix_(clocks, clocks)].mean()) < 0.9 * self._shared_clock:
+            return 0.0, 0.0
+        delay, share = self.parameters.chain + parameter_layout.DELAY, self._clock_share
+        left = self._shared_clock * (1.0 - share) + share**2 * float(belief.covariance[delay, delay])
+        late_s = share * float(belief.mean[delay] - self.parameters.delay.mean[0])
+        return late_s, 0.9 * max(0.0, self._shared_clock - left)
+
+    def _put_odometry(self, covariance: Matrix, navigation: NavigationState, belief: Moments, pushed: bool) -> None:
+        """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
+        headings, known = self.navigation.headings, navigation.covariance
+        chain, base = inertial_layout.chain_part(self._chain.count), self.parameters.chain
+        unsure = covariance[self.space.tangent("headings"), self.space.tangent("headings")]
+        # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
+        shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(unsure), 1e-12)))
+        by = first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
+        reach = by @ (unsure * np.outer(shrunk, shrunk)) @ by.T
+        for name, ours, theirs in (
+            ("position", chain + 2, base + parameter_layout.POSITION_X),
+            ("velocity", chain, base + parameter_layout.VELOCITY_X),
+        ):
+            place = self.space.tangent(name)
+            covariance[place, place] = known[ours : ours + 2, ours : ours + 2]
+            if pushed:
+                covariance[place, place] = belief.covariance[theirs : theirs + 2, theirs : theirs + 2]
+                covariance[place, place] += 1e-4 * np.eye(2)
+                # Drag says nothing of a turn of the whole, by which the whole way is wrong.
+                turned = known[ours : ours + 2, headings].mean(axis=1)
+                turn = float(known[np.ix_(headings, headings)].mean())
+                covariance[place, place] += np.outer(turned, turned) / max(turn, 1e-12)
+            covariance[place, place] += (1.0 if name == "position" else RATE_OF_REACH**2) * reach
+
+    def _put_centre(self, covariance: Matrix, links: Matrix, masses: Vector) -> None:
+        """Where the centre of mass is in the chain hangs on how heavy each link is, and on where in it.
+
+        From the links' middles (N, 2) about it.
+        """
+        by, place, heavy = links.T / masses.sum(), self.space.tangent("position"), self.space.tangent("masses")
+        known = by @ covariance[heavy, self._told]
+        covariance[place, place] += known[:, : len(masses)] @ by.T
+        covariance[place, place] += self._centre_m**2 * np.sum((masses / masses.sum()) ** 2) * np.eye(2)
+        covariance[place, self._told] += known
+        covariance[self._told, place] += known.T
 
     def _begun_again(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""

@@ -189,24 +189,7 @@ def _before_correction(later: Later, slopes: Matrix, seen: Seen, share: float) -
 
 def _before_carrying(later: Later, change: Vector, count: int) -> Later:
     """Before `inertial_kernels.keep_unobservable`, whose transition is I + directions^T means."""
-    directions, means = _unobservable(change, count)
+    directions, means = inertial_kernels.unobservable(change, count)
     adjoint = later.adjoint + means.T @ (directions @ later.adjoint)
     half: Matrix = later.information + (later.information @ directions.T) @ means
     return Later(adjoint, half + means.T @ (directions @ half))
-
-
-def _unobservable(change: Vector, count: int) -> tuple[Matrix, Matrix]:
-    """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n)."""
-    n, links = len(change), inertial_layout.LINK * np.arange(count)
-    directions, means = np.zeros((2, n)), np.zeros((2, n))
-    vectors = slice(inertial_layout.first_joint(count), n)
-    x, y = change[vectors].reshape(-1, 2).T
-    directions[0, vectors] = np.column_stack([-y, x]).ravel()
-    directions[1, vectors] = change[vectors]
-    for part in inertial_layout.SCALED:
-        directions[1, links + part] = change[links + part]
-    means[0, links + inertial_layout.HEADING], means[1, links + inertial_layout.ACCELEROMETER_SCALE] = (
-        1.0 / count,
-        -1.0 / count,
-    )
-    return directions, means

@@ -145,7 +145,7 @@ def derivative(
             force[i, 1] / mass,
             torque[i] / inertia,
         )
-    d.join(n, False, 1, blocks)
+    d.join(n, 1, blocks)
     for i in range(n):
         block, lag = blocks[(i + 1) * LINK : (i + 2) * LINK], physics.time_constant[i]
         angular[i], linear[i, 0], linear[i, 1] = block[d.TURN], block[d.AX], block[d.AY]

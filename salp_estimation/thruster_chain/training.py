@@ -176,7 +176,7 @@ class CalibrationReport:
             "duration_s": self.duration_s,
             "runs_with_motion_capture": self.guided,
             "links": {
-                name: {what: {"mean": mean, "stddev": stddev} for what, mean, stddev, _ in self._of_link(link)}
+                name: {what: {"mean": mean, "stddev": stddev} for what, mean, stddev in self._of_link(link)}
                 for link, name in enumerate(self.configuration.chain.link_names)
             },
         }
@@ -192,34 +192,30 @@ class CalibrationReport:
     def tables(self) -> list[ReportTable]:
         """What was found of each link."""
         rows = tuple(
-            (name, what.replace("_", " "), f"{scale * mean:.4g} +- {scale * stddev:.2g}")
+            (name, what.replace("_", " "), f"{mean:.4g} +- {stddev:.2g}")
             for link, name in enumerate(self.configuration.chain.link_names)
-            for what, mean, stddev, scale in self._of_link(link)
+            for what, mean, stddev in self._of_link(link)
         )
         return [ReportTable("Calibration", ("link", "what", "value"), rows, ("value",))]
 
-    def _of_link(self, link: int) -> list[tuple[str, float, float, float]]:
-        """Name, mean, standard deviation, and what to show them multiplied by."""
-        chain, imus, parameters = self.configuration.chain, self.calibration.imus, self.calibration.parameters
-        spread = np.sqrt(np.diag(parameters.covariance))
-        base = parameter_layout.LINK * link
-        found = []
+    def _of_link(self, link: int) -> list[tuple[str, float, float]]:
+        """Name, mean and standard deviation of what was found."""
+        chain, (imus, parameters) = self.configuration.chain, self.calibration
+        base, found = parameter_layout.LINK * link, []
         for what, at, design in (
             ("mass_kg", base + parameter_layout.LOG_MASS, chain.masses[link]),
             ("inertia_kg_m2", base + parameter_layout.LOG_INERTIA, chain.inertias[link]),
         ):
             value = float(design * np.exp(parameters.mean[at]))
-            found.append((what, value, value * float(spread[at]), 1.0))
-        for what, at in (
-            ("thrust_by_command", base + parameter_layout.GAIN),
-            ("thruster_direction_error_rad", base + parameter_layout.DIRECTION),
+            found.append((what, value, value * float(np.sqrt(parameters.covariance[at, at]))))
+        own = len(imus.mean) // chain.count * link
+        for what, belief, at, offset in (
+            ("thrust_by_command", parameters, base + parameter_layout.GAIN, 1.0),
+            ("thruster_direction_error_rad", parameters, base + parameter_layout.DIRECTION, 0.0),
+            ("gyro_scale_error", imus, own, 0.0),
+            ("imu_mounting_error_rad", imus, own + 1, 0.0),
         ):
-            offset = 1.0 if at == base + parameter_layout.GAIN else 0.0
-            found.append((what, offset + float(parameters.mean[at]), float(spread[at]), 1.0))
-        width = len(imus.mean) // chain.count
-        for what, place in (("gyro_scale_error", 0), ("imu_mounting_error_rad", 1)):
-            at = width * link + place
-            found.append((what, float(imus.mean[at]), float(np.sqrt(imus.covariance[at, at])), 1.0))
+            found.append((what, offset + float(belief.mean[at]), float(np.sqrt(belief.covariance[at, at]))))
         return found
 
 

@@ -9,12 +9,11 @@ The bag gets a file with the robot's configuration beside its messages, which `e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
@@ -41,6 +40,7 @@ from salp_estimation.thruster_chain.space import centre_of_mass
 CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""
 
+_WEIGHED = ("mass_kg", "inertia_about_com_kg_m2")
 _IMU = ("gx", "gy", "gz", "ax", "ay", "az")
 _TOLERANCES = (
     "length_m",
@@ -137,24 +137,14 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     about = str(robot.get("inertia_about", "centre of mass"))
     if "centre of mass" not in about and "center of mass" not in about:
         raise faulty(path / "robot.yaml", f"inertia_about is {about!r}; it must be the centre of mass of the link")
-    values: dict[str, Any] = {
-        "chain.link_names": [link.name for link in links],
-        "chain.link_lengths_m": [link.length_m for link in links],
-        "chain.masses_kg": [link.mass_kg for link in links],
-        "chain.inertias_kg_m2": [link.inertia_kg_m2 for link in links],
-        "chain.thruster_x_m": [link.thruster_m[0] for link in links],
-        "chain.thruster_y_m": [link.thruster_m[1] for link in links],
-        "chain.thruster_angles_rad": [link.thruster_angle_rad for link in links],
-        "chain.imu_x_m": [link.imu_m[0] for link in links],
-        "chain.imu_y_m": [link.imu_m[1] for link in links],
-    }
+    values: dict[str, Any] = {f"chain.{name}": [link[name] for link in links] for name in links[0]}
     tolerances = robot.get("tolerances") or {}
     if not isinstance(tolerances, Mapping):
         raise faulty(path / "robot.yaml", f"tolerances is {tolerances!r}, no names with values")
     values |= {f"tolerances.{name}": tolerances[name] for name in _TOLERANCES if name in tolerances}
     values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
     values |= _DATA_SHEETS
-    started, notes = _initial(path, links)
+    started, notes = _initial(path, values["chain.link_names"], values["chain.masses_kg"])
     # Faults are said as of the file that they are in.
     try:
         configuration = load(ThrusterChainConfiguration, values | started)
@@ -164,67 +154,57 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     return configuration, notes
 
 
-class _Link(NamedTuple):
-    """An entry of `links` in robot.yaml."""
-
-    name: str
-    length_m: float
-    mass_kg: float
-    inertia_kg_m2: float
-    thruster_m: tuple[float, ...]
-    thruster_angle_rad: float
-    imu_m: tuple[float, ...]
-
-
-def _link(file: Path, entry: Any) -> _Link:
+def _link(file: Path, entry: Any) -> dict[str, Any]:
+    """An entry of `links` in robot.yaml, by the names that `ChainConfiguration` has for it."""
     if not isinstance(entry, Mapping):
         raise faulty(file, f"an entry of links is {entry!r}, no mapping with name, length_m, thruster and imu")
     name = text(file, entry, "name")
     if not all(character.isalnum() or character == "_" for character in name):
         raise faulty(file, f"a link is named {name!r}; names of links have letters, digits and _ only")
-    thruster, imu = entry.get("thruster"), entry.get("imu")
-    for part, what in ((thruster, "thruster"), (imu, "imu")):
-        if not isinstance(part, Mapping):
+    parts = {what: part for what in ("thruster", "imu") if isinstance(part := entry.get(what), Mapping)}
+    for what in ("thruster", "imu"):
+        if what not in parts:
             raise faulty(file, f"{name} has no {what} with place_m")
-    assert isinstance(thruster, Mapping)
-    assert isinstance(imu, Mapping)
+    thruster, imu = parts["thruster"], parts["imu"]
     if (aligned := imu.get("orientation", "aligned_with_link")) != "aligned_with_link":
         raise faulty(file, f"orientation of the IMU of {name} is {aligned!r}; only aligned_with_link is known")
-    return _Link(
-        name,
-        number(file, entry, "length_m", name),
-        number(file, entry, "nominal_mass_kg", name),
-        number(file, entry, "nominal_inertia_kg_m2", name),
-        numbers(file, thruster, "place_m", 2, f"thruster of {name}"),
-        number(file, thruster, "angle_rad", f"thruster of {name}"),
-        numbers(file, imu, "place_m", 2, f"IMU of {name}"),
-    )
+    link = {
+        "link_names": name,
+        "link_lengths_m": number(file, entry, "length_m", name),
+        "masses_kg": number(file, entry, "nominal_mass_kg", name),
+        "inertias_kg_m2": number(file, entry, "nominal_inertia_kg_m2", name),
+        "thruster_angles_rad": number(file, thruster, "angle_rad", f"thruster of {name}"),
+    }
+    link["thruster_x_m"], link["thruster_y_m"] = numbers(file, thruster, "place_m", 2, f"thruster of {name}")
+    link["imu_x_m"], link["imu_y_m"] = numbers(file, imu, "place_m", 2, f"IMU of {name}")
+    return link
 
 
-def _initial(path: Path, links: list[_Link]) -> tuple[dict[str, Any], list[str]]:
+def _of_links(file: Path, entries: Mapping[str, Any], what: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The entries of a list that has one with the name of each link, in the order of these."""
+    found = sequence(file, entries, what)
+    named = {str(entry.get("name")): entry for entry in found if isinstance(entry, Mapping)}
+    if len(found) != len(names) or not named.keys() >= set(names):
+        raise faulty(
+            file,
+            f"{what} has {len(found)} entries ({', '.join(named)}), and robot.yaml {len(names)} links "
+            f"({', '.join(names)})",
+        )
+    return [named[name] for name in names]
+
+
+def _initial(path: Path, names: list[str], masses_kg: list[float]) -> tuple[dict[str, Any], list[str]]:
     """Parameters of the initial state from run.yaml, and sentences on it."""
-    file = path / "run.yaml"
+    file, values, notes = path / "run.yaml", dict[str, Any]({"initial.headings_rad": [0.0] * len(names)}), []
     run = mapping(file)
     if run is None:
-        return {"initial.headings_rad": [0.0] * len(links)}, ["There is no run.yaml: the first poses are not known."]
-    values: dict[str, Any] = {"initial.headings_rad": [0.0] * len(links)}
-    notes = []
+        return values, ["There is no run.yaml: the first poses are not known."]
     if "robot_at_rest_until_s_at_least" in run:
         values["initial.rest_s"] = number(file, run, "robot_at_rest_until_s_at_least")
     if "initial_poses" in run:
-        entries = sequence(file, run, "initial_poses")
-        named = {str(entry.get("name")): entry for entry in entries if isinstance(entry, Mapping)}
-        absent = [link.name for link in links if link.name not in named]
-        if absent or len(entries) != len(links):
-            raise faulty(
-                file,
-                f"initial_poses has {len(entries)} entries ({', '.join(named)}), and robot.yaml {len(links)} links "
-                f"({', '.join(link.name for link in links)})",
-            )
-        poses = np.array(
-            [numbers(file, named[link.name], "x_y_heading", 3, f"first pose of {link.name}") for link in links]
-        )
-        middle = centre_of_mass(poses[None, :, :2], np.array([link.mass_kg for link in links]))[0]
+        entries = zip(names, _of_links(file, run, "initial_poses", names), strict=True)
+        poses = np.array([numbers(file, one, "x_y_heading", 3, f"first pose of {name}") for name, one in entries])
+        middle = centre_of_mass(poses[None, :, :2], np.array(masses_kg))[0]
         values |= {
             "initial.given": True,
             "initial.headings_rad": poses[:, 2].tolist(),
@@ -269,14 +249,15 @@ def _refuse_other_units(path: Path, name: str, table: Table, commands: Table) ->
 
 def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool) -> tuple[list[Series], list[str]]:
     """Motion capture and weighed parameters where they are there, and sentences on them."""
-    file = path / "truth_parameters.yaml"
+    file, late_s = path / "truth_parameters.yaml", CAPTURE_LATE_S
     found = mapping(file)
-    late_s = CAPTURE_LATE_S
     series, notes = [], []
     if found is not None:
         if "motion_capture_late_s" in found:
             late_s = number(file, found, "motion_capture_late_s")
-        series.append(_true_parameters(file, found, names, start_ns))
+        links = list(zip(names, _of_links(file, found, "links", names), strict=True))
+        values = [number(file, one, what, name) for what in _WEIGHED for name, one in links]
+        series.append(Series(true_parameters_channel(names), np.array([start_ns]), np.array([values])))
         notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
     tables = {name: read_table(path, f"truth_{name}", POSE_COLUMNS) for name in names}
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
@@ -294,15 +275,3 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
     if missing:
         notes.append(f"There is no motion capture of {', '.join(missing)}.")
     return series, notes
-
-
-def _true_parameters(file: Path, found: Mapping[str, Any], names: tuple[str, ...], start_ns: int) -> Series:
-    entries = sequence(file, found, "links")
-    named = {str(entry.get("name")): entry for entry in entries if isinstance(entry, Mapping)}
-    absent = [name for name in names if name not in named]
-    if absent or len(entries) != len(names):
-        raise faulty(file, f"links has {len(entries)} entries ({', '.join(named)}), and robot.yaml {len(names)}")
-    values = [number(file, named[name], "mass_kg", name) for name in names]
-    values += [number(file, named[name], "inertia_about_com_kg_m2", name) for name in names]
-    rows: NDArray[np.float64] = np.array([values])
-    return Series(true_parameters_channel(names), np.array([start_ns], dtype=np.int64), rows)

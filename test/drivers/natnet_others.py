@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from drivers.emulators import natnet_messages
-from drivers.emulators.natnet_messages import SIZE_M, Times, i32, rigid_body, rigid_body_model, text
+from drivers.emulators import natnet
+from drivers.emulators.natnet import SIZE_M, Times, i32, rigid_body, rigid_body_model, text
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack.protocol import Version
 
@@ -23,7 +23,7 @@ def models(names: Sequence[str], version: Version) -> bytes:
     if version >= (4, 1):
         marker = text("m") + struct.pack("<i4fH", 1, 0.0, 0.0, 0.0, SIZE_M, 0)
         parts.append((6, text("asset") + i32(1, 3, 1) + rigid_body_model("part", 1, version) + i32(1) + marker))
-    return natnet_messages.models(names, version, parts)
+    return natnet.models(names, version, parts)
 
 
 def frame(number: int, poses: BodyPoses, times: Times, version: Version, changed: bool = False) -> bytes:
@@ -38,4 +38,4 @@ def frame(number: int, poses: BodyPoses, times: Times, version: Version, changed
         "force plates": channels,
         "devices": channels,
     }
-    return natnet_messages.frame(number, poses, times, version, changed, others)
+    return natnet.frame(number, poses, times, version, changed, others)

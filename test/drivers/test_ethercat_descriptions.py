@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.ethercat.description import WRENCH, SdoObject, UnitCode, find, parse, shipped
-from drivers.ethercat.layout import check_mapping, check_size, conversion_of, dtype_of, objects_of
+from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, UnitCode, find, parse, shipped
+from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
 from onboard_estimation.configuration import ConfigurationError
 from onboard_estimation.errors import UserError
 
@@ -141,7 +141,7 @@ def test_an_unknown_name_is_answered_with_those_known() -> None:
 def rows(name: str, part: str) -> dict[int, list[int]]:
     """What a device of this description maps."""
     return {
-        pdo.index: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
+        pdo.pdo: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
         for pdo in getattr(find(name), part)
     }
 
@@ -176,31 +176,37 @@ def test_differences_are_told_with_their_places() -> None:
     with pytest.raises(UserError, match=r"0x1A01 assigned .0x1C13., its description has 0x1A00"):
         check_mapping(one.name, "inputs", one.inputs, {0x1A01: []})
     with pytest.raises(UserError, match="maps 28 bytes of inputs, its description has 32"):
-        check_size(one.name, "inputs", one.input_entries, 28)
+        check_size(one.name, "inputs", one.inputs, 28)
+
+
+def asked(one: SensorDescription) -> list[SdoObject]:
+    """Objects that the conversion of a wrench needs."""
+    found: dict[SdoObject, float] = {}
+    conversion_of(one, WRENCH, lambda each: found.setdefault(each, 1.0))
+    return list(found)
 
 
 def test_units_and_factors_are_those_the_device_tells() -> None:
     one = find("ati_ft")
-    objects = objects_of(one, WRENCH)
+    objects = asked(one)
     assert [str(each) for each in objects] == ["0x2040:31", "0x2040:29", "0x2040:32", "0x2040:2A"]
     told = dict(zip(objects, (1e4, 1, 1e5, 2), strict=True))  # lbf, lbf ft
     records = np.zeros(2, dtype_of(one.input_entries))
     records["force_x"], records["torque_y"] = 20_000, -100_000
-    values = conversion_of(one, WRENCH, told)(records)
+    values = conversion_of(one, WRENCH, told.__getitem__)(records)
     # A pound-force is 0.45359237 kg at 9.80665 m/s^2, a foot 0.3048 m.
     np.testing.assert_allclose(values[0], [2 * 0.45359237 * 9.80665, 0, 0, 0, -0.45359237 * 9.80665 * 0.3048, 0])
     with pytest.raises(UserError, match=r"tells unit 0x9 in 0x2040:29; known: 0x1 lbf, 0x2 N"):
-        conversion_of(one, WRENCH, {**told, objects[1]: 9})
+        conversion_of(one, WRENCH, {**told, objects[1]: 9}.__getitem__)
     with pytest.raises(UserError, match="tells unit -0x1"):  # by the fuzzer
-        conversion_of(one, WRENCH, {**told, objects[1]: float("nan")})
+        conversion_of(one, WRENCH, {**told, objects[1]: float("nan")}.__getitem__)
     with pytest.raises(UserError, match="force_x has the factor 0"):
-        conversion_of(one, WRENCH, {**told, objects[0]: 0.0})
+        conversion_of(one, WRENCH, {**told, objects[0]: 0.0}.__getitem__)
 
 
 def test_a_unit_that_may_be_assumed_is_remarked() -> None:
     one = find("me_gsv8")
-    told: dict[SdoObject, float] = dict.fromkeys(objects_of(one, WRENCH), 2.0)
-    found = conversion_of(one, WRENCH, told)
+    found = conversion_of(one, WRENCH, lambda _: 2.0)
     assert len(found.remarks) == 6
     assert "unit 0x2 in 0x6131:01 is not known, N is assumed" in found.remarks[0]
     np.testing.assert_allclose((found.gain, found.offset), 2.0)

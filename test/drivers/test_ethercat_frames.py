@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.drivers.bus_targets import Datagram, encode, is_returned, parse
-from drivers.emulators.ethercat.frames import LARGEST_FRAME, Command, FrameError, places
+from drivers.emulators.ethercat.controller import LARGEST_FRAME, Command, FrameError, places
 
 datagrams = st.builds(
     Datagram,

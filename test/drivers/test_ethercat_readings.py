@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from drivers.ethercat.compensation import Compensation, mean_at_rest, rotation_of
 from drivers.ethercat.configuration import EthercatConfiguration, PressureConfiguration
-from drivers.ethercat.decimation import ATTENUATION_DB, MOST_FILLED, PASS, STOP, Decimator, low_pass
+from drivers.ethercat.stream import (
+    ATTENUATION_DB,
+    MOST_FILLED,
+    PASS,
+    STOP,
+    Compensation,
+    Decimator,
+    low_pass,
+    mean_at_rest,
+    rotation_of,
+)
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.drivers.bus_targets import Datagram, encode, parse
-from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.configuration import EmulatedPressure, EthercatFaults
-from drivers.emulators.ethercat.frames import Command
-from drivers.emulators.ethercat.played import Played
-from drivers.emulators.ethercat.segment import Segment
+from drivers.emulators.ethercat import slave as emulated
+from drivers.emulators.ethercat.controller import Command
+from drivers.emulators.ethercat.segment import EthercatFaults, Segment
+from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat.slave import (
     INVALID_CHANGE,
     INVALID_INPUTS,
@@ -61,14 +60,14 @@ class Master:
 
     def set_up(self, first: int = 0, last: int = 4) -> None:
         """Sync managers as the description has them."""
-        for number, one in enumerate(sii.sync_managers(self.slaves[0].description)):
+        for number, one in enumerate(emulated.sync_managers(self.slaves[0].description)):
             if first <= number < last:
                 row = struct.pack("<HHBBBB", one.start, one.length, one.control, 0, 1 if one.length else 0, 0)
                 self.write(0x0800 + 8 * number, row)
 
     def to_op(self) -> None:
         """With FMMUs: outputs from 0 on, inputs behind them."""
-        out, into = sii.sync_managers(self.slaves[0].description)[2:]
+        out, into = emulated.sync_managers(self.slaves[0].description)[2:]
         self.set_up(0, 2)
         assert self.state(State.PREOP) == (State.PREOP, 0)
         self.set_up(2, 4)
@@ -80,7 +79,7 @@ class Master:
 
     def exchange(self, outputs: bytes = b"") -> tuple[bytes, int]:
         """Inputs, and the working counter."""
-        length = sii.sync_managers(self.slaves[0].description)[3].length
+        length = emulated.sync_managers(self.slaves[0].description)[3].length
         answer = self.ask(Command.LRW, 0, outputs + bytes(length))
         return answer.data[len(outputs) :], answer.working_counter
 
@@ -88,9 +87,9 @@ class Master:
         """The reply's SDO, its mailbox's header and that of CoE taken off."""
         content = struct.pack("<HBHB", 2 << 12, command, index, subindex) + data
         message = struct.pack("<HHBB", len(content), 0, 0, 3 | 1 << 4) + content
-        assert self.write(sii.OUT_MAILBOX.start, message.ljust(sii.MAILBOX_BYTES, b"\x00")) == 1
+        assert self.write(emulated.OUT_MAILBOX.start, message.ljust(emulated.MAILBOX_BYTES, b"\x00")) == 1
         assert self.read(0x080D, 1)[0] & 0x08
-        reply = self.read(sii.IN_MAILBOX.start, sii.MAILBOX_BYTES)
+        reply = self.read(emulated.IN_MAILBOX.start, emulated.MAILBOX_BYTES)
         assert not self.read(0x080D, 1)[0] & 0x08
         (length,) = struct.unpack_from("<H", reply)
         return reply[8 : 6 + length]
@@ -142,11 +141,11 @@ def test_process_data_are_open_from_safe_op_on() -> None:
     master = Master([device()])
     master.set_up()
     assert master.state(State.PREOP) == (State.PREOP, 0)
-    assert master.ask(Command.APRD, sii.INPUT_START << 16, bytes(32)).working_counter == 0
-    assert master.write(sii.OUTPUT_START, bytes(8)) == 0
+    assert master.ask(Command.APRD, emulated.INPUT_START << 16, bytes(32)).working_counter == 0
+    assert master.write(emulated.OUTPUT_START, bytes(8)) == 0
     assert master.state(State.SAFEOP) == (State.SAFEOP, 0)
-    assert master.ask(Command.APRD, sii.INPUT_START << 16, bytes(32)).working_counter == 1
-    assert master.write(sii.OUTPUT_START, bytes(8)) == 1
+    assert master.ask(Command.APRD, emulated.INPUT_START << 16, bytes(32)).working_counter == 1
+    assert master.write(emulated.OUTPUT_START, bytes(8)) == 1
 
 
 def test_a_silent_master_ends_op(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,14 +220,14 @@ def test_objects_are_read_and_written_and_refused_with_their_codes() -> None:
     assert master.upload(0x8010, 1) == b"\x01"
     assert master.sdo(0x21, 0x8006, 1, struct.pack("<I", 2) + b"\x40\x00")[0] == 0x60  # not expedited
     assert master.upload(0x8006, 1) == b"\x40\x00"
-    assert abort_of(master.sdo(0x40, 0x5000, 0)) == coe.NO_OBJECT
-    assert abort_of(master.sdo(0x40, 0x1018, 9)) == coe.NO_SUBINDEX
-    assert abort_of(master.sdo(0x2F, 0x1018, 1)) == coe.READ_ONLY
-    assert abort_of(master.sdo(0x23, 0x8010, 1)) == coe.WRONG_LENGTH
-    assert abort_of(master.sdo(0x50, 0x1018, 0)) == coe.NO_COMPLETE_ACCESS
-    assert abort_of(master.sdo(0xE0, 0x1018, 0)) == coe.TOGGLE_OR_COMMAND
-    assert abort_of(master.sdo(0x21, 0x8010, 1, struct.pack("<I", 2**32 - 1))) == coe.WRONG_LENGTH
-    assert abort_of(master.sdo(0x2B, 0x1C13, 1, b"\xff\x1a\0\0")) == coe.WRONG_VALUE
+    assert abort_of(master.sdo(0x40, 0x5000, 0)) == emulated.NO_OBJECT
+    assert abort_of(master.sdo(0x40, 0x1018, 9)) == emulated.NO_SUBINDEX
+    assert abort_of(master.sdo(0x2F, 0x1018, 1)) == emulated.READ_ONLY
+    assert abort_of(master.sdo(0x23, 0x8010, 1)) == emulated.WRONG_LENGTH
+    assert abort_of(master.sdo(0x50, 0x1018, 0)) == emulated.NO_COMPLETE_ACCESS
+    assert abort_of(master.sdo(0xE0, 0x1018, 0)) == emulated.TOGGLE_OR_COMMAND
+    assert abort_of(master.sdo(0x21, 0x8010, 1, struct.pack("<I", 2**32 - 1))) == emulated.WRONG_LENGTH
+    assert abort_of(master.sdo(0x2B, 0x1C13, 1, b"\xff\x1a\0\0")) == emulated.WRONG_VALUE
 
 
 def test_a_reply_that_got_lost_is_given_once_more() -> None:
@@ -236,10 +235,10 @@ def test_a_reply_that_got_lost_is_given_once_more() -> None:
     master.set_up(0, 2)
     master.state(State.PREOP)
     first = master.sdo(0x40, 0x1018, 1)
-    assert master.ask(Command.APRD, sii.IN_MAILBOX.start << 16, bytes(256)).working_counter == 0
+    assert master.ask(Command.APRD, emulated.IN_MAILBOX.start << 16, bytes(256)).working_counter == 0
     master.write(0x080E, b"\x03")
     assert master.read(0x080D, 3) == b"\x08\x03\x02"
-    assert first in master.read(sii.IN_MAILBOX.start, sii.MAILBOX_BYTES)
+    assert first in master.read(emulated.IN_MAILBOX.start, emulated.MAILBOX_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def test_a_reply_that_got_lost_is_given_once_more() -> None:
     ],
 )
 def test_other_messages_get_a_mailbox_error(message: bytes, detail: int) -> None:
-    reply = coe.answer(message, coe.Dictionary(), 3, 256)
+    reply = emulated.answer(message, emulated.Dictionary(), 3, 256)
     assert reply is not None
     assert reply[5] == 3 << 4
     assert struct.unpack("<HH", reply[6:]) == (1, detail)
@@ -327,7 +326,7 @@ def test_what_is_played_comes_from_messages_or_is_made_up() -> None:
     assert len(voltages) == 4
     assert voltages[1] == voltages[3] == 0.0
     assert 0.0 < voltages[0] < 4.0
-    played.pressures["right"], played.wrench = 151_325.0, VALUES
+    played.messages.update({"pressure/right": (151_325.0,), "wrench": VALUES})
     assert played.signal(terminal, 0)(0)[2] == pytest.approx(5.0)
     assert played.signal(axia, 0)(0) == VALUES
     with pytest.raises(UserError, match="no_such_bag"):
@@ -423,5 +422,5 @@ def test_nothing_that_a_master_may_ask_does_harm(datagrams: list[Datagram], stat
 @pytest.mark.slow
 def test_no_mailbox_message_does_harm(data: bytes, is_coe: bool) -> None:
     message = struct.pack("<HHBB", len(data), 0, 0, 3) + data if is_coe else data
-    reply = coe.answer(message, device().dictionary, 1, sii.MAILBOX_BYTES)
-    assert reply is None or len(reply) <= sii.MAILBOX_BYTES
+    reply = emulated.answer(message, device().dictionary, 1, emulated.MAILBOX_BYTES)
+    assert reply is None or len(reply) <= emulated.MAILBOX_BYTES

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.serial_frames import FrameReader, Sample, Settings, decode
-from hopper_estimation.serial_log import DeviceClock, read_serial_log
+from hopper_estimation.serial_log import LogClock, read_serial_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIRMWARE = REPOSITORY / "firmware"
@@ -69,11 +69,11 @@ def new_board() -> ModuleType:
 
 
 def low_g_sensor(firmware: Modules, bus: Any, low: int = 0, gyro: int = 0, low_pass: int = 1) -> Any:
-    return firmware("mpu6050").Mpu6050(bus, 0x68, low, gyro, low_pass)
+    return firmware("sensor").Mpu6050(bus, 0x68, low, gyro, low_pass)
 
 
 def high_g_sensor(firmware: Modules, bus: Any, scale: int = 0) -> Any:
-    return firmware("h3lis331dl").H3lis331dl(bus, 0x18, scale)
+    return firmware("sensor").H3lis331dl(bus, 0x18, scale)
 
 
 @given(
@@ -393,8 +393,8 @@ def test_under_micropython_every_frame_arrives_with_the_counts_that_the_chips_he
     told = next(one for one in frames if isinstance(one, Settings))
     assert (told.low_g_range, told.gyro_range, told.high_g_range, told.low_pass, told.rate_hz) == (3, 3, 0, 1, 1000)
     assert (told.firmware, told.device_id) == ((1, 0, 0), bytes.fromhex("240ac40001020000"))
-    clock = DeviceClock()
-    assert all(clock.elapsed_us(one.time_us) is not None for one in frames)
+    clock = LogClock()
+    assert all(clock.stamp_ns(one.time_us) is not None for one in frames)
     span = samples[-1].time_us - samples[0].time_us
     print(f"{(len(samples) - 1) / span * 1e6:.0f} Hz")
 

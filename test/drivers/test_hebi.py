@@ -104,7 +104,7 @@ def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Calla
     for handler in (imitated(one).write, write, queue):
         group.add_feedback_handler(handler)
     one.node.hand_to(lambda readings: taken.extend(readings) or 0.0, ["imu/link_1/data_raw", "imu/link_3/data_raw"])
-    while not all(publisher.get_subscription_count() for publisher, _ in one.node.imus):
+    while not all(publisher.get_subscription_count() for publisher in one.node.outputs.values()):
         time.sleep(0.01)
     one.until(lambda: len(written) >= 600)
     one.node.feed.close()
@@ -200,7 +200,7 @@ def test_commands_reach_the_modules_and_faulty_ones_are_counted(running: Callabl
 
 
 def test_what_goes_wrong_in_the_librarys_thread_is_not_lost(running: Callable[..., Running], capfd: Any) -> None:
-    from drivers.hebi.feedback import FeedbackQueue
+    from drivers.hebi.feeds import FeedbackQueue
 
     one = running("-p", "silent_s:=0.1")
     one.until(lambda: one.node.feed.queue.copied > 3)
@@ -242,7 +242,7 @@ def test_feedback_as_the_library_makes_it_is_converted(kind: str) -> None:
     import hebi
     from hebi._internal.ffi._message_enums import FeedbackUInt64Field as Field
 
-    from drivers.hebi.feedback import copied
+    from drivers.hebi.feeds import copied
     from drivers.hebi.log import converted
     from onboard_estimation.errors import UserError
 

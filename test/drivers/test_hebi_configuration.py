@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback, checked_imu
-from drivers.hebi.feeds import commanded_velocities
-from drivers.hebi.log import converted, coverage
-from drivers.hebi.module import Module
+from drivers.hebi.feeds import Feedback, HebiConfiguration, Module, checked_imu, commanded_velocities, coverage
+from drivers.hebi.log import converted
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
@@ -151,9 +148,9 @@ def test_recorded_feedback_is_converted_to_the_sample() -> None:
 
 def test_holes_in_a_log_are_counted_against_its_time() -> None:
     times_us = [5_000 * k for k in range(400) if not 100 <= k < 200]
-    assert coverage(times_us) == (300, 400, pytest.approx(1.995))
-    assert coverage([]) == (0, 0, 0.0)
-    assert coverage([7]) == (1, 1, 0.0)
+    assert coverage(times_us) == "300 of 400 expected in 1.99 s (75.0 %)"
+    assert coverage([]) == "0 of 0 expected in 0.00 s (0.0 %)"
+    assert coverage([7]) == "1 of 1 expected in 0.00 s (100.0 %)"
     with pytest.raises(UserError, match="none with a reading"):
         converted([], Path("x.hebilog"), as_recorded=False)
 

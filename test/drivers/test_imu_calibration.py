@@ -13,10 +13,8 @@ from calibration_logs import G, session, truth, without_gyro
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from drivers.calibration.ferraris import POSITIONS, UP, fit_accelerometer
-from drivers.calibration.logs import CsvForm, ImuLog, read_log
-from drivers.calibration.sections import Section, find_rests, read_sections
-from drivers.calibration.session import Found, Procedure, calibrate
+from drivers.calibration.logs import POSITIONS, UP, CsvForm, ImuLog, Section, find_rests, read_log, read_sections
+from drivers.calibration.session import Found, Procedure, calibrate, fit_accelerometer
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

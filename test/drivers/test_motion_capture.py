@@ -15,10 +15,17 @@ from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServerConfiguration
 from drivers.emulators.vicon import ViconEmulatorConfiguration
-from drivers.motion_capture.axes import Axes, quaternions_of
-from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
-from drivers.optitrack.configuration import OptitrackConfiguration
-from drivers.vicon.configuration import ViconConfiguration
+from drivers.motion_capture.bodies import (
+    MOST_BODIES,
+    Axes,
+    chosen_names,
+    parsed_names,
+    plausible,
+    quaternions_of,
+    topic_name,
+)
+from drivers.optitrack.client import OptitrackConfiguration
+from drivers.vicon.receiver import ViconConfiguration
 from onboard_estimation.configuration import ConfigurationError, describe, load
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from natnet_samples import LOOPBACK, NAMES, Stream, connected, free_ports, poses, serving
 
-from drivers.emulators import natnet_messages
+from drivers.emulators import natnet
 from drivers.emulators.natnet import EXTRA_BODY
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, ServerInfo
@@ -139,7 +139,7 @@ def test_other_versions_are_refused_with_the_list(version: protocol.Version) -> 
             question, asker = server.recvfrom(2048)
             assert protocol.payload(question)[0] == protocol.Kind.CONNECT
             info = ServerInfo("Motive", (9, 0, 0, 0), version, 10_000_000, data_port, True, "239.255.42.99")
-            server.sendto(natnet_messages.server_info(info), asker)
+            server.sendto(natnet.server_info(info), asker)
             stream = Stream(idle, client)
             with pytest.raises(UserError, match=r"understood are 2\.5, .*, 4\.2"):
                 stream.until(lambda: False)
@@ -157,9 +157,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm() -> None:
         own_port = client._sockets._commands.getsockname()[1]
         rng = np.random.default_rng(4)
         for _ in range(300):
-            stranger.sendto(
-                natnet_messages.frame(10**6, poses(), natnet_messages.Times(0, 1, 1, 1), (4, 1)), (LOOPBACK, own_port)
-            )
+            stranger.sendto(natnet.frame(10**6, poses(), natnet.Times(0, 1, 1, 1), (4, 1)), (LOOPBACK, own_port))
             server._socket.sendto(rng.bytes(int(rng.integers(0, 600))), (LOOPBACK, own_port))
             stranger.sendto(rng.bytes(40), (LOOPBACK, configuration.command_port))
         stream.further(100)

@@ -14,8 +14,7 @@ import pytest
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack import protocol
-from drivers.optitrack.client import NatNetClient
-from drivers.optitrack.configuration import OptitrackConfiguration
+from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
 
 pytestmark = pytest.mark.timeout(120)
 NAMES = ("base", "link_1")

@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
-from drivers.emulators import natnet_messages
-from drivers.emulators.natnet_messages import Times
-from drivers.optitrack import descriptions, frames, protocol
-from drivers.optitrack.descriptions import RigidBody
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version
+from drivers.emulators import natnet
+from drivers.emulators.natnet import Times
+from drivers.optitrack import protocol
+from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
 
 TIMES = Times(12.5, 2**40 + 1, 2**40 + 2, 2**40 + 3)
 versions = st.sampled_from(VERSIONS)
@@ -42,12 +41,12 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
     """As the tests of python_natnet, where the recordings are from, have it."""
     info = protocol.server_info(content(recorded, "serverinfo", Kind.SERVER_INFO))
     assert info == ServerInfo("Motive", (2, 1, 0, 0), (3, 0), 3312787, 1511, True, "239.255.42.99")
-    assert descriptions.parse(content(recorded, "modeldef", Kind.MODELS), (3, 0)) == (RigidBody("RaceQuad", 2, -1),)
+    assert protocol.rigid_bodies(content(recorded, "modeldef", Kind.MODELS), (3, 0)) == (RigidBody("RaceQuad", 2, -1),)
     assert protocol.echo(content(recorded, "echoresponse", Kind.ECHO)) == (278554190, 1416498545924)
     assert protocol.echo_request(278554190) == (recorded / "echorequest_packet_v3.bin").read_bytes()
     assert content(recorded, "connect", Kind.CONNECT)[-4:] == bytes([3, 0, 0, 0])
 
-    frame = frames.parse(content(recorded, "mocapframe", Kind.FRAME), (3, 0))
+    frame = protocol.parse_frame(content(recorded, "mocapframe", Kind.FRAME), (3, 0))
     assert (frame.number, frame.ids.tolist(), frame.tracked.tolist()) == (162734, [2], [True])
     np.testing.assert_allclose(frame.positions_m, [[0.1744466, 1.4471314, -0.7343040]], atol=1e-6)
     np.testing.assert_allclose(frame.quaternions_xyzw, [[-0.0545942, 0.5099482, 0.0437036, -0.8573577]], atol=1e-6)
@@ -57,7 +56,7 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
     assert not frame.models_changed
 
     kind, payload = protocol.payload((recorded / "mocapframe_packet_occluded_v3.bin").read_bytes())
-    frame = frames.parse(payload, (3, 0))
+    frame = protocol.parse_frame(payload, (3, 0))
     assert (kind, frame.number, frame.ids.tolist()) == (Kind.FRAME, 269007, [7])
     np.testing.assert_allclose(frame.positions_m, [[-0.1541316, 0.2829448, 0.4706643]], atol=1e-6)
     assert frame.exposure_ticks == 8642283567331
@@ -68,11 +67,11 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool) -> None:
     sent, messages = (
         replace(poses(20), tracked=np.arange(20) % 3 != 0),
-        natnet_others if with_others else natnet_messages,
+        natnet_others if with_others else natnet,
     )
     kind, payload = protocol.payload(messages.frame(77, sent, TIMES, version, True))
     assert kind == Kind.FRAME
-    got = frames.parse(payload, version)
+    got = protocol.parse_frame(payload, version)
     assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
     seen = sent.tracked
     np.testing.assert_array_equal(got.positions_m[seen], sent.positions_m[seen])
@@ -87,18 +86,18 @@ def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool
     assert times == (told if version >= (3, 0) else (None,) * 3)
     kind, payload = protocol.payload(messages.models(NAMES, version))
     assert kind == Kind.MODELS
-    assert descriptions.parse(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
+    assert protocol.rigid_bodies(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
     info = ServerInfo("Motive", (3, 1, 0, 2), version)
     if version >= (3, 0):
         info = replace(info, clock_hz=10_000_000, data_port=1511, is_multicast=False, group="239.1.2.3")
-    assert protocol.server_info(protocol.payload(natnet_messages.server_info(info))[1]) == info
+    assert protocol.server_info(protocol.payload(natnet.server_info(info))[1]) == info
 
 
 def read_all(data: bytes, version: Version) -> None:
     """Read bytes as each kind of message; only `NatNetFault` may come of it."""
     for parse in (
-        lambda one: frames.parse(one, version),
-        lambda one: descriptions.parse(one, version),
+        lambda one: protocol.parse_frame(one, version),
+        lambda one: protocol.rigid_bodies(one, version),
         protocol.payload,
         protocol.server_info,
         protocol.echo,
@@ -135,13 +134,13 @@ def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
         if length == without_ptp:
             continue  # as long as a frame that has no time by a PTP clock
         with pytest.raises(NatNetFault):
-            frames.parse(whole[:length], version)
+            protocol.parse_frame(whole[:length], version)
 
 
 @pytest.mark.parametrize("version", [(4, 1), (4, 2)], ids=protocol.shown)
 def test_a_frame_without_a_time_by_a_ptp_clock_is_read(version: Version) -> None:
     whole = natnet_others.frame(1, poses(), TIMES, version, changed=True)[4:]
-    found = frames.parse(whole[:-14] + whole[-6:], version)
+    found = protocol.parse_frame(whole[:-14] + whole[-6:], version)
     assert found.exposure_ticks == TIMES.exposure_ticks
     assert found.models_changed
 
@@ -151,16 +150,16 @@ def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
         protocol.payload(struct.pack("<HH", 7, 9) + bytes(8))
     for count in (-1, 2**31 - 1, 10_000):
         with pytest.raises(NatNetFault, match="count beyond"):
-            frames.parse(struct.pack("<3i", 1, 0, 0) + struct.pack("<i", count) + bytes(100), (3, 0))
+            protocol.parse_frame(struct.pack("<3i", 1, 0, 0) + struct.pack("<i", count) + bytes(100), (3, 0))
         with pytest.raises(NatNetFault, match="count beyond"):
-            descriptions.parse(struct.pack("<i", count) + bytes(100), (3, 0))
+            protocol.rigid_bodies(struct.pack("<i", count) + bytes(100), (3, 0))
     with pytest.raises(NatNetFault, match="section beyond"):
-        frames.parse(struct.pack("<3i", 1, 0, 1_000_000) + bytes(100), (4, 1))
+        protocol.parse_frame(struct.pack("<3i", 1, 0, 1_000_000) + bytes(100), (4, 1))
     with pytest.raises(NatNetFault, match="text without an end"):
-        descriptions.parse(struct.pack("<2i", 1, 1) + b"x" * 1000, (3, 0))
+        protocol.rigid_bodies(struct.pack("<2i", 1, 1) + b"x" * 1000, (3, 0))
     with pytest.raises(NatNetFault, match="unknown kind"):
-        descriptions.parse(struct.pack("<2i", 1, 77) + bytes(100), (4, 0))
-    assert descriptions.parse(struct.pack("<3i", 1, 77, 100) + bytes(100), (4, 1)) == ()
+        protocol.rigid_bodies(struct.pack("<2i", 1, 77) + bytes(100), (4, 0))
+    assert protocol.rigid_bodies(struct.pack("<3i", 1, 77, 100) + bytes(100), (4, 1)) == ()
     with pytest.raises(NatNetFault, match="clock that none has"):
         protocol.server_info(bytes(260) + bytes([3, 0, 0, 0]) + bytes(15))
 
@@ -170,7 +169,7 @@ def test_another_client_reads_the_emulators_old_versions(version: Version) -> No
     """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
     optirx = pytest.importorskip("optirx", reason="pip install optirx")
     sent = poses()
-    got = optirx.unpack(natnet_messages.frame(5, sent, TIMES, version), (*version, 0, 0))
+    got = optirx.unpack(natnet.frame(5, sent, TIMES, version), (*version, 0, 0))
     assert got.frameno == 5
     for place, body in enumerate(got.rigid_bodies):
         np.testing.assert_array_equal(body.position, sent.positions_m[place])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drivers.serial_imu.at_rest import HighGAlignment, high_g_offset
+from drivers.at_rest import HighGAlignment, high_g_offset
 from onboard_estimation.errors import UserError
 
 G = 9.80665

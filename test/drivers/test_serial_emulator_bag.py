@@ -12,15 +12,13 @@ from live_graph import await_being_heard, collect, listening_node, running, spin
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from drivers.emulators.bag import HIGH_G, LOW_G, PlayedBag, SerialBag
-from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_frames import Settings
-from drivers.serial_imu.readings import SerialReadings
+from drivers.emulators.serial_imu import HIGH_G, LOW_G, PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
+from drivers.serial_frames import SerialReadings, Settings
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.series import Recording, Series

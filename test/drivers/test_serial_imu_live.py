@@ -15,8 +15,8 @@ from launched import Launch, nothing_is_left, recorded
 from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
+from drivers.lines import SerialLine
 from drivers.serial_frames import Settings
-from drivers.serial_imu.line import SerialLine
 from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.evaluation.bags import open_bag
 

@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serial_lines import SETTINGS, line, sample, saved
 
-from drivers.serial_frames import (
-    Fault,
-    FrameReader,
-    Sample,
-    Settings,
-    decode,
-    encode_sample,
-    encode_settings,
-)
-from hopper_estimation.serial_log import DeviceClock, read_serial_log
+from drivers.serial_frames import Fault, FrameReader, Sample, Settings, decode, encode_sample, encode_settings
+from hopper_estimation.serial_log import LogClock, read_serial_log
 from onboard_estimation.cli import main
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
@@ -198,18 +190,18 @@ def test_a_sensor_that_could_not_be_read_is_left_out_alone(tmp_path: Path) -> No
 
 @given(st.lists(st.integers(1, 59_999_999), min_size=1, max_size=50), st.integers(0, 2**32 - 1))
 def test_device_time_is_unwrapped(steps: list[int], start: int) -> None:
-    clock = DeviceClock()
-    assert clock.elapsed_us(start) == 0
+    clock = LogClock()
+    assert clock.stamp_ns(start) == 0
     for elapsed in np.cumsum(steps).tolist():
-        assert clock.elapsed_us((start + elapsed) % 2**32) == elapsed
-    assert (clock.restarts, clock.implausible, clock.repeated) == (0, 0, 0)
+        assert clock.stamp_ns((start + elapsed) % 2**32) == 1000 * elapsed
+    assert (clock.jumps, clock.implausible, clock.repeated) == (0, 0, 0)
 
 
 def test_one_wrong_time_is_dropped_and_a_restart_is_followed() -> None:
-    clock = DeviceClock()
+    clock = LogClock()
     times = [5_000_000, 5_001_000, 900_000_000, 5_002_000, 10_000, 11_000, 12_000]
-    assert [clock.elapsed_us(t) for t in times] == [0, 1000, None, 2000, None, 1_002_000, 1_003_000]
-    assert (clock.restarts, clock.implausible) == (1, 1)
+    assert [clock.stamp_ns(t) for t in times] == [0, 1_000_000, None, 2_000_000, None, 1_002_000_000, 1_003_000_000]
+    assert (clock.jumps, clock.implausible) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.at_rest import refuse_unless_still
+from drivers.at_rest import faults, refuse_unless_still
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_frames import FrameReader, Sample, Settings, encode_sample, encode_settings
-from drivers.serial_imu.at_rest import faults
-from drivers.serial_imu.mounting import axes_matrix
-from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from drivers.serial_frames import (
+    HIGH_G,
+    LOW_G,
+    FrameReader,
+    Sample,
+    SerialReadings,
+    Settings,
+    encode_sample,
+    encode_settings,
+)
+from drivers.serial_imu.node import axes_matrix
 from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.errors import UserError
 
@@ -88,7 +95,7 @@ def test_whatever_comes_is_read_without_an_exception_and_in_bounded_memory(piece
     for number, piece in enumerate(pieces):
         for one in live.feed(piece, EPOCH_NS + 1_000_000 * number):
             assert one.value.shape == (6,)
-    assert live._frames.unfinished < 100
+    assert live.frames.unfinished < 100
 
 
 # Mounting and the check at the start

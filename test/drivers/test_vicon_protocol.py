@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import encode_named_numbers, encode_subject, subjects_of
-from drivers.vicon.frame_clock import FrameClock
 from drivers.vicon.protocol import (
     CONTENTS,
     FRAME_INFO,
@@ -29,17 +28,23 @@ from drivers.vicon.protocol import (
     WANTED,
     Content,
     Packets,
+    Session,
     StreamError,
     block,
     blocks,
-    decode,
+    body_names,
     encode_uints,
     layout_of,
 )
-from drivers.vicon.session import Session, body_names
+from drivers.vicon.receiver import FrameClock
 
 SUBJECTS = subjects_of(["box", "arm/upper", "arm/lower"])
 OFFER = block(PACKET, block(OBJECT_ENUMS, encode_uints([*WANTED, 8, 13, 42])))
+
+
+def decode(packet: bytes) -> Content:
+    """By its own layout."""
+    return layout_of(packet).read(packet)
 
 
 def segments(subject_id: int, *poses: tuple[int, Any, Any]) -> bytes:

@@ -16,11 +16,10 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import DataStreamServer
+from drivers.lines import Connection
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.vicon.configuration import ViconConfiguration
-from drivers.vicon.connection import Connection
 from drivers.vicon.protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
-from drivers.vicon.receiver import Receiver
+from drivers.vicon.receiver import Receiver, ViconConfiguration
 from onboard_estimation.errors import UserError
 
 pytestmark = pytest.mark.timeout(120)

@@ -9,10 +9,9 @@ import pytest
 from report_samples import chain_result
 
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.hop_presentation import hop_phases, phase_of, presented
 from hopper_estimation.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, PHASE_AFTER, STANCE_DOWN, STARTUP, TOUCHDOWN
-from onboard_estimation.evaluation.key_figures import key_figures
-from onboard_estimation.evaluation.result import EvaluationResult
+from hopper_estimation.report import hop_phases, phase_of, presented
+from onboard_estimation.evaluation.result import EvaluationResult, key_figures
 from onboard_estimation.measurement import PhaseEvent
 
 # Flown up and dropped at 1 s, then three hops: the second apex was not seen.

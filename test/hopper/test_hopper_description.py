@@ -10,11 +10,10 @@ import pytest
 from bouncer import Bouncer, BouncerRobot
 from numpy.typing import NDArray
 
-from hopper_estimation.description import hopper_body_poses, hopper_shapes
-from hopper_estimation.urdf import JOINT, hopper_urdf
+from hopper_estimation.description import JOINT, hopper_body_poses, hopper_shapes, hopper_urdf
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.description import Shape, Shapes
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros import markers as m

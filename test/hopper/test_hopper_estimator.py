@@ -30,7 +30,7 @@ from hopper_estimation import phases
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.estimator import Ground
 from hopper_estimation.phases import DROP, PHASES, STARTUP
-from hopper_estimation.samples import KINDS, NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take
+from hopper_estimation.samples import KINDS, NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
 from hopper_estimation.topics import (
     ATTITUDE,
     COMMANDED_HEIGHT,
@@ -41,7 +41,7 @@ from hopper_estimation.topics import (
     MOTORS,
     limited_channels,
 )
-from hopper_estimation.training_trials import taken_of, trial_of
+from hopper_estimation.training_trials import trial_of
 from onboard_estimation.estimator import FilterBreakdown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
@@ -277,7 +277,7 @@ def compiled(samples: Any) -> tuple[Any, Any, Any]:
     state, settings = readings.new_state(), readings.reading_settings(CONFIGURATION)
     signals = np.zeros(len(samples), phases.SIGNAL)
     for sample, signal in zip(samples, signals, strict=True):
-        readings.read(settings, state[0], sample, signal)
+        readings.read(settings[0], state[0], sample, signal)
     return np.column_stack([signals["low"], signals["high"]]), signals["usable"], state
 
 

@@ -16,7 +16,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import SPACE
 from hopper_estimation.phases import PHASES
 from hopper_estimation.robot import ROBOT
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Estimate, PhaseEvent, neutral_value
 from onboard_estimation.ros import phases
 from onboard_estimation.ros.estimates import EstimateMessages

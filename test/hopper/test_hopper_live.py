@@ -215,8 +215,7 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, and all there are."""
-    from drivers.emulators.bag import SerialBag
-    from drivers.emulators.serial_imu import SerialFaults
+    from drivers.emulators.serial_imu import SerialBag, SerialFaults
     from drivers.serial_imu.node import SerialImu, SerialImuHost
     from hopper_estimation.robot import ROBOT
     from onboard_estimation.configuration import describe, load

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from onboard_estimation.contradiction import (
+from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.guarded_filter import (
     AGREED,
     CONTRADICTED,
     FARTHEST,
@@ -19,7 +20,6 @@ from onboard_estimation.contradiction import (
     Contradiction,
     is_news,
 )
-from onboard_estimation.filtering.gating import Innovation
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tracking import Tracked, Tracker, as_bytes, pipeline_of, reading
 
-from hopper_estimation.sensor_notes import sensor_notes
+from hopper_estimation.sensor_faults import sensor_notes
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
@@ -177,7 +177,7 @@ def test_an_absent_part_that_is_not_needed_changes_nothing() -> None:
         for bulk in (True, False)
     ]
     # What is said of the sensors is the same too: a sensor without a gyro is there.
-    said = [sensor_notes(configuration, estimator, one.series, 0) for one in (whole, absent)]
+    said = [list(sensor_notes(configuration, estimator, one.series, 0)) for one in (whole, absent)]
     assert said[0] == said[1]
     assert not any("no high-g" in note.verdict for note in said[1])
     for one in found:

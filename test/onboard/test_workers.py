@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.core.clusters import Cluster, cluster
 from onboard_estimation.errors import UserError
-from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers, sharing, software
+from onboard_estimation.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def two() -> Iterator[Workers]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", SUPPORT, prepend=":")
-        with open_workers(WorkersAsked(2)) as workers:
+        with open_workers(2) as workers:
             yield workers
 
 
 @pytest.fixture
 def alone() -> Iterator[Workers]:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         yield workers
 
 
@@ -102,7 +102,7 @@ def test_nobody_else_can_send_work_to_this_machine_s_processes(two: Workers) -> 
     ],
 )
 def test_a_scheduler_that_is_not_there(address: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught, open_workers(WorkersAsked(scheduler=address)):
+    with pytest.raises(UserError, match=said) as caught, open_workers(scheduler=address):
         pass
     assert "\n" not in str(caught.value)
 
@@ -117,12 +117,12 @@ def test_workers_with_other_software_are_refused(tmp_path: Path) -> None:
     told = changed.with_name("workers.py")
     told.write_text(told.read_text().replace('"scipy", "numba")', '"scipy")'))
     with cluster(tmp_path, 0) as one:
-        with pytest.raises(UserError, match="has no workers"), open_workers(WorkersAsked(scheduler=one.address)):
+        with pytest.raises(UserError, match="has no workers"), open_workers(scheduler=one.address):
             pass
         one.add_worker("other_worker", {"PYTHONPATH": str(tmp_path / "other")})
         wait_for_workers(one, 1)
         refused = r"another version of the suite: tcp://127\.0\.0\.1:\d+ has numba None, here [\d.]+, sources \w+, here"
-        with pytest.raises(UserError, match=refused), open_workers(WorkersAsked(scheduler=one.address)):
+        with pytest.raises(UserError, match=refused), open_workers(scheduler=one.address):
             pass
 
 
@@ -133,7 +133,7 @@ def test_a_scheduler_that_dies_and_comes_back(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": SUPPORT}
     with cluster(tmp_path, 2, environment) as one:
         wait_for_workers(one, 2)
-        with open_workers(WorkersAsked(scheduler=one.address), said.append) as workers:
+        with open_workers(scheduler=one.address, tell=said.append) as workers:
             found = []
             for finished in workers.results(tasks.square, list(range(40))):
                 assert finished.value == (finished.number**2 if finished.number != 3 else None)
@@ -150,8 +150,7 @@ def test_a_scheduler_that_dies_and_comes_back(tmp_path: Path) -> None:
 def test_a_scheduler_that_stays_away(tmp_path: Path) -> None:
     with cluster(tmp_path, 1, {"PYTHONPATH": SUPPORT}) as one:
         wait_for_workers(one, 1)
-        asked = WorkersAsked(scheduler=one.address, patience_s=3.0)
-        with open_workers(asked) as workers:
+        with open_workers(scheduler=one.address, patience_s=3.0) as workers:
             results = workers.results(tasks.square, list(range(40)))
             done = [next(results) for _ in range(5)]
             assert sum(one.value is not None for one in done) >= 4

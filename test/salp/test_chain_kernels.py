@@ -32,8 +32,6 @@ def test_any_number_of_states_equals_one_at_a_time(count: int) -> None:
         np.testing.assert_array_equal(velocities[k], kernels.velocities(links, angles[k : k + 1], controls)[0])
         np.testing.assert_array_equal(gyros[k], kernels.gyro_rates(links, states[k : k + 1], controls)[0])
         np.testing.assert_array_equal(moved[k], kernels.propagate(links, states[k : k + 1], controls, 0.12, 0.05)[0])
-        for link in range(5):
-            assert kernels.gyro_rate(links, states[k : k + 1], controls, link)[0, 0] == gyros[k, link]
     if count > 8:
         at_limit = np.abs(angles) == 0.4
         held = at_limit & (velocities[:, 3:] == 0.0)

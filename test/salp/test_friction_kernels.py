@@ -113,7 +113,9 @@ def dense_rates(links: Array, joint_angles: Array, controls: Array, slopes: Arra
 def test_rates_balance_all_forces(n: int, seed: int) -> None:
     links, angles, controls, slopes, parameters = a_case(n, seed)
     for start in (np.zeros(n + 2), np.random.default_rng(seed).normal(size=n + 2)):
-        found = kernels.rates(links, angles, controls, slopes, parameters, SLIP, start, np.empty((n + 2, 0)))
+        found = kernels.rates(
+            kernels.Place(links, angles, controls, slopes, parameters, SLIP), start, np.empty((n + 2, 0))
+        )
         np.testing.assert_allclose(
             found, dense_rates(links, angles, controls, slopes, parameters), rtol=1e-6, atol=1e-8
         )
@@ -122,7 +124,9 @@ def test_rates_balance_all_forces(n: int, seed: int) -> None:
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_without_friction_they_are_those_of_the_chain(n: int) -> None:
     links, angles, controls, slopes, _ = a_case(n, 0)
-    found = kernels.rates(links, angles, controls, slopes, frictionless(n), SLIP, np.zeros(n + 2), np.empty((n + 2, 0)))
+    found = kernels.rates(
+        kernels.Place(links, angles, controls, slopes, frictionless(n), SLIP), np.zeros(n + 2), np.empty((n + 2, 0))
+    )
     np.testing.assert_allclose(found, Chain(links).velocity(angles, controls), rtol=1e-9, atol=1e-12)
 
 
@@ -132,7 +136,7 @@ def test_friction_and_stiffness_below_zero_count_as_zero() -> None:
     for place in (0, 10, 20, 28, 29, 31):  # along, across, turning of one wheel each; stiffness and friction of joints
         negative[place], zero[place] = -0.5, 0.0
     found = [
-        kernels.rates(links, angles, controls, slopes, one, SLIP, np.zeros(5), np.empty((5, 0)))
+        kernels.rates(kernels.Place(links, angles, controls, slopes, one, SLIP), np.zeros(5), np.empty((5, 0)))
         for one in (negative, zero)
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
@@ -142,7 +146,7 @@ def test_at_rest_without_a_harness_nothing_moves() -> None:
     links, angles, _, _, parameters = a_case(5, 0)
     parameters[45:].reshape(4, 3)[:, :2] = 0.0
     rest = np.zeros(5)
-    found = kernels.rates(links, angles, rest, rest, parameters, SLIP, np.full(7, 0.1), np.empty((7, 0)))
+    found = kernels.rates(kernels.Place(links, angles, rest, rest, parameters, SLIP), np.full(7, 0.1), np.empty((7, 0)))
     np.testing.assert_allclose(found, np.zeros(7), atol=1e-9)
 
 
@@ -152,10 +156,12 @@ def test_sensitivities_are_derivatives(n: int) -> None:
     count = kernels.parameter_count(n)
     assert count == len(parameters)
     found = np.empty((n + 2, count))
-    rates = kernels.rates(links, angles, controls, slopes, parameters, SLIP, np.zeros(n + 2), found)
+    rates = kernels.rates(kernels.Place(links, angles, controls, slopes, parameters, SLIP), np.zeros(n + 2), found)
 
     def moved(by: Array) -> Array:
-        return kernels.rates(links, angles, controls, slopes, parameters + by, SLIP, rates, np.empty((n + 2, 0)))
+        return kernels.rates(
+            kernels.Place(links, angles, controls, slopes, parameters + by, SLIP), rates, np.empty((n + 2, 0))
+        )
 
     size = 1e-5
     expected = np.column_stack([(moved(one) - moved(-one)) / (2.0 * size) for one in size * np.eye(count)])

@@ -17,8 +17,15 @@ from test_chain import LATERAL, DenseChain, landsalp, random_chain
 
 from onboard_estimation.errors import UserError
 from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gait_brackets import enclosed_areas, first_order_motion, lie_brackets
-from salp_estimation.gait_design import MOTIONS, DesignedGait, describe, design
+from salp_estimation.gait_design import (
+    MOTIONS,
+    DesignedGait,
+    describe,
+    design,
+    enclosed_areas,
+    first_order_motion,
+    lie_brackets,
+)
 from salp_estimation.gait_fit import effort, exponential, logarithm
 from salp_estimation.gaits import GAITS, Gait, gait_for
 

@@ -26,24 +26,12 @@ from onboard_estimation.robots import find_robot, robot_names
 from onboard_estimation.series import Recording, Series
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.drag_regressor import (
-    DragTerm,
-    balance,
-    coefficients,
-    drag_matrices,
-    drag_terms,
-    predicted_rates,
-    wheel_jacobians,
-    with_drag,
-)
+from salp_estimation.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
 from salp_estimation.gaits import FORWARD, GAITS, Gait
-from salp_estimation.identification import Samples, fit_drag
-from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification import Samples, fit_drag, long_run_covariance
 from salp_estimation.identification_runs import Run, effort_channel, run_from_recording
-from salp_estimation.identified import identify
-from salp_estimation.long_run_covariance import long_run_covariance
-from salp_estimation.marker_flips import flipped_frames
-from salp_estimation.motion import Motion, motion_from_links, motion_from_tracks
+from salp_estimation.identified import expected_half_widths, identify
+from salp_estimation.motion import Motion, flipped_frames, motion_from_links, motion_from_tracks
 from salp_estimation.simulator import IdealScenario, pose_values
 from salp_estimation.validation import validate
 
@@ -224,15 +212,13 @@ def test_unfit_cutoffs_and_short_recordings_are_refused() -> None:
 # --- The regression -----------------------------------------------------------------------------------------------
 
 
-def made_up(seed: int = 0, full: bool = True) -> tuple[Chain, tuple[DragTerm, ...], np.ndarray]:
+def made_up(seed: int = 0, full: bool = True) -> tuple[Chain, DragTerms, np.ndarray]:
     """LandSalp with coupled axes."""
     rng = np.random.default_rng(seed)
-    terms = drag_terms(3, full)
-    values = coefficients(MODEL, terms)
-    for number, term in enumerate(terms):
-        if term.kind in ("xy", "xt", "yt"):
-            values[number] = 0.15 * rng.normal() * term.size(50.0, 0.272)
-    return with_drag(MODEL, terms, values), terms, values
+    terms = DragTerms(3, full)
+    values, mixed = terms.coefficients(MODEL), terms.mixed
+    values[mixed] = 0.15 * rng.normal(size=mixed.sum()) * terms.sizes(50.0, 0.272)[mixed]
+    return terms.with_drag(MODEL, values), terms, values
 
 
 def states_and_controls(count: int = 60, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -246,8 +232,8 @@ def test_coefficients_are_the_null_space_of_the_regressor(full: bool) -> None:
     chain, terms, values = made_up(full=full)
     angles, controls = states_and_controls()
     rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
-    sizes = np.array([term.size(50.0, 0.272) for term in terms])
-    rows = balance(wheel_jacobians(chain, angles), rates, controls, terms).reshape(-1, len(terms)) * sizes
+    sizes = terms.sizes(50.0, 0.272)
+    rows = balance(wheel_jacobians(chain, angles), rates, controls, terms).reshape(-1, len(values)) * sizes
     _, singular, vectors = np.linalg.svd(rows)
     assert singular[-1] < 1e-12 * singular[0] < 1e-6 * singular[-2]
     found = vectors[-1] * sizes
@@ -264,9 +250,9 @@ def test_predicted_rates_are_those_of_the_compiled_model_and_their_slopes_right(
     np.testing.assert_allclose(
         gyros, [chain.gyro_rates(r, u) for r, u in zip(angles, controls, strict=True)], atol=1e-12
     )
-    for number, term in enumerate(terms):
-        step = np.zeros(len(terms))
-        step[number] = 1e-5 * term.size(50.0, 0.272)
+    for number, size in enumerate(terms.sizes(50.0, 0.272)):
+        step = np.zeros(len(values))
+        step[number] = 1e-5 * size
         ahead, behind = (predicted_rates(jacobians, controls, terms, values + sign * step)[0] for sign in (1.0, -1.0))
         expected = (ahead - behind) / (2.0 * step[number])
         np.testing.assert_allclose(slopes[..., number], expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
@@ -303,7 +289,7 @@ def wrong_chain() -> ChainConfiguration:
 def test_five_gaits_give_every_ratio_within_2_percent() -> None:
     """From a wrong start; 18 s of each gait. Joint drags, which hardly resist, come within 5 %."""
     fit = fit_drag(wrong_chain().build(), five())
-    true = coefficients(MODEL, fit.terms)
+    true = fit.terms.coefficients(MODEL)
     error = np.abs(fit.values / true - 1.0)
     assert error[0] == 0.0
     assert error[:9].max() < 0.02
@@ -315,13 +301,13 @@ def test_five_gaits_give_every_ratio_within_2_percent() -> None:
 
 def test_full_matrices_of_diagonal_drag_are_diagonal() -> None:
     diagonal, full = fit_drag(MODEL, five()), fit_drag(wrong_chain().build(), five(), full=True)
-    true = coefficients(MODEL, full.terms)
+    true = full.terms.coefficients(MODEL)
     within = np.abs(full.values - true)[1:] / full.half_widths[1:]
     assert within.max() < 1.6  # 19 coefficients of one draw: two of 1000 draws go beyond
-    shared = [full.terms.index(term) for term in diagonal.terms]
+    shared = np.flatnonzero(~full.terms.mixed)
     np.testing.assert_allclose(full.values[shared][:9], diagonal.values[:9], rtol=0.02)
     assert full.condition > diagonal.condition
-    wheels, joints = drag_matrices(full.terms, full.values, 3)
+    wheels, joints = full.terms.matrices(full.values)
     assert np.linalg.eigvalsh(wheels).min() > 0.0
     assert joints.min() >= 0.0
 
@@ -332,7 +318,7 @@ def test_coupled_drag_is_recovered_by_full_matrices_only() -> None:
     angles, controls = states_and_controls(400)
     rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
     rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
-    samples = [Samples(angles, rates, controls, np.arange(400), np.arange(400), 0.1)]
+    samples = [Samples(angles, rates, controls, np.arange(400), 0.1)]
     full, diagonal = fit_drag(MODEL, samples, full=True), fit_drag(MODEL, samples)
     assert (np.abs(full.values - values)[1:] / full.half_widths[1:]).max() < 1.7
     np.testing.assert_allclose(full.values / full.reference, values / full.reference, atol=0.02)
@@ -362,7 +348,7 @@ def test_intervals_cover() -> None:
         samples = [noisy_samples(name, rng) for name in ("forward", "left", "turning")]
         for used in (samples, samples[:1]):
             fit = fit_drag(MODEL, used)
-            true = coefficients(MODEL, fit.terms)
+            true = fit.terms.coefficients(MODEL)
             scores.append((fit.values - true)[1:] / fit.half_widths[1:])
     assert np.mean(np.abs(scores) <= 1.0) >= 0.9
     assert np.sqrt(np.mean(np.square(scores))) > 0.2  # 0.51 where exact
@@ -376,14 +362,14 @@ def test_a_joint_at_its_limit_is_left_out() -> None:
     limited = run_from_recording(configuration, from_simulator(one, chain.link_names), "limited", 2.0)
     assert any("at its limit" in note for note in limited.notes)
     fit = fit_drag(chain.build(), [limited.samples()])
-    np.testing.assert_allclose(fit.values[:9], coefficients(MODEL, fit.terms)[:9], rtol=0.02)
+    np.testing.assert_allclose(fit.values[:9], fit.terms.coefficients(MODEL)[:9], rtol=0.02)
 
 
 def test_what_is_poorly_determined_is_said_with_the_gait_that_helps() -> None:
     """The expected width after another recording against the width that this recording then gives."""
     start = fit_drag(MODEL, five()[2:3])
     poor = np.flatnonzero(start.poor)
-    assert {start.terms[k].kind for k in poor} == {"joint"}
+    assert {start.terms.kinds[k] for k in poor} == {"joint"}
     expected = expected_half_widths(start, {"turning": GAITS["turning"]}, five()[0].step_s, duration_s=17.0)
     after = fit_drag(MODEL, [five()[2], five()[4]])
     ratio = expected["turning"][poor] / after.half_widths[poor]
@@ -400,7 +386,7 @@ def test_no_commands_and_no_motion_are_refused_with_what_cannot_be_seen() -> Non
         fit_drag(MODEL, [replace(samples, controls=0.0 * samples.controls)])
     with pytest.raises(UserError, match=r"does not move though .* mm/s"):
         fit_drag(MODEL, [replace(samples, rates=1e-6 * samples.rates)])
-    names = ("joint_angles", "rates", "controls", "steps", "instants")
+    names = ("joint_angles", "rates", "controls", "steps")
     with pytest.raises(UserError, match="12 instants of motion, 22 or more are needed"):
         fit_drag(MODEL, [replace(samples, **{name: getattr(samples, name)[:12] for name in names})])
 
@@ -410,10 +396,10 @@ def test_a_recording_without_information_leaves_intervals_open() -> None:
     angles, controls = np.tile([0.3, -0.2], (200, 1)), np.tile([0.1, 0.02, -0.05], (200, 1))
     rates = np.tile(MODEL.velocity(angles[0], controls[0]), (200, 1))
     rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
-    fit = fit_drag(MODEL, [Samples(angles, rates, controls, np.arange(200), np.arange(200), 0.1)])
+    fit = fit_drag(MODEL, [Samples(angles, rates, controls, np.arange(200), 0.1)])
     assert np.isinf(fit.half_widths[1:]).sum() >= 5
     assert fit.condition > 1e6
-    np.testing.assert_allclose(fit.values, coefficients(MODEL, fit.terms), rtol=0.2)
+    np.testing.assert_allclose(fit.values, fit.terms.coefficients(MODEL), rtol=0.2)
 
 
 # --- Scale, validation, command -----------------------------------------------------------------------------------
@@ -461,7 +447,7 @@ def test_validation_averages_over_cycles() -> None:
     validation = validate(forward, MODEL, wrong_chain().build())
     signals = {signal.name: signal for signal in validation.signals}
     assert list(signals) == ["forward", "left", "turning", "alpha_1", "alpha_2", "gyro 1", "gyro 2", "gyro 3"]
-    assert min(signals[name].explained for name in list(signals)[:5]) > 0.998
+    assert min(signals[name].variance_explained for name in list(signals)[:5]) > 0.998
     assert max(signals[name].rms / signals[name].rms_before for name in list(signals)[:5]) < 0.2
     offsets = [signals[f"gyro {k}"].offset for k in (1, 2, 3)]
     np.testing.assert_allclose(offsets, [0.0, 0.02, 0.0], atol=1e-3)

@@ -19,8 +19,7 @@ from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import SalpEstimator
-from salp_estimation.model_error import COASTING_S, Bias, Wheels, link_errors
+from salp_estimation.estimator import COASTING_S, Bias, SalpEstimator, Wheels, link_errors
 from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]

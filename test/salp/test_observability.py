@@ -26,10 +26,10 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.plots import write_groups, write_plots
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.report import render
-from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 from onboard_estimation.robots import find_robot
 from onboard_estimation.series import Series
-from salp_estimation import observability, observed_joints
+from salp_estimation import observability
 from salp_estimation.chain import Chain
 from salp_estimation.training_runs import in_force, rim_speeds
 
@@ -247,15 +247,15 @@ def test_relation_finds_the_lag_and_equals_scipys_rank_correlation() -> None:
     time = np.arange(0.0, 60.0, 0.05)
     wave = np.convolve(rng.normal(size=len(time) + 40), np.hanning(21), mode="same")
     total, stddev = wave[40:], np.exp(-wave[28:-12])  # stddev at t is that of Lambda 0.6 s earlier
-    found = observed_joints.relation(time, total, stddev, settle_s=6.0)
+    found = observability.relation(time, total, stddev, settle_s=6.0)
     assert found.lag_s == pytest.approx(0.6)
     assert found.strongest == pytest.approx(-1.0, abs=1e-6)
     rows = time >= 6.0
     assert found.instants == rows.sum()
     assert found.at_once == pytest.approx(spearmanr(total[rows], stddev[rows]).statistic, abs=1e-9)
-    still = observed_joints.relation(time, np.zeros_like(total), stddev, 6.0)
+    still = observability.relation(time, np.zeros_like(total), stddev, 6.0)
     assert np.isnan(still.strongest)
-    assert np.isnan(observed_joints.relation(time, total, stddev, 59.5).strongest)
+    assert np.isnan(observability.relation(time, total, stddev, 59.5).strongest)
 
 
 def test_command_in_force_is_the_last_one_until_then() -> None:
@@ -278,11 +278,10 @@ def judged() -> tuple[EvaluationResult, Series]:
     return judge(robot, CONFIGURATION, "ukf", recording, bag="forward"), recording.series[0]
 
 
-def seen_in(result: EvaluationResult, commands: Series, truth: bool = True) -> observed_joints.Observability:
+def seen_in(result: EvaluationResult, commands: Series, truth: bool = True) -> observability.Observability:
     part = result.parts["joint_angles"]
-    known = part.truth if truth else np.full_like(part.truth, np.nan)
-    record = observed_joints.JointRecord(result.stamps_ns, part.estimate, known, part.error, part.stddev)
-    return observed_joints.observe(CONFIGURATION.chain, commands, record, 6.0)
+    part = part if truth else replace(part, truth=np.full_like(part.truth, np.nan))
+    return observability.observe(CONFIGURATION.chain, commands, result.stamps_ns, part, 6.0)
 
 
 def groups_of(page: str) -> list[dict[str, Any]]:
@@ -293,7 +292,7 @@ def groups_of(page: str) -> list[dict[str, Any]]:
 
 def test_report_has_the_panels_of_figure_8_for_each_joint(judged: tuple[EvaluationResult, Series]) -> None:
     result, commands = judged
-    section = observed_joints.section(CONFIGURATION.chain, seen_in(result, commands))
+    section = observability.section(CONFIGURATION.chain, seen_in(result, commands))
     page = render(replace(result, sections=(section,)))
     assert page.index("<h2>Errors over time") < page.index("<h2>Observability") < page.index("<h2>Sensors")
     joint_1, joint_2, gramian = groups_of(page)
@@ -379,10 +378,13 @@ def test_long_recordings_are_thinned_and_long_chains_are_cut_and_both_are_said(
     )
     stamps = np.arange(200) * 50_000_000
     angles, speeds = smooth(stamps / 1e9, 12)
-    record = observed_joints.JointRecord(stamps, angles, angles, 0.0 * angles, 0.01 + 0.0 * angles)
+    nothing = 0.0 * angles
+    part = PartResult(
+        "joint_angles", (), (), angles, angles, nothing, 0.01 + nothing, nothing[:, 0], nothing[:, 0] == 0.0
+    )
     channel = replace(salp_recording().sensors[0].channel, names=names)
-    seen = observed_joints.observe(configuration, Series(channel, stamps, speeds), record, 1.0)
-    section = observed_joints.section(configuration, seen)
+    seen = observability.observe(configuration, Series(channel, stamps, speeds), stamps, part, 1.0)
+    section = observability.section(configuration, seen)
     assert "Shown: 8 of 11 joints." in section.sentences
     assert "Shown: the 8 of 12 actuators with the largest shares." in section.sentences
     assert "too little varies" in section.sentences[0]
@@ -395,7 +397,7 @@ def test_without_truth_the_estimate_is_taken_and_that_is_said(judged: tuple[Eval
     result, commands = judged
     seen = seen_in(result, commands, truth=False)
     assert seen.true_share == 0.0
-    assert any("estimated joint angles" in one for one in observed_joints.section(CONFIGURATION.chain, seen).sentences)
+    assert any("estimated joint angles" in one for one in observability.section(CONFIGURATION.chain, seen).sentences)
     part = result.parts["joint_angles"]
     total, _ = observability.heuristic(CONFIGURATION.chain.build(), part.estimate, seen.controls, 0)
     np.testing.assert_array_equal(seen.joints[0].total, total)
@@ -406,7 +408,7 @@ def test_run_folders_plots_hold_the_section_and_are_the_same_each_time(
     judged: tuple[EvaluationResult, Series], tmp_path: Path
 ) -> None:
     result, commands = judged
-    section = observed_joints.section(CONFIGURATION.chain, seen_in(result, commands))
+    section = observability.section(CONFIGURATION.chain, seen_in(result, commands))
     bare = replace(result, parts={}, drawing=None, sections=(section,))
     files = [write_plots(bare, tmp_path / name) for name in ("a", "b")]
     one, other = (next(path for path in paths if path.name == "section_observability.png") for paths in files)

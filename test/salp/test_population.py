@@ -10,7 +10,8 @@ from scipy.signal import lfilter
 from salp_estimation import friction_kernels as kernels
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import GAITS
-from salp_estimation.population import SLIP, Population, fit_population, kinds, left_over, run_effects
+from salp_estimation.population import fit_population, kinds, left_over, run_effects
+from salp_estimation.residual_model import SLIP, Population
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
 
 Array = NDArray[np.float64]
@@ -55,7 +56,7 @@ def made(rng: np.random.Generator, gait: str) -> tuple[TrainingRun, Array]:
     none = np.empty((5, 0))
     rates = np.array(
         [
-            kernels.rates(LINKS, *place, own, SLIP, np.zeros(5), none)
+            kernels.rates(kernels.Place(LINKS, *place, own, SLIP), np.zeros(5), none)
             for place in zip(angles, controls, slopes, strict=True)
         ]
     )
@@ -95,12 +96,14 @@ def test_what_is_left_is_what_was_added(drawn: tuple[list[TrainingRun], Array, P
         np.sqrt(
             population.residual_stddevs**2
             + kernels.force_effects(
-                LINKS,
-                run.joint_angles[k].copy(),
-                run.controls[k].copy(),
-                run.slopes[k].copy(),
-                population.parameters,
-                SLIP,
+                kernels.Place(
+                    LINKS,
+                    run.joint_angles[k].copy(),
+                    run.controls[k].copy(),
+                    run.slopes[k].copy(),
+                    population.parameters,
+                    SLIP,
+                ),
                 run.rates[k].copy(),
             )
             @ population.force_stddevs**2

@@ -64,8 +64,8 @@ def test_each_run_is_judged_by_a_model_that_has_not_seen_it(count: int, monkeypa
     runs = [SimpleNamespace(label=f"run {number}") for number in range(count)]
     judged: list[HeldOut] = []
 
-    def learned(configuration: Any, form: str, some: Any) -> SimpleNamespace:
-        return SimpleNamespace(population={run.label for run in some}, processes=None)
+    def learned(configuration: Any, form: str, some: Any) -> tuple[Any, None, list[str]]:
+        return {run.label for run in some}, None, []
 
     def taken(configuration: Any, held_out: list[HeldOut], report: Any) -> list[HeldOutErrors]:
         judged.extend(held_out)

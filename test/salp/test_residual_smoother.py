@@ -27,6 +27,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.filtering.looking_back import Later
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.live.view_recorded import load_records
 from onboard_estimation.measurement import Estimate, Measurement
@@ -38,16 +39,15 @@ from salp_estimation.chain_estimator import Reading
 from salp_estimation.configuration import InitialConfiguration, SalpConfiguration
 from salp_estimation.residual_estimator import ResidualEstimator
 from salp_estimation.residual_filter import ROBOT_TIME_S
-from salp_estimation.residual_filter_kernels import Linearised
-from salp_estimation.residual_history import (
+from salp_estimation.residual_filter_kernels import Linearised, gyro_slope
+from salp_estimation.residual_smoother import (
+    APART_NS,
     Correction,
     PastStep,
-    PoseReplacement,
     Prediction,
     RecordingFilter,
-    gyro_slope,
+    ResidualSmoother,
 )
-from salp_estimation.residual_smoother import APART_NS, ResidualSmoother
 from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]
@@ -100,11 +100,10 @@ def test_transition_is_that_of_the_prediction(n: int) -> None:
 def test_slope_of_a_gyro_is_that_of_the_correction(n: int) -> None:
     case = a_case(n, 2)
     for link in range(n):
-        state, covariance = np.empty_like(case.state), np.empty_like(case.covariance)
-        innovation, spread, _ = kernels.update(
-            case.state, case.covariance, near(case), link, 0.4, 4e-4, 3.0, np.inf, state, covariance
+        innovation, spread, _, state, covariance = kernels.update(
+            case.state, case.covariance, near(case), link, 0.4, 4e-4, 3.0, np.inf
         )
-        gain = case.covariance @ gyro_slope(link, case.state, near(case)) / spread
+        gain = case.covariance @ gyro_slope(case.state, near(case), link) / spread
         np.testing.assert_allclose(state[:-3], case.state[:-3] + gain[:-3] * innovation, rtol=1e-12, atol=1e-14)
         taken = spread * np.outer(gain, gain)
         np.testing.assert_allclose(case.covariance - covariance, taken, rtol=0.0, atol=1e-12)
@@ -123,7 +122,8 @@ def test_backward_pass_is_the_general_smoother() -> None:
         if k > 0:
             step: PastStep
             if k == 7:
-                step = PoseReplacement(history)
+                pose = np.eye(size)[-3:]
+                step = Correction(history, pose, pose.T, np.zeros((3, 3)), np.zeros(3))
                 transition = np.diag([*np.ones(size - 3), 0.0, 0.0, 0.0])
             else:
                 step = replace(prediction_of(a_case(2, k), 0.3), before=history)
@@ -141,21 +141,22 @@ def test_backward_pass_is_the_general_smoother() -> None:
             gain = covariance @ slopes.T @ np.linalg.inv(spread)
             innovation = np.linalg.cholesky(spread) @ rng.normal(size=width)
             mean, covariance = mean + gain @ innovation, covariance - gain @ spread @ gain.T
-            history = Correction(history, slopes, gain, spread, innovation)
+            history = Correction(history, slopes, gain, np.linalg.inv(spread), innovation)
         marks.append(history)
         if k > 0:
             steps.append(FilterStep(before_mean, before, cross, mean, covariance))
         else:
             steps = [FilterStep(before_mean, before, cross, mean, covariance)]
     means, covariances = smooth(space, steps)
-    adjoint, information = np.zeros(size), np.zeros((size, size))
+    later = Later.nothing(size)
     walked = history
     for k in range(11, -1, -1):
         while walked is not marks[k]:
-            assert walked is not None
-            adjoint, information = walked.back(adjoint, information)
+            assert isinstance(walked, (Prediction, Correction))
+            later = walked.back(later)
             walked = walked.before
         filtered = steps[k].covariance
+        adjoint, information = later
         np.testing.assert_allclose(steps[k].mean - filtered @ adjoint, means[k], rtol=0.0, atol=1e-8)
         np.testing.assert_allclose(filtered - filtered @ information @ filtered, covariances[k], rtol=0.0, atol=1e-8)
 

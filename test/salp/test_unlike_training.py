@@ -13,8 +13,8 @@ from salp_models import a_model
 from test_residual_filter import a_case
 
 from onboard_estimation.configuration import load
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.filtering.gating import Gate

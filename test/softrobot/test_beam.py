@@ -186,7 +186,7 @@ def test_the_real_beam_as_its_readme_says(recorded: list[Release]) -> None:
 def test_the_real_beam_under_a_load_left_out(
     recorded: list[Release], left_out: int, figure: str, share: float, uncertainties: float
 ) -> None:
-    """What docs/soft_arm.md claims, and no more: not all are within what is unsure of recording and prediction."""
+    """What docs/softrobot.md claims, and no more: not all are within what is unsure of recording and prediction."""
     release = recorded[left_out]
     measured, predicted = getattr(release, figure), foretold(rod, recorded, release, figure)
     off = abs(predicted.value - measured.value)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad, quad_vec, solve_ivp
+from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import load
 from softrobot_estimation import curvature_kernels, grey_box_kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.grey_box import STEP_S, GreyBox
-from softrobot_estimation.integration_limits import linearised
+from softrobot_estimation.grey_box import STEP_S, GreyBox, linearised
 
 Array = NDArray[np.float64]
 
@@ -60,45 +60,95 @@ def rows_of(*states: list[float]) -> Array:
 def segment(
     tip_kg: float, backbone_kg: float, gravity: tuple[float, float, float] = (0.0, 0.0, GRAVITY)
 ) -> ConstantCurvatureSegment:
-    """The default robot without damping, bending in rad."""
+    """The default robot without damping."""
     return ConstantCurvatureSegment(
         length_m=LENGTH_M,
-        bending_radius_m=1.0,
         tip_mass_kg=tip_kg,
         tip_mass_offset_m=0.5 * PLATE_M,
         backbone_mass_kg=backbone_kg,
-        damping_n_s_m=(0.0, 0.0, 0.0),
-        bending_stiffness_n_m=STIFFNESS,
+        bending_stiffness_n_m_per_rad=STIFFNESS,
         elongation_stiffness_n_m=AXIAL,
         gravity_m_s2=gravity,
-        chamber_angles_rad=tuple(np.radians([90.0, 210.0, 330.0]).tolist()),
-        chamber_centre_radius_m=0.0126,
-        chamber_areas_m2=(1.55e-4,) * 3,
     )
 
 
 def critical(of: ConstantCurvatureSegment) -> Array:
     """(3,) damping of a straight, weightless segment at which it no longer swings, by its inertia."""
     frequencies = np.sqrt(-np.diag(linearised(replace(of, gravity_m_s2=(0.0, 0.0, 0.0)), np.zeros(3))[3:, :3]))
-    return 2.0 * of.stiffness() / frequencies
+    return 2.0 * of.stiffness / frequencies
 
 
-def test_without_additions_it_is_the_constant_curvature_segment() -> None:
-    box, plain = grey_box(**PLAIN), segment(PLATE_KG, SOFT_KG)
-    x, y, z = (np.array([0.08, 0.08, 0.12]) * critical(plain)).tolist()
-    plain = replace(plain, damping_n_s_m=(x, y, z))
+def test_tips_are_the_segments() -> None:
+    box = grey_box(**PLAIN)
     rows = rows_of([0.0] * 6, [0.4, -0.7, 0.004, 2.0, -3.0, 0.1], [-1.2, 0.3, -0.003, 0.0, 5.0, -0.2])
     stiffness = np.array([0.15, 0.12, 0.21])
-    moved = box.propagate(rows, stiffness, PRESSURES_PA, STEP_S)
-    three = plain.stiffness(stiffness)
-    np.testing.assert_allclose(moved[:, :6], plain.step(rows[:, :6], STEP_S, PRESSURES_PA, three), atol=1e-12)
-    loads = plain.base_load(rows[:, :6], PRESSURES_PA, three, origin_m=(0.0, 0.0, -0.0142))
-    np.testing.assert_allclose(box.loads(rows, stiffness, PRESSURES_PA), loads, atol=1e-12)
     tips = box.tips(rows, stiffness, PRESSURES_PA)
+    plain = segment(PLATE_KG, SOFT_KG)
     jacobian, _ = plain.jacobian(rows[:, :6], offset_m=PLATE_M)
     np.testing.assert_allclose(tips[:, :3], plain.position(rows[:, :6], offset_m=PLATE_M), atol=1e-15)
     np.testing.assert_allclose(tips[:, 3:6], np.einsum("kij,kj->ki", jacobian, rows[:, 3:6]), atol=1e-14)
     np.testing.assert_allclose(tips[:, 6], stiffness)
+
+
+def test_a_batch_is_to_the_last_bit_what_its_rows_are_alone() -> None:
+    """Each with pressures and stiffness of its own; pressures of one row serve all."""
+    box, rng = grey_box(**ALL), np.random.default_rng(8)
+    rows = np.zeros((37, grey_box_kernels.ROW))
+    rows[:, :6] = rng.normal(scale=[0.5, 0.5, 0.005, 3.0, 3.0, 0.1], size=(37, 6))
+    pressures, stiffness = rng.uniform(0.0, 6e4, (37, 3)), rng.uniform(0.1, 0.2, 37)
+    moved, loads = box.propagate(rows, stiffness, pressures, STEP_S), box.loads(rows, stiffness, pressures)
+    for k in range(37):
+        one = slice(k, k + 1)
+        np.testing.assert_array_equal(moved[one], box.propagate(rows[one], stiffness[one], pressures[k], STEP_S))
+        np.testing.assert_array_equal(loads[one], box.loads(rows[one], stiffness[one], pressures[k]))
+    np.testing.assert_array_equal(
+        box.propagate(rows, stiffness, pressures[0], STEP_S),
+        box.propagate(rows, stiffness, np.tile(pressures[0], (37, 1)), STEP_S),
+    )
+
+
+def test_pressures_push_as_their_chambers_lengthen() -> None:
+    """Virtual work: length of each chamber, by integration along its own curve beside the backbone."""
+    box, q, arm = grey_box(**PLAIN), np.array([0.75, -0.48, 0.006]), 0.0126
+
+    def length_m(q: Array, angle: float) -> float:
+        state, side = np.r_[q, 0, 0, 0], [arm * np.cos(angle), arm * np.sin(angle), 0.0]
+
+        def place(s: float) -> Array:
+            rotation = Rotation.from_rotvec(s * np.array([-q[1], q[0], 0.0]))
+            return box.segment.position(state, s) + rotation.apply(side)
+
+        return quad(lambda s: np.linalg.norm(place(s + 1e-5) - place(s - 1e-5)) / 2e-5, 0.0, 1.0)[0]
+
+    for chamber, angle in enumerate(np.radians([90.0, 210.0, 330.0])):
+        rates = [(length_m(q + h, angle) - length_m(q - h, angle)) / 2e-4 for h in 1e-4 * np.eye(3)]
+        np.testing.assert_allclose(box.gains[:, chamber], 1.55e-4 * np.array(rates), rtol=1e-5, atol=1e-12)
+
+
+def test_without_damping_and_pressures_energy_stays() -> None:
+    box = grey_box(
+        **PLAIN, behaviour__bending_damping_ratio=1e-12, behaviour__axial_damping_ratio=1e-12,
+        mounting__tilt_deg=[3.0, 9.0],
+    )  # fmt: skip
+    row, stiffness = rows_of([0.9, -1.2, 0.01, 10.0, -4.0, 0.2]), np.array([STIFFNESS])
+
+    def energies(row: Array) -> tuple[float, float]:
+        state, moving, weight = row[0, :6], 0.0, 0.0
+        for fraction, offset, kg in box.segment.arrays[1]:
+            velocity = box.segment.jacobian(state, fraction, offset)[0] @ state[3:]
+            moving += 0.5 * kg * velocity @ velocity
+            weight += kg * box.segment.position(state, fraction, offset) @ np.array(box.segment.gravity_m_s2)
+        return moving, 0.5 * box.segment.stiffness @ state[:3] ** 2 - weight
+
+    start, most_moving = sum(energies(row)), 0.0
+    for _ in range(20_000):
+        row = box.propagate(row, stiffness, np.zeros(3), 5e-5)
+    for _ in range(100):
+        row = box.propagate(row, stiffness, np.zeros(3), 5e-5)
+        moving, potential = energies(row)
+        most_moving = max(most_moving, moving)
+        assert moving + potential == pytest.approx(start, abs=1e-7 * abs(start))
+    assert most_moving > 0.01 * abs(start)
 
 
 def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: Array) -> object:
@@ -119,7 +169,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
             np.sum(areas * pressures_pa),
         ]
     )
-    held, out = np.array([base, base, AXIAL]), np.empty((1, 3))
+    held, motions = np.array([base, base, AXIAL]), np.empty((len(loaded.arrays[1]), curvature_kernels.MOTION))
 
     def rates(_: float, state: Array) -> Array:
         q, squared = state[:3], state[0] ** 2 + state[1] ** 2
@@ -128,8 +178,8 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
         force = push + np.array([moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001])
         force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
         force -= ratios * np.array([1.0 + 0.8 * squared, 1.0 + 0.8 * squared, 1.0]) * state[3:6]
-        curvature_kernels.accelerations(*loaded.arrays, state[None, :6].copy(), force[None], stiff[None], out)
-        return np.concatenate([state[3:6], out[0], (q - state[6:9]) / 0.1, (q - state[9:]) / 1.5])
+        second = curvature_kernels.acceleration(*loaded.arrays, state[:6].copy(), force, stiff, motions)
+        return np.concatenate([state[3:6], second, (q - state[6:9]) / 0.1, (q - state[9:]) / 1.5])
 
     return rates
 

@@ -14,9 +14,9 @@ from live_graph import LONGEST_WAIT_S, wait_until
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.nodes.outputs import published_topics

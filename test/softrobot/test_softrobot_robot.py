@@ -22,9 +22,10 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import coordinates_of_tip, nominal_segment
+from softrobot_estimation.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
 from softrobot_estimation.description import BASE, PIECES, TIP
-from softrobot_estimation.integration_limits import linearised
+from softrobot_estimation.grey_box import GreyBox, linearised, nominal, undamped_segment
+from softrobot_estimation.grey_box_kernels import ROW
 from softrobot_estimation.robot import ROBOT
 from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
 
@@ -50,24 +51,22 @@ def pressures(stamp_ns: int, *gauge_pa: float) -> list[Measurement]:
 
 def test_an_arc_is_found_from_where_its_tip_is() -> None:
     """Any bending below 170 degrees, straight included; the plate stands off along the tangent."""
-    segment = nominal_segment(CONFIGURATION)
+    segment = undamped_segment(CONFIGURATION)
     bending, towards = np.meshgrid(np.linspace(0.0, np.radians(170.0), 12), np.linspace(0.0, 6.0, 7))
     states = np.zeros((bending.size, 6))
-    states[:, 0] = segment.bending_radius_m * (bending * np.cos(towards)).ravel()
-    states[:, 1] = segment.bending_radius_m * (bending * np.sin(towards)).ravel()
+    states[:, 0] = (bending * np.cos(towards)).ravel()
+    states[:, 1] = (bending * np.sin(towards)).ravel()
     states[:, 2] = np.linspace(-0.02, 0.03, bending.size)
     found = coordinates_of_tip(segment, segment.position(states, offset_m=PLATE_M), PLATE_M)
     np.testing.assert_allclose(found, states[:, :3], atol=1e-8)
 
 
-def test_the_nominal_segment_weighs_what_the_robot_weighs_and_is_damped_as_configured() -> None:
-    configuration = load(SoftRobotConfiguration, {"model.damping_ratio": 0.25})
-    segment = nominal_segment(configuration)
-    hanging = np.array([0.0, 0.0, (0.01 + 0.5 * 0.146) * 9.81 / 1400.0, 0.0, 0.0, 0.0])
-    np.testing.assert_allclose(segment.acceleration(hanging), 0.0, atol=1e-9)
-    assert segment.base_load(hanging)[2] == pytest.approx(0.156 * 9.81)
-    assert segment.stiffness()[0] * segment.bending_radius_m**2 == pytest.approx(0.15)
-    without_gravity = replace(segment, gravity_m_s2=(0.0, 0.0, 0.0))
+def test_the_nominal_model_weighs_what_the_robot_weighs_and_is_damped_as_configured() -> None:
+    box = GreyBox(nominal(load(SoftRobotConfiguration, {"model.damping_ratio": 0.25})))
+    row = box.resting_row()
+    np.testing.assert_allclose(row[:3], [0.0, 0.0, (0.01 + 0.5 * 0.146) * 9.81 / 1400.0], atol=1e-9)
+    assert box.loads(row[None], np.array([0.15]), np.zeros(3))[0, 2] == pytest.approx(0.156 * 9.81)
+    without_gravity = replace(box.segment, gravity_m_s2=(0.0, 0.0, 0.0))
     poles = np.linalg.eigvals(linearised(without_gravity, np.zeros(3)))
     np.testing.assert_allclose(-poles.real / np.abs(poles), 0.25, rtol=1e-3)
 
@@ -111,14 +110,14 @@ def test_true_velocity_is_the_slope_and_unknown_beside_a_gap() -> None:
 
 
 def test_all_bodies_are_on_one_arc_from_base_to_tip() -> None:
-    segment = nominal_segment(CONFIGURATION)
-    state = np.array([[0.006, -0.004, 0.005, 0.0, 0.0, 0.0]])
+    segment = undamped_segment(CONFIGURATION)
+    state = np.array([[0.48, -0.32, 0.005, 0.0, 0.0, 0.0]])
     mean = np.zeros((1, 7))
     mean[:, :3] = segment.position(state, offset_m=PLATE_M)
     poses = ROBOT.body_poses(CONFIGURATION, SPACE, mean)
     assert list(poses) == [BASE, *(f"backbone_{number}" for number in range(1, PIECES + 1)), TIP]
     np.testing.assert_allclose(poses[TIP][:, :3], mean[:, :3], atol=1e-9)
-    np.testing.assert_allclose(poses[TIP][:, 3:], segment.tip_quaternion_xyzw(state), atol=1e-9)
+    np.testing.assert_allclose(poses[TIP][:, 3:], tip_quaternion_xyzw(state), atol=1e-9)
     np.testing.assert_allclose(poses["backbone_3"][:, :3], segment.position(state, 2.5 / PIECES), atol=1e-9)
     # A body's z is the backbone's tangent.
     ahead, behind = segment.position(state, 2.501 / PIECES), segment.position(state, 2.499 / PIECES)
@@ -149,10 +148,10 @@ def pipeline(initial: Estimate | None = None) -> Pipeline:
 def test_the_open_loop_comes_to_rest_where_the_pressures_hold_the_segment() -> None:
     measured = [one for k in range(1, 600) for one in pressures(8_000_000 * k, 20e3, 10e3, 0.0)]
     record = pipeline().run(measured)
-    segment = nominal_segment(CONFIGURATION)
-    state = np.zeros((1, 6))
-    state[:, :3] = coordinates_of_tip(segment, record[-1].mean[None, :3], PLATE_M)
-    assert np.abs(segment.acceleration(state[0], [20e3, 10e3, 0.0])).max() < 1e-3
+    box, row = GreyBox(nominal(CONFIGURATION)), np.zeros((1, ROW))
+    row[:, :3] = coordinates_of_tip(box.segment, record[-1].mean[None, :3], PLATE_M)
+    moved = box.propagate(row, np.array([0.15]), np.array([20e3, 10e3, 0.0]), 1e-3)
+    assert np.abs(moved[0, 3:6] / 1e-3 * [LENGTH_M, LENGTH_M, 1.0]).max() < 1e-2
     assert np.abs(record[-1].mean[3:6]).max() < 1e-5
     # Away from the chamber at 90 degrees.
     assert record[-1].mean[1] < -0.005
@@ -176,15 +175,13 @@ def test_the_open_loops_deviation_is_that_of_models_with_other_numbers() -> None
     places = []
     for _ in range(60):
         tilted = replace(known.mounting, tilt_deg=tuple(known.mounting.tilt_stddev_deg * rng.normal(size=2)))
-        segment = nominal_segment(replace(known, mounting=tilted, model=replace(model, damping_ratio=1.0)))
-        stiffness = segment.stiffness(
-            segment.bending_stiffness_n_m * (1.0 + 0.3 * np.clip(rng.normal(), -2.0, 2.0)),
-            segment.elongation_stiffness_n_m * (1.0 + 0.2 * rng.normal()),
-        )
+        stretching = replace(known.stiffness, axial_n_per_m=1400.0 * (1.0 + 0.2 * rng.normal()))
+        damped = replace(model, damping_ratio=1.0)
+        box = GreyBox(nominal(replace(known, mounting=tilted, model=damped, stiffness=stretching)))
+        stiffness = np.array([0.15 * (1.0 + 0.3 * np.clip(rng.normal(), -2.0, 2.0))])
         acting = (1.0 + 0.05 * rng.normal(size=3)) * ([15e3, 5e3, 0.0] + 250.0 * rng.normal(size=3))
-        places.append(
-            segment.position(segment.step(np.zeros(6), 1.5, acting, stiffness, sub_steps=600), offset_m=PLATE_M)
-        )
+        row = box.propagate(np.zeros((1, ROW)), stiffness, acting, 1.5)
+        places.append(box.tips(row, stiffness, acting)[0, :3])
     expected = np.sqrt(np.var(places, axis=0) + model.shape_stddev_m**2)
     np.testing.assert_allclose(np.sqrt(np.diag(last.covariance))[:3], expected, rtol=0.35)
 

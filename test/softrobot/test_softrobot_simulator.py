@@ -14,15 +14,15 @@ from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.series import Recording
-from softrobot_estimation import simulated_pressures
+from softrobot_estimation import simulated_signals
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import nominal_segment
+from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
+from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.ground_truth import in_base
 from softrobot_estimation.laboratory import Magnitudes
-from softrobot_estimation.message_streams import Gaps, Stream, Way
 from softrobot_estimation.paper_simulator import PaperSimulation, StiffnessMap, known_configuration
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.simulated_pressures import mixture
+from softrobot_estimation.simulated_signals import Gaps, Stream, Way, mixture
 from softrobot_estimation.simulator import LaboratorySimulation
 
 Array = NDArray[np.float64]
@@ -303,14 +303,14 @@ def test_stream_noise_has_the_stated_sizes() -> None:
 def test_every_cycle_has_all_patterns_within_the_limit_in_an_order_of_its_own() -> None:
     angles = CONFIGURATION.chambers.angles_rad
     pattern = mixture(angles, 67000.0, np.random.default_rng(1))
-    time_s = np.arange(0.0, 4.0 * simulated_pressures.CYCLE_S, 0.008)
+    time_s = np.arange(0.0, 4.0 * simulated_signals.CYCLE_S, 0.008)
     pressures = pattern(time_s)
     assert pressures.min() >= 0.0
     assert 50e3 < pressures.max() <= 67e3
     assert not pressures[time_s < 1.5].any()
     still = np.abs(np.diff(pressures, axis=0)).max(axis=1) == 0.0
     resting = still & (pressures[1:] == 0.0).all(axis=1)
-    cycles = (time_s[1:] // simulated_pressures.CYCLE_S).astype(int)
+    cycles = (time_s[1:] // simulated_signals.CYCLE_S).astype(int)
     starts = []
     for number in range(4):
         rest_s = 0.008 * np.count_nonzero(resting & (cycles == number))
@@ -318,7 +318,7 @@ def test_every_cycle_has_all_patterns_within_the_limit_in_an_order_of_its_own() 
         # Steps stand still, and are not zero: about ten seconds of them.
         steps = still & ~resting & (cycles == number)
         assert 8.0 < 0.008 * np.count_nonzero(steps) < 10.5
-        starts.append(round(float(time_s[1:][steps][0] - number * simulated_pressures.CYCLE_S)))
+        starts.append(round(float(time_s[1:][steps][0] - number * simulated_signals.CYCLE_S)))
     assert len(set(starts)) > 1
     np.testing.assert_array_equal(pattern(time_s[4321:4323]), pressures[4321:4323])
 
@@ -328,26 +328,25 @@ def test_the_papers_robot_is_the_filters_segment_with_the_recorded_stiffness() -
     simulation = PaperSimulation(CONFIGURATION, np.random.default_rng(7))
     recording = simulation.advance(12_000_000_000)
     known = known_configuration(CONFIGURATION)
-    segment, radius_m = nominal_segment(known), known.chambers.centre_radius_m
+    box = GreyBox(known)
     _, stiffness = series(recording, "ground_truth/stiffness")
     _, tip = series(recording, "ground_truth/tip/pose")
     _, base = series(recording, "ground_truth/base/pose")
     read = np.hstack([series(recording, f"pressure/chamber_{i}")[1] for i in (1, 2, 3)]) - 101325.0
-    state = np.zeros(6)
-    weight = (0.01 + 0.5 * 0.146) * 9.81
-    state[2] = weight / 1400.0
-    places, states = [], []
-    for acting, held in zip(read, stiffness[:, 0], strict=True):
-        states.append(state)
-        places.append(segment.position(state, offset_m=0.006))
-        state = segment.step(state, 0.008, acting, segment.stiffness(held / radius_m**2), sub_steps=4)
+    row = box.resting_row()[None]
+    places, rows = [], []
+    for acting, held in zip(read, stiffness, strict=True):
+        rows.append(row[0])
+        places.append(box.segment.position(row[0, :6], offset_m=0.006))
+        for _ in range(4):
+            row = box.propagate(row, held, acting, 0.002)
     found = in_base(tip[:, :3], base)
     assert np.abs(found).max() > 0.13
     assert np.ptp(found[:, 0]) > 0.01
     # The stiffness changes a little within each step.
     assert np.abs(np.array(places) - found).max() < 2e-3
     turned = Rotation.from_quat(base[0, 3:]).inv() * Rotation.from_quat(tip[-1, 3:])
-    expected = Rotation.from_quat(segment.tip_quaternion_xyzw(states[-1]))
+    expected = Rotation.from_quat(tip_quaternion_xyzw(rows[-1][:6]))
     assert (turned.inv() * expected).magnitude() < 0.03
     _, wrench = series(recording, "wrench")
     still = np.arange(150)
@@ -368,14 +367,17 @@ def test_the_papers_wrench_is_that_of_the_pressures_before_its_stamp() -> None:
     simulation = PaperSimulation(NOISELESS, np.random.default_rng(3))
     simulation.stiffness = Even(0.15, np.random.default_rng(1))
     recording = simulation.advance(4_000_000_000)
-    segment, known = nominal_segment(known_configuration(NOISELESS)), NOISELESS.wrench
+    box, known = GreyBox(known_configuration(NOISELESS)), NOISELESS.wrench
     acting = np.hstack([series(recording, f"pressure/chamber_{i}")[1] for i in (1, 2, 3)]) - 101325.0
     _, wrench = series(recording, "wrench")
-    state, before = np.array([0.0, 0.0, (0.01 + 0.5 * 0.146) * 9.81 / 1400.0, 0.0, 0.0, 0.0]), np.zeros(3)
+    row, before, stiffness = box.resting_row()[None], np.zeros(3), np.array([0.15])
+    assert row[0, 2] == pytest.approx((0.01 + 0.5 * 0.146) * 9.81 / 1400.0)
     loads = []
     for now in acting:
-        loads.append(segment.base_load(state, before, origin_m=known.origin_in_base_m))
-        state, before = segment.step(state, 0.008, now, sub_steps=4), now
+        loads.append(box.loads(row, stiffness, before)[0])
+        for _ in range(4):
+            row = box.propagate(row, stiffness, now, 0.002)
+        before = now
     turned = np.hstack(
         [np.array(loads)[:, :3] @ known.base_from_sensor, np.array(loads)[:, 3:] @ known.base_from_sensor]
     )

@@ -13,8 +13,8 @@ from grey_box_recordings import grey_box_recording
 
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline import Pipeline

@@ -24,7 +24,7 @@ from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import STEP_S, GreyBox
 from softrobot_estimation.paper_simulator import known_configuration
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.simulated_pressures import mixture
+from softrobot_estimation.simulated_signals import mixture
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 Array = NDArray[np.float64]

@@ -8,10 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.filtering.moments import Moments
 from strapdown_estimation.alignment import align_at_rest, level
-from strapdown_estimation.configuration import Contact, Strapdown
-from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState, window_energy
-from strapdown_estimation.ground_levels import ORIGIN, Level, height_noise, match, used, with_new
+from strapdown_estimation.configuration import Contact, Ground, Strapdown
+from strapdown_estimation.contact import (
+    ORIGIN,
+    UNSEEN,
+    Claim,
+    ContactState,
+    GroundState,
+    Level,
+    Levels,
+    detected,
+    height_noise,
+    match,
+    stand_on,
+    window_energy,
+)
 from strapdown_estimation.model import SPACE
 
 STEP_NS = 5_000_000
@@ -27,9 +40,9 @@ def offset(gyro: object = (0, 0, 0), force: object = (0, 0, 0)) -> np.ndarray:
 
 
 def run(readings: np.ndarray, state: ContactState = UNSEEN, start: int = 0) -> tuple[list[Claim], ContactState]:
-    detector, claims = ContactDetector(Contact()), []
+    claims = []
     for k, one in enumerate(readings):
-        state = detector.step(state, (start + k) * STEP_NS, one)
+        state = detected(Contact(), state, (start + k) * STEP_NS, one)
         claims.append(state.claim)
     return claims, state
 
@@ -102,7 +115,7 @@ def test_a_forgotten_peak_makes_contact_rest() -> None:
     claims, rolling = run(np.vstack([swing, roll[:20]]), UNSEEN.calibrated(np.zeros(3), 9.81))
     assert claims[-1].in_contact
     assert run(roll[20:], rolling, 60)[0][-1].in_contact
-    assert not run(roll[20:], rolling.without_peak(), 60)[0][-1].in_contact
+    assert not run(roll[20:], rolling._replace(peak=0.0), 60)[0][-1].in_contact
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -156,12 +169,20 @@ def test_alignment_is_as_sure_as_it_should_be() -> None:
     assert np.mean(tilt_and_bias) == pytest.approx(5.0, abs=0.6)
 
 
+def stood(levels: Levels, on: Level, largest_count: int = 32) -> Levels:
+    """Levels after a settled contact there."""
+    mean, covariance = SPACE.origin(), np.zeros((SPACE.dimension, SPACE.dimension))
+    mean[2], covariance[2, 2] = on
+    ground = Ground(largest_count=largest_count)
+    return stand_on(ground, 0.1, GroundState(levels), Moments(mean, covariance), 0, 0.0)[0].levels
+
+
 def test_levels_are_found_again_and_new_ground_is_new() -> None:
     assert match(ORIGIN, 0.02, 0.01**2, 0.01, 0.95) == 0
     assert match(ORIGIN, 0.17, 0.02**2, 0.01, 0.95) is None
-    levels = with_new(ORIGIN, Level(0.17, 0.02**2), 32)
+    levels = stood(ORIGIN, Level(0.17, 0.02**2))
     assert match(levels, 0.16, 0.02**2, 0.01, 0.95) == 1
-    assert used(levels, 0) == (Level(0.17, 0.02**2), Level(0.0, 0.0))
+    assert stood(levels, Level(0.01, 0.0)) == (Level(0.17, 0.02**2), Level(0.0, 0.0))
 
 
 def test_stairs_stay_apart_however_many() -> None:
@@ -170,14 +191,14 @@ def test_stairs_stay_apart_however_many() -> None:
     for _ in range(20):
         height, variance = height + 0.17, variance + 0.02**2
         assert match(levels, height, variance, 0.01, 0.95) is None
-        levels = with_new(levels, Level(height, variance), 32)
+        levels = stood(levels, Level(height, variance))
 
 
 @pytest.mark.parametrize("largest_count", [1, 3])
 def test_oldest_level_is_forgotten(largest_count: int) -> None:
     levels = ORIGIN
     for k in range(1, 5):
-        levels = with_new(levels, Level(float(k), 0.0), largest_count)
+        levels = stood(levels, Level(float(k), 0.0), largest_count)
     assert [one.height for one in levels] == [2.0, 3.0, 4.0][-largest_count:]
 
 

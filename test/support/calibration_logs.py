@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation, Slerp
 
-from drivers.calibration.ferraris import POSITIONS, UP
-from drivers.calibration.logs import ImuLog
+from drivers.calibration.logs import POSITIONS, UP, ImuLog
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from bag_samples import Sample, write_rosbag2
 from salp_recordings import simulate
 
 from onboard_estimation.cli import main
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.series import Recording

@@ -9,11 +9,11 @@ import numpy as np
 from hopper_estimation import dynamics, simulator
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP
-from hopper_estimation.scenario import hopper_scenario, ideal
+from hopper_estimation.scenario import hopper_scenario, ideal_scenario
 
 CONFIGURATION = HopperConfiguration()
 SCENARIO = hopper_scenario()
-IDEAL = ideal(SCENARIO)
+IDEAL = ideal_scenario()
 LENGTH_M = CONFIGURATION.robot.standing_height_m
 GRAVITY = CONFIGURATION.robot.gravity_m_s2
 STEP_S = dynamics.STEP_S

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from salp_estimation.thruster_chain.chain_model import ChainModel, ImuModel
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, packed
+from salp_estimation.thruster_chain.dynamics import rods
+from salp_estimation.thruster_chain.observed_chain import AssumedChain, ObservedChain, packed
 
 PAPER_ANGLES = (np.pi / 4, 2 * np.pi / 3, -np.pi / 2)
 
 
-def paper_chain(imu_model: ImuModel = ImuModel.PAPER, angles: tuple[float, ...] = PAPER_ANGLES) -> ObservedChain:
+def paper_chain(physical: bool = False, angles: tuple[float, ...] = PAPER_ANGLES) -> ObservedChain:
     """Tables II and IV."""
-    return ObservedChain(ChainModel.rods(np.full(len(angles), 0.25), angles), imu_model=imu_model)
+    return ObservedChain(rods(np.full(len(angles), 0.25), angles), physical=physical)
 
 
 def paper_prior(count: int = 3, gain: float = 0.0) -> np.ndarray:
@@ -36,7 +36,16 @@ def drawn_state(count: int, seed: int) -> np.ndarray:
     """Of a chain with unequal links, moving, its thrusters not quite as commanded."""
     rng = np.random.default_rng(seed)
     mass, gain = rng.uniform(0.2, 1.0, count), rng.uniform(0.8, 1.2, count)
-    return packed(rng.uniform(-3, 3, count), rng.normal(size=count), mass, mass * 5e-3, gain, rng.normal(size=2))
+    return packed(rng.uniform(-3, 3, count), rng.normal(size=count), mass, mass * 5e-3, gain)
+
+
+def assumed(
+    chain: ObservedChain, noise_density: np.ndarray | None = None, time_constant_s: float = 0.0
+) -> AssumedChain:
+    """The chain about its design, its thrusters of 1 N, its IMUs at 100 Hz."""
+    density = np.zeros(5 * chain.count) if noise_density is None else noise_density
+    prior = paper_prior(chain.count)
+    return AssumedChain(chain, paper_state(count=chain.count), prior, density, 100.0, 1.0, time_constant_s)
 
 
 def square_waves(count: int = 3, duration_s: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.population import Population, kinds
-from salp_estimation.residual_model import ResidualModel, chain_hash
+from salp_estimation.population import kinds
+from salp_estimation.residual_model import Population, ResidualModel, chain_hash
 
 CONFIGURATION = SalpConfiguration()
 LINKS = CONFIGURATION.chain.link_names

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.unscented import SigmaPoints, Weights
+from onboard_estimation.filtering.unscented import SigmaPoints
 from onboard_estimation.measurement import Matrix, Vector
 
 
@@ -38,16 +39,13 @@ class FilterStep:
     covariance: Matrix
 
 
-def sigma_cross_covariance(
-    space: StateSpace, weights: Weights, before: SigmaPoints, moved: NDArray[np.float64]
-) -> Matrix:
+def sigma_cross_covariance(space: StateSpace, before: SigmaPoints, moved: NDArray[np.float64]) -> Matrix:
     """(n, n) covariance of the errors before a prediction (rows) and after it (columns), from all sigma points."""
-    n = space.dimension
-    packed = weights.packed(n)
-    mean = space.mean(moved, packed[3:])
+    after = np.empty((space.dimension, len(moved) - 1))
+    manifold.centred(moved, space.layout, np.empty((1, space.coordinate_count)), after)
     # The centre does not deviate from itself.
     deviations = space.minus(before.points[1:], before.mean)
-    return weights.outer * deviations.T @ space.minus(moved[1:], mean)
+    return deviations.T @ after.T / len(deviations)
 
 
 def smooth(space: StateSpace, steps: Sequence[FilterStep]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

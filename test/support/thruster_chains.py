@@ -9,20 +9,19 @@ from numba import njit
 from numpy.typing import NDArray
 
 from salp_estimation.thruster_chain import dynamics as d
-from salp_estimation.thruster_chain.chain_model import ChainModel
 from salp_estimation.thruster_chain.observed_chain import given_and_motion
 
 Array = NDArray[np.float64]
 
 
 @njit(error_model="numpy")
-def _accelerated(model, given, motion, out):
+def _accelerated(links, given, motion, out):
     """Into `out` (5N + 2, P): angular accelerations, accelerations, those by external forces alone, the whole's."""
-    n = len(model.links)
+    n = len(links)
     blocks, whole = np.zeros((n + 2) * d.LINK, motion.dtype), np.zeros(d.WHOLE, motion.dtype)
     for k in range(motion.shape[1]):
         d.load(n, given, motion, k, 1, blocks, whole)
-        d.push_links(model, True, 1, blocks, whole)
+        d.push_links(links, True, 1, blocks, whole)
         d.move_links(n, 1, 0.0, 0.0, blocks, whole)
         for i in range(n):
             block = blocks[(i + 1) * d.LINK : (i + 2) * d.LINK]
@@ -31,26 +30,32 @@ def _accelerated(model, given, motion, out):
         out[5 * n, k], out[5 * n + 1, k] = whole[d.WHOLE_AX], whole[d.WHOLE_AY]
 
 
-def accelerated(model: ChainModel, given: NDArray, motion: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+def accelerated(links: Array, given: NDArray, motion: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """(N, P) angular, (N, 2, P) of the links, (N, 2, P) by external forces alone, (2, P) of the centre of mass."""
-    n, points = len(model.links), motion.shape[1]
+    n, points = len(links), motion.shape[1]
     out = np.empty((5 * n + 2, points), motion.dtype)
-    _accelerated(model, given, motion, out)
+    _accelerated(links, given, motion, out)
     angular, linear, free, whole = np.split(out, [n, 3 * n, 5 * n])
     return angular, linear.reshape(n, 2, points), free.reshape(n, 2, points), whole
 
 
-def read(physical: bool, model: ChainModel, given: NDArray, motion: NDArray) -> NDArray:
+def read(physical: bool, links: Array, given: NDArray, motion: NDArray) -> NDArray:
     """(3N, P) what the IMUs read."""
-    out = np.full((3 * len(model.links), motion.shape[1]), np.nan, motion.dtype)
-    d.read_imus(physical, model, given, motion, out)
+    out = np.full((3 * len(links), motion.shape[1]), np.nan, motion.dtype)
+    d.read_imus(physical, links, given, motion, out)
     return out
 
 
-def slope(model: ChainModel, state: NDArray, thrust: Array) -> NDArray:
-    """(2N + 2,) derivatives of headings, rates and velocity in a state (5N + 2,) of `observed_chain.Blocks`."""
-    angular, _, _, whole = accelerated(model, *given_and_motion(state[:, None], thrust[:, None]))
-    return np.concatenate([state[len(thrust) : 2 * len(thrust)], angular[:, 0], whole[:, 0]])
+def slope(links: Array, state: NDArray, thrust: Array) -> NDArray:
+    """(2N,) derivatives of headings and rates in a state (5N,) of `observed_chain.Blocks`."""
+    angular, _, _, _ = accelerated(links, *given_and_motion(state[:, None], thrust[:, None]))
+    return np.concatenate([state[len(thrust) : 2 * len(thrust)], angular[:, 0]])
+
+
+def pinned(links: Array, behind: Array, ahead: Array) -> Array:
+    """Links whose pins (N, 2) are anywhere about their centres of mass."""
+    links[:, [d.BEHIND_X, d.BEHIND_Y]], links[:, [d.AHEAD_X, d.AHEAD_Y]] = behind, ahead
+    return links
 
 
 class RandomChain(NamedTuple):
@@ -88,34 +93,19 @@ class RandomChain(NamedTuple):
         """(N,) of rods, m."""
         return self.ahead[:, 0]
 
-    def pushed(self, pivoted: bool = False, around: Surroundings | None = None) -> tuple[ChainModel, Array, Array]:
-        """Its model, `given` (3N, 1) and `motion` (2N, 1): a thruster on each link can give any force and torque."""
+    def pushed(self, imu_places: Array | tuple[float, float] = (0.0, 0.0)) -> tuple[Array, Array, Array]:
+        """Its links, `given` (3N, 1) and `motion` (2N, 1): a thruster on each link can give any force and torque."""
         thrust = np.maximum(np.hypot(*self.force.T), 1e-9)
         cosine, sine = np.cos(self.heading), np.sin(self.heading)
         along = cosine * self.force[:, 0] + sine * self.force[:, 1]
         across = cosine * self.force[:, 1] - sine * self.force[:, 0]
-        others = (
-            {}
-            if around is None
-            else {
-                "joint_friction": around.friction,
-                "imu_places": around.imu_places,
-                "imu_angles": around.imu_angles,
-                "gravity": tuple(around.gravity),
-            }
-        )
-        model = ChainModel.build(
-            self.behind,
-            self.ahead,
-            thruster_angles=np.arctan2(across, along),
-            thruster_places=np.column_stack([across, -along]) * (self.torque / thrust**2)[:, None],
-            pivoted=pivoted,
-            **others,
-        )
+        places = np.column_stack([across, -along]) * (self.torque / thrust**2)[:, None]
+        links = d.rods(np.zeros_like(thrust), np.arctan2(across, along), places, imu_places)
         if not self.force.any():
             thrust = np.zeros_like(thrust)
         given = np.concatenate([1.0 / self.mass, 1.0 / self.inertia, thrust])[:, None]
-        return model, given, np.concatenate([self.heading, self.rate])[:, None]
+        motion = np.concatenate([self.heading, self.rate])[:, None]
+        return pinned(links, self.behind, self.ahead), given, motion
 
     def accelerations(self) -> tuple[Array, Array]:
         """Angular (N,) and linear (N, 2) accelerations."""
@@ -123,46 +113,16 @@ class RandomChain(NamedTuple):
         return angular[:, 0], linear[..., 0]
 
 
-class Surroundings(NamedTuple):
-    """What else there is on a chain: viscous friction of the joints, gravity in the plane, IMUs on the links."""
-
-    friction: Array
-    gravity: Array
-    imu_places: Array
-    imu_angles: Array
-
-    @classmethod
-    def drawn(cls, count: int, seed: int) -> Surroundings:
-        """Of each something."""
-        rng = np.random.default_rng(seed)
-        return cls(
-            rng.uniform(0.001, 0.02, count),
-            rng.normal(0.0, 5.0, 2),
-            rng.normal(0.0, 0.1, (count, 2)),
-            rng.uniform(-np.pi, np.pi, count),
-        )
-
-
-def drawn_model(count: int, seed: int, pivoted: bool = False) -> ChainModel:
-    """A chain with all kinds of forces."""
+def drawn_links(count: int, seed: int) -> Array:
+    """Centres of mass off the line, thrusters and IMUs anywhere."""
     rng = np.random.default_rng(seed)
-    chain, around = RandomChain.drawn(count, seed), Surroundings.drawn(count, seed)
-    return ChainModel.build(
-        chain.behind,
-        chain.ahead,
-        thruster_angles=rng.uniform(-np.pi, np.pi, count),
-        thruster_places=rng.normal(0.0, 0.05, (count, 2)),
-        drag=rng.uniform(0.0, 0.5, (count, 3)) * (1.0, 1.0, 0.01),
-        quadratic_drag=rng.uniform(0.0, 0.5, (count, 3)) * (1.0, 1.0, 0.01),
-        joint_friction=around.friction,
-        imu_places=around.imu_places,
-        imu_angles=around.imu_angles,
-        gravity=around.gravity,
-        pivoted=pivoted,
-    )
+    chain = RandomChain.drawn(count, seed)
+    angles, places = rng.uniform(-np.pi, np.pi, count), rng.normal(0.0, 0.05, (count, 2))
+    links = d.rods(np.zeros(count), angles, places, rng.normal(0.0, 0.1, (count, 2)))
+    return pinned(links, chain.behind, chain.ahead)
 
 
-def in_mujoco(chain: RandomChain, pivoted: bool, around: Surroundings) -> tuple[Array, Array, Array]:
+def in_mujoco(chain: RandomChain, imu_places: Array, friction: Array | None = None) -> tuple[Array, Array, Array]:
     """Angular (N,) and linear (N, 2) accelerations of the same chain, and what its IMUs read (N, 3), by MuJoCo."""
     import mujoco
 
@@ -171,31 +131,28 @@ def in_mujoco(chain: RandomChain, pivoted: bool, around: Surroundings) -> tuple[
         # Each body's frame sits on its rear pin; MuJoCo wants relative places and relative angles.
         pin = np.zeros(2) if i == 0 else chain.ahead[i - 1] - chain.behind[i - 1]
         slides = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>'
-        free = slides if i == 0 and not pivoted else ""
-        friction = 0.0 if free else around.friction[i]
+        free = slides if i == 0 else ""
         links += f"""<body pos="{_text(*pin, 0.0)}">{free}
-          <joint type="hinge" axis="0 0 1" damping="{_text(friction)}"/>
+          <joint type="hinge" axis="0 0 1" damping="{_text(0.0 if free or friction is None else friction[i])}"/>
           <inertial pos="{_text(*-chain.behind[i], 0.0)}" mass="{_text(chain.mass[i])}"
             diaginertia="{_text(1.0, 1.0, chain.inertia[i])}"/>
-          <site name="imu{i}" pos="{_text(*(around.imu_places[i] - chain.behind[i]), 0.0)}"
-            euler="{_text(0.0, 0.0, around.imu_angles[i])}"/>"""
+          <site name="imu{i}" pos="{_text(*(imu_places[i] - chain.behind[i]), 0.0)}"/>"""
         sensors += f'<accelerometer site="imu{i}"/><gyro site="imu{i}"/>'
     model = mujoco.MjModel.from_xml_string(
-        f"""<mujoco><compiler angle="radian"/><option gravity="{_text(*around.gravity, 0.0)}"/>
+        f"""<mujoco><compiler angle="radian"/><option gravity="0 0 0"/>
         <worldbody>{links}{"</body>" * count}</worldbody><sensor>{sensors}</sensor></mujoco>"""
     )
     data = mujoco.MjData(model)
-    first = 0 if pivoted else 2
-    data.qpos[first:] = np.diff(chain.heading, prepend=0.0)
-    data.qvel[first:] = np.diff(chain.rate, prepend=0.0)
+    data.qpos[2:] = np.diff(chain.heading, prepend=0.0)
+    data.qvel[2:] = np.diff(chain.rate, prepend=0.0)
     data.xfrc_applied[1:, :2], data.xfrc_applied[1:, 5] = chain.force, chain.torque
     mujoco.mj_forward(model, data)
     mujoco.mj_rnePostConstraint(model, data)
     linear, motion = np.empty((count, 2)), np.empty(6)
     for i in range(count):
         mujoco.mj_objectAcceleration(model, data, mujoco.mjtObj.mjOBJ_BODY, i + 1, motion, 0)
-        linear[i] = motion[3:5] + around.gravity  # MuJoCo tells what an accelerometer would read
-    return np.cumsum(data.qacc[first:]), linear, data.sensordata.reshape(count, 6)[:, [0, 1, 5]].copy()
+        linear[i] = motion[3:5]
+    return np.cumsum(data.qacc[2:]), linear, data.sensordata.reshape(count, 6)[:, [0, 1, 5]].copy()
 
 
 def _text(*values: float) -> str:

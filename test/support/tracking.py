@@ -11,9 +11,8 @@ from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, filter_order
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, Scanned, filter_order
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.scanned import Scanned
 from onboard_estimation.timing.buffer import MeasurementBuffer
 
 COMMAND = "thruster/command"

@@ -254,8 +254,7 @@ def test_turn_and_scale_stay_unobserved_by_a_correction() -> None:
     before, after = directions(state), directions(state + change)
     # Nothing is known of them, and the rest of the state quite well.
     covariance = 1e-4 * np.eye(n) + 10.0 * before @ before.T
-    carried = covariance.copy()
-    kernels.keep_unobservable(carried, change, COUNT)
+    carried = kernels.keep_unobservable(covariance, change, COUNT)
     np.testing.assert_allclose(carried, carried.T, rtol=0.0, atol=1e-12)
 
     def information(covariance: Array, along: Array) -> Array:

@@ -57,9 +57,8 @@ def test_without_drag_both_filters_believe_the_same() -> None:
             for at_s in (tick_s - TICK_S, tick_s - 0.5 * TICK_S, tick_s):
                 reading = np.array([at_s, 1.5 * np.sin(2.0 * at_s) + 1e-3 * rng.normal(), *rng.normal(0.0, 0.03, 2)])
                 state = navigation.heard(state, link, reading)
-        ticked = navigation.tick(state, tick_s, tick_s < 1.0)
-        state = ticked.state
-        believed, _ = parameters.ticked(believed, tick_s, ticked.moved, True)
+        state, moved, _, _ = navigation.tick(state, tick_s, tick_s < 1.0)
+        believed, _ = parameters.ticked(believed, tick_s, moved, True)
         theirs = believed.belief.covariance[velocity : velocity + 2, velocity : velocity + 2]
         if tick_s > 1.5:
             np.testing.assert_allclose(

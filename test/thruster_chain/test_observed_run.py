@@ -16,10 +16,9 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated import simulated_recording
-from salp_estimation.thruster_chain.assumed_chain import AssumedChain, assumed_chain, from_published
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.observed_chain import blocks
-from salp_estimation.thruster_chain.observed_now import observed_now
+from salp_estimation.thruster_chain.observability import observed_now
+from salp_estimation.thruster_chain.observed_chain import AssumedChain, assumed_chain, blocks
 from salp_estimation.thruster_chain.observed_run import ObservedRun, observe_run
 from salp_estimation.thruster_chain.robot import ROBOT
 
@@ -136,7 +135,7 @@ def test_published_covariance_lands_where_it_belongs() -> None:
     rng = np.random.default_rng(1)
     root = rng.normal(size=(16, 16))
     mean, covariance = rng.uniform(0.1, 1.0, 16), root @ root.T
-    state, whole = from_published(assumed, mean, covariance)
+    state, whole = assumed.from_published(mean, covariance)
     at = blocks(3)
     for mine, theirs in (
         (at.theta, slice(0, 3)),

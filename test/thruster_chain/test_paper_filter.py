@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
 from salp_estimation.thruster_chain import paper_filter as paper
-from salp_estimation.thruster_chain.chain_model import ChainModel
-from salp_estimation.thruster_chain.dynamics import propagate, read_imus
+from salp_estimation.thruster_chain.dynamics import propagate, read_imus, rods
 
 PERIOD = 0.01
 VARIANCES = np.array([1e-4, 1e-4, 1e-6])
@@ -20,7 +19,7 @@ OPEN = 1e30
 class Case(NamedTuple):
     """A chain of rods, what is thought of it, and the noise of a step."""
 
-    model: ChainModel
+    links: np.ndarray
     printed: PrintedModel
     mean: np.ndarray
     covariance: np.ndarray
@@ -40,15 +39,14 @@ class Case(NamedTuple):
         )
         stddev = np.repeat([0.02, 0.02, 0.01, 0.005], count)
         noise = np.repeat([0.01, 0.003, 0.002, 0.001], count)
-        model, printed = ChainModel.rods(2.0 * half, psi), PrintedModel(half, psi)
-        return cls(model, printed, mean, np.diag(stddev**2), noise**2)
+        return cls(rods(2.0 * half, psi), PrintedModel(half, psi), mean, np.diag(stddev**2), noise**2)
 
     def packed(self, spread: float, size: int, physical: bool = False, bent: float = np.inf) -> tuple:
         """Settings, with numbers in their room that would show in the results if anything read them."""
-        links, noise = len(self.model.links), np.zeros(size)
+        links, noise = len(self.links), np.zeros(size)
         noise[: 4 * links] = self.step_noise / PERIOD
         room = (np.full((rows, 2 * size + 1), np.nan) for rows in (3 * links, size - 2 * links, 3 * links))
-        return tuple(self.model), physical, noise, np.full(size, np.inf), VARIANCES, spread, bent, *room
+        return self.links, physical, noise, np.full(size, np.inf), VARIANCES, spread, bent, *room
 
     def predict(
         self,
@@ -77,18 +75,18 @@ class Case(NamedTuple):
         heard: np.ndarray | None = None,
     ) -> tuple:
         """Mean, covariance, innovations, roots and NIS."""
-        heard = np.arange(len(self.model.links)) if heard is None else heard
+        heard = np.arange(len(self.links)) if heard is None else heard
         count = len(heard)
         seen = np.empty((count, 3)), np.empty((count, 3, 3)), np.empty((count, 2))
         thresholds = np.array([threshold, 0.0 if threshold < OPEN else threshold])
         packed = self.packed(spread, len(mean), physical, bent)
-        return *paper.update(packed, mean, covariance, thrust, heard, measured, thresholds, *seen), *seen
+        return *paper.update(packed, mean, covariance, thrust, heard, measured, thresholds, seen), *seen
 
     def readings(self, state: np.ndarray, thrust: np.ndarray, physical: bool = False) -> np.ndarray:
         """(N, 3) without noise."""
-        twice, out = 2 * len(self.model.links), np.empty((3 * len(self.model.links), 1))
+        twice, out = 2 * len(self.links), np.empty((3 * len(self.links), 1))
         given, motion = np.concatenate([np.exp(-state[:twice]), thrust])[:, None], state[twice:, None].copy()
-        read_imus(physical, self.model, given, motion, out)
+        read_imus(physical, self.links, given, motion, out)
         return out.reshape(-1, 3)
 
 
@@ -169,7 +167,7 @@ def test_an_iterated_correction_is_near_the_exact_posterior() -> None:
     thrust, truth = np.array([1.0, 0.0]), np.array([np.log(0.6), np.log(0.5), *np.log([2e-3, 2e-3]), 0.1, 0, 0, 0])
     case = Case.drawn(2, 0)
     half, psi = np.full(2, 0.125), np.array([0.8, 1.0])
-    case = case._replace(model=ChainModel.rods(2.0 * half, psi))
+    case = case._replace(links=rods(2.0 * half, psi))
     # All but one mass and one heading are known.
     prior, covariance = truth.copy(), np.diag([0.2**2, 1e-18, 1e-18, 1e-18, 0.1**2, 1e-14, 1e-14, 1e-14])
     prior[[0, 4]] = np.log(0.5), -0.1
@@ -211,7 +209,7 @@ def test_a_floating_chain_of_a_hundred_links_is_filtered() -> None:
     thrust, spread = np.random.default_rng(3).normal(size=100), np.sqrt(3.0)
     truth = case.mean.copy()
     moved = truth[200:, None].copy()
-    propagate(case.model, np.concatenate([np.exp(-truth[:200]), thrust])[:, None], moved, PERIOD, PERIOD)
+    propagate(case.links, np.concatenate([np.exp(-truth[:200]), thrust])[:, None], moved, PERIOD, PERIOD)
     truth[200:] = moved[:, 0]
     mean, covariance = case.predict(thrust, spread)
     after, corrected, *_ = case.update(mean, covariance, thrust, case.readings(truth, thrust), spread)
@@ -219,3 +217,73 @@ def test_a_floating_chain_of_a_hundred_links_is_filtered() -> None:
     assert np.trace(corrected) < np.trace(covariance)
     deviation = (after - truth) / np.sqrt(np.diag(corrected))
     assert np.abs(deviation).max() < 1.0
+
+
+# The algebra, against the textbook's weighted sums and NumPy.
+
+
+def drawn(mean: np.ndarray, root: np.ndarray, spread: float) -> np.ndarray:
+    """Sigma points as columns."""
+    return np.column_stack([mean, mean[:, None] + spread * root, mean[:, None] - spread * root])
+
+
+@pytest.mark.parametrize(("alpha", "kappa"), [(1.0, 0.0), (0.3, 1.0), (1e-2, 0.0)])
+def test_moments_of_moved_points_are_van_der_merwe_s_weighted_sums(alpha: float, kappa: float) -> None:
+    """Two states of five move; then three outputs are read, of which the last is a state as it is."""
+    n, rng = 5, np.random.default_rng(0)
+    mean, root = rng.normal(size=n), np.tril(rng.normal(size=(n, n))) + 2.0 * np.eye(n)
+    spread, scaling = alpha * np.sqrt(n + kappa), alpha**2 * (n + kappa)
+    points = drawn(mean, root, spread)
+    weights = np.full(2 * n + 1, 0.5 / scaling)
+    weights[0] = 1.0 - n / scaling
+    squares, tolerance = weights.copy(), 1e-11 / alpha**2  # the textbook's weights are that large
+    squares[0] += 1.0  # 1 - alpha^2 + beta, with beta = alpha^2
+
+    def textbook(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = values @ weights
+        return found, ((values - found[:, None]) * squares) @ (values - found[:, None]).T
+
+    moved = np.vstack([points[:3], np.sin(points[3]) * points[0], points[4] ** 2 + points[1]])
+    after, covariance = paper._predicted(mean, root @ root.T, root, moved[3:].copy(), spread)
+    expected = textbook(moved)
+    np.testing.assert_allclose(after, expected[0], rtol=tolerance)
+    np.testing.assert_allclose(np.tril(covariance), np.tril(expected[1]), rtol=tolerance, atol=tolerance)
+
+    outputs, place = np.vstack([points[0] * points[1], 2.0 * points[2] - points[4]]), np.array([3])
+    found = paper._expected(mean, root @ root.T, outputs, place, spread, root, mean, False)
+    joint = textbook(np.vstack([points, outputs, points[3]]))
+    np.testing.assert_allclose(found[0], joint[0][n:], rtol=tolerance)
+    np.testing.assert_allclose(np.tril(found[1]), np.tril(joint[1][n:, n:]), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found[2], joint[1][n:, :n], rtol=tolerance, atol=tolerance)
+    # What is linear in the state does not bend.
+    assert np.abs(found[3][1]).max() < 1e-13 / alpha < found[3][0, 0]
+
+
+def test_correction_is_kalman_s_also_by_points_from_elsewhere_where_a_model_is_linear() -> None:
+    n, rng = 4, np.random.default_rng(2)
+    mean, root, slope = rng.normal(size=n), np.tril(rng.normal(size=(n, n))) + 2.0 * np.eye(n), rng.normal(size=(2, n))
+    covariance, noise, value = root @ root.T, np.diag([0.3, 0.2, 0.1]), rng.normal(size=3)
+    whole = np.vstack([slope, np.eye(n)[1]])
+    gain = covariance @ whole.T @ np.linalg.inv(whole @ covariance @ whole.T + noise)
+    for at, of, elsewhere in ((mean, root, False), (mean + 1.0, 0.5 * np.eye(n), True)):
+        given = slope @ drawn(at, of, 1.7), np.array([1]), 1.7, of, at, elsewhere
+        expected, total, cross, _ = paper._expected(mean, covariance, *given)
+        after, left = paper._corrected(mean, covariance, value - expected, total + noise, cross)
+        np.testing.assert_allclose(after, mean + gain @ (value - whole @ mean), rtol=1e-10)
+        np.testing.assert_allclose(left, covariance - gain @ whole @ covariance, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 7, 95, 200])
+def test_triangular_algebra_is_numpy_s(size: int) -> None:
+    """Sizes below, at the edge of and above the blocks."""
+    rng = np.random.default_rng(size)
+    factor, start = rng.normal(size=(size, 30)), rng.normal(size=(size, size))
+    found = start.copy()
+    paper._add_square(-1.0, factor, found)
+    np.testing.assert_allclose(np.tril(found), np.tril(start - factor @ factor.T), atol=1e-12)
+    paper._mirror(found)
+    np.testing.assert_array_equal(found, found.T)
+    root, right = np.tril(start) + 20.0 * np.eye(size), rng.normal(size=(size, 11))
+    solved = right.copy()
+    paper._solve_lower(root, solved)
+    np.testing.assert_allclose(root @ solved, right, atol=1e-11)

@@ -25,7 +25,7 @@ from salp_estimation.thruster_chain.parameter_filter import (
     _adapted,
     weighed,
 )
-from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
+from salp_estimation.thruster_chain.simulator import laboratory_mixture
 
 Array = NDArray[np.float64]
 

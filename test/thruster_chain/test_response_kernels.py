@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
-from thruster_chains import RandomChain, Surroundings, in_mujoco
+from thruster_chains import RandomChain, in_mujoco
 
 from benchmarks.thruster_chain import peers as paper_equations
 from salp_estimation.thruster_chain import parameter_layout as layout
@@ -141,8 +141,7 @@ def test_any_chain_is_mujoco_s() -> None:
             in_the_room(pushed.headings, force),
             arm[:, 0] * force[:, 1] - arm[:, 1] * force[:, 0],
         )
-        around = Surroundings(friction, np.zeros(2), -centre, np.zeros(COUNT))
-        angular, _, readings = in_mujoco(chain, False, around)
+        angular, _, readings = in_mujoco(chain, -centre, friction)
         found = pushed.respond(parameters)
         np.testing.assert_allclose(found[2:], angular, rtol=0.0, atol=1e-9 * np.abs(angular).max())
         np.testing.assert_allclose(found[:2], readings[0, :2], rtol=0.0, atol=1e-9 * np.abs(readings[0, :2]).max())

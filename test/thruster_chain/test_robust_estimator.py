@@ -24,7 +24,6 @@ from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.robot import ROBOT
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.robust_publication import Publication
 from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
 
 Array = NDArray[np.float64]
@@ -134,9 +133,7 @@ def test_what_is_told_of_a_calibrated_chain_is_a_covariance() -> None:
         scale[parameter_layout.LINK * np.arange(3) + part] = 0.1, 0.12, 0.09
     certain = Moments(state.parameters.belief.mean, np.outer(scale, scale) + 1e-9 * np.eye(len(scale)))
     known = state.parameters._replace(belief=certain, challenger=certain)
-    told = Publication(laboratory(3), estimator.navigation, estimator.parameters).estimate(
-        state.navigation, known, 0, 0.0, True
-    )
+    told = estimator.told(state._replace(start_ns=0, parameters=known, pushed=True), 0)
     assert np.linalg.eigvalsh(told.covariance).min() > 0.0
     masses, position = estimator.space.tangent("masses"), estimator.space.tangent("position")
     assert np.abs(told.covariance[masses, position]).max() > 1e-5
@@ -159,15 +156,14 @@ def test_a_turn_of_the_whole_and_a_shift_of_all_clocks_are_told_of() -> None:
     """The way is wrong by a wrong heading of the whole; a delay that thrust knows tells the clocks in common."""
     configuration = laboratory(3)
     estimator = RobustEstimator(configuration)
-    publication = Publication(configuration, estimator.navigation, estimator.parameters)
-    started = estimator.start(None)
+    started = estimator.start(None)._replace(start_ns=0, pushed=True)
     navigation, known = started.navigation._replace(rates=np.full(3, 4.0)), started.parameters
     headings, chain = estimator.navigation.headings, inertial_layout.chain_part(3)
     turn = np.zeros(len(navigation.mean))
     turn[headings], turn[chain + 2 : chain + 4] = 1.0, (-3.0, 1.0)
     turned = navigation._replace(covariance=navigation.covariance + 0.02**2 * np.outer(turn, turn))
     place, angles = estimator.space.tangent("position"), estimator.space.tangent("headings")
-    told = [publication.estimate(one, known, 0, 0.0, True).covariance for one in (navigation, turned)]
+    told = [estimator.told(started._replace(navigation=one), 0).covariance for one in (navigation, turned)]
     gained = told[1][place, place] - told[0][place, place]
     along = np.array([-3.0, 1.0]) / np.sqrt(10.0)
     assert 0.02**2 * 10.0 * 0.5 < along @ gained @ along < 0.02**2 * 10.0 * 1.5
@@ -176,7 +172,8 @@ def test_a_turn_of_the_whole_and_a_shift_of_all_clocks_are_told_of() -> None:
     surer[delay, :] = surer[:, delay] = 0.0
     surer[delay, delay] = 1e-8
     certain = Moments(known.belief.mean, surer)
-    late = publication.estimate(navigation, known._replace(belief=certain, challenger=certain), 0, 0.0, True)
+    sure = known._replace(belief=certain, challenger=certain)
+    late = estimator.told(started._replace(navigation=navigation, parameters=sure), 0)
     shared = inertial_layout.clock_stddev_s(configuration) ** 2 / 3
     less = (told[0] - late.covariance)[angles, angles]
     assert 0.2 * shared < less[0, 1] / 16.0 < shared

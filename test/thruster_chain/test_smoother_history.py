@@ -24,7 +24,7 @@ from onboard_estimation.filtering.looking_back import Later
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.reading_parts import IMU
 from salp_estimation.thruster_chain import inertial_kernels, inertial_layout, parameter_layout
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Ticked
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Passage
 from salp_estimation.thruster_chain.parameter_filter import Corrected, ParameterFilter, ParameterPassage, ParameterState
 from salp_estimation.thruster_chain.robust_estimator import Followed, PastTick, RobustState
 from salp_estimation.thruster_chain.robust_smoother import Hindsight, Line, before_navigation_tick
@@ -66,7 +66,8 @@ class Tick(NamedTuple):
     """What the navigation was before a tick, and what came of that."""
 
     before: NavigationState
-    ticked: Ticked
+    state: NavigationState
+    passage: Passage
 
 
 def ticks(run: Run, gate_probability: float) -> list[Tick]:
@@ -83,8 +84,9 @@ def ticks(run: Run, gate_probability: float) -> list[Tick]:
         reading = np.array([now_s - configuration.imu.delay_s, rate[2], *force[:2]])
         state = navigation.heard(state, link, reading)
         while (tick_s := TICK_S * (len(out) + 1)) < now_s and navigation.ready(state, tick_s, now_s):
-            out.append(Tick(state, navigation.tick(state, tick_s, tick_s < configuration.initial.rest_s)))
-            state = out[-1].ticked.state
+            after, _, _, passage = navigation.tick(state, tick_s, tick_s < configuration.initial.rest_s)
+            out.append(Tick(state, after, passage))
+            state = after
     return out
 
 
@@ -98,7 +100,7 @@ def carrying(change: Array) -> Array:
     """The transition of `keep_unobservable`: it leaves what its rows are made of alone, so that T T^T shows it."""
     n = len(change)
     square = np.eye(n)
-    inertial_kernels.keep_unobservable(square, change, COUNT)
+    square = inertial_kernels.keep_unobservable(square, change, COUNT)
     links = inertial_layout.LINK * np.arange(COUNT)
     told = np.concatenate([links + inertial_layout.HEADING, links + inertial_layout.ACCELEROMETER_SCALE])
     out = np.eye(n)
@@ -116,22 +118,22 @@ def test_navigation_gone_back_is_a_state_carried_forward(run: Run, gate_probabil
     """At rest and in motion; and where the gate refuses much, and the covariance is inflated to recover."""
     found = ticks(run, gate_probability)
     n = inertial_layout.state_size(COUNT)
-    refused = [one.ticked.passage.pinned is None for one in found]
+    refused = [one.passage.pinned is None for one in found]
     assert any(refused) == (gate_probability < 0.9)
     fixed: dict[int, Fixed] = {}
-    for k, (before, ticked) in enumerate(found):
+    for k, (before, _, passage) in enumerate(found):
         if k in (0, 60, 149, 151, 230):
             fixed[k] = Fixed(Moments(before.mean, before.covariance))
         for one in fixed.values():
-            one.moved(dense(ticked.passage.transition, n))
-            if (pinned := ticked.passage.pinned) is not None:
+            one.moved(dense(passage.transition, n))
+            if (pinned := passage.pinned) is not None:
                 one.moved(carrying(pinned.toward))
                 seen = pinned.seen
                 one.corrected(pinned.slopes, seen.root @ seen.root.T, seen.spread, seen.value)
                 one.moved(carrying(pinned.onward))
     later = Later.nothing(n)
     for k in range(len(found) - 1, -1, -1):
-        later = before_navigation_tick(later, found[k].ticked.passage, COUNT)
+        later = before_navigation_tick(later, found[k].passage, COUNT)
         if k in fixed:
             filtered = Moments(found[k].before.mean, found[k].before.covariance)
             assert_same(later.smoothed(filtered), fixed[k], filtered)
@@ -143,8 +145,7 @@ def test_transitions_are_those_of_the_covariances() -> None:
     n = inertial_layout.state_size(COUNT)
     root = rng.normal(size=(n, n))
     covariance, change = root @ root.T, rng.normal(0.0, 0.02, n)
-    carried = covariance.copy()
-    inertial_kernels.keep_unobservable(carried, change, COUNT)
+    carried = inertial_kernels.keep_unobservable(covariance, change, COUNT)
     transition = carrying(change)
     np.testing.assert_allclose(carried, transition @ covariance @ transition.T, rtol=0.0, atol=1e-9)
     entries = np.column_stack([rng.integers(0, n, 40), rng.integers(0, n, 40), rng.normal(size=40)])
@@ -154,8 +155,8 @@ def test_transitions_are_those_of_the_covariances() -> None:
 
 
 def test_turning_rates_are_those_of_the_biases_and_scales_that_are_known_later(run: Run) -> None:
-    _, ticked = ticks(run, 0.997)[200]
-    state, rng = ticked.state, np.random.default_rng(4)
+    _, state, _ = ticks(run, 0.997)[200]
+    rng = np.random.default_rng(4)
     n, links = len(state.mean), inertial_layout.LINK * np.arange(COUNT)
     later = Later(1e4 * rng.normal(size=n), np.zeros((n, n)))
     parameters = ParameterFilter(CONFIGURATION).start()
@@ -169,12 +170,12 @@ def test_turning_rates_are_those_of_the_biases_and_scales_that_are_known_later(r
 
 
 def test_where_the_navigation_began_anew_nothing_later_tells_of_it(run: Run) -> None:
-    _, ticked = ticks(run, 0.997)[200]
+    _, after, passage = ticks(run, 0.997)[200]
     size = len(ParameterFilter(CONFIGURATION).start().belief.mean)
-    rng, n = np.random.default_rng(6), len(ticked.state.mean)
+    rng, n = np.random.default_rng(6), len(after.mean)
     told = Later(rng.normal(size=size), np.eye(size))
     later = Hindsight(Later(rng.normal(size=n), np.eye(n)), Line(told, False), Line(told, False))
-    tick = PastTick(ticked.passage, ParameterPassage(np.empty((0, 3))))
+    tick = PastTick(passage, ParameterPassage(np.empty((0, 3))))
     before = later.before(Followed(Step(None), True, (tick,)), COUNT)
     assert not before.navigation.adjoint.any()
     assert not before.navigation.information.any()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages

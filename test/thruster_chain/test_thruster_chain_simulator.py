@@ -14,7 +14,7 @@ from salp_estimation.thruster_chain.configuration import ThrusterChainConfigurat
 from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
 from salp_estimation.thruster_chain.robot import ROBOT
 from salp_estimation.thruster_chain.robot_build import hardware_build, papers_build
-from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture, square_waves
+from salp_estimation.thruster_chain.simulator import laboratory_mixture, square_waves
 
 CONFIGURATION = ThrusterChainConfiguration()
 COUNT = 3

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -11,18 +13,51 @@ from geometry_msgs.msg import WrenchStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import FluidPressure
 
-from drivers.emulators.ethercat.configuration import EmulatorConfiguration, EmulatorHost
-from drivers.emulators.ethercat.played import Played
-from drivers.emulators.ethercat.segment import Segment, Wire
+from drivers.emulators.ethercat.segment import EthercatFaults, Segment, Wire
+from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat.slave import Slave
 from drivers.ethercat.description import find
 from drivers.node import SteadyNode
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.nodes.parameters import NodeParameters
 
 _LOOK_S = 0.05
 _SWITCH_S = 2e-4
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+@dataclass(frozen=True)
+class EmulatedBus:
+    """The interface, and what is on it, as for the driver."""
+
+    interface: str = parameter("ethercat_far", "network interface, the far end of the driver's cable")
+    sensors: tuple[str, ...] = parameter(
+        ("ati_axia80",), "devices in their order on the bus: names of config/ethercat, or paths of .yaml files"
+    )
+
+    def faults(self) -> Iterable[str]:
+        """No sensor."""
+        if not 0 < len(self.sensors) <= 64:
+            yield f"sensors: {len(self.sensors)} of them, allowed: 1 to 64"
+
+
+@dataclass(frozen=True)
+class EmulatorConfiguration:
+    """The bus, its sensors, and what goes wrong."""
+
+    bus: EmulatedBus = EmulatedBus()
+    pressure: EmulatedPressure = field(default_factory=EmulatedPressure)
+    fault: EthercatFaults = field(default_factory=EthercatFaults)
+
+
+@dataclass(frozen=True)
+class EmulatorHost:
+    """What is played."""
+
+    bag: str = parameter("", "plays wrench and pressure/<chamber> of this bag; empty: they are made up")
+    loops: bool = parameter(True, "the bag begins anew when it is over; else its last values stay")
+    seed: int = parameter(0, "of the frames that get lost", minimum=0)
 
 
 class EthercatEmulatorNode(SteadyNode):
@@ -97,10 +132,10 @@ class EthercatEmulatorNode(SteadyNode):
 
     def _on_wrench(self, message: WrenchStamped) -> None:
         force, torque = message.wrench.force, message.wrench.torque
-        self._played.wrench = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
+        self._played.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
 
     def _on_pressure(self, chamber: str, message: FluidPressure) -> None:
-        self._played.pressures[chamber] = message.fluid_pressure
+        self._played.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
 
     def _look(self, wire: Wire) -> None:
         """Say what has changed."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from drivers.emulators.ethercat.configuration import SDO_OBJECT, EthercatFaults
-from drivers.emulators.ethercat.controller import COUNTED_UP
-from drivers.emulators.ethercat.frames import ETHERTYPE, LARGEST_FRAME, FrameError, places
+from drivers.emulators.ethercat.controller import COUNTED_UP, ETHERTYPE, LARGEST_FRAME, FrameError, places
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.raw_sockets import check
+from drivers.ethercat.cycle import check_interface
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
@@ -22,6 +24,40 @@ _ABORT = 0x0800_0000
 _NO_REASON = 0x0001
 _WAIT_S = 0.1
 _ROOM = 4_194_304
+
+
+SDO_OBJECT = re.compile(r"0x([0-9A-Fa-f]{1,4}):([0-9A-Fa-f]{1,2})", re.ASCII)
+"""Index and subindex."""
+
+
+@dataclass(frozen=True)
+class EthercatFaults:
+    """Nothing by default. They begin `after_s` after the first frame; set while the node runs, at once."""
+
+    after_s: float = parameter(5.0, "after the first frame, faults begin", unit="s", minimum=0.0)
+    again_s: float = parameter(0.0, "what lasts for a time begins again so often; 0: once", unit="s", minimum=0.0)
+    slave: int = parameter(0, "place on the bus of the device that has them", minimum=0)
+    frame_loss_rate: float = parameter(0.0, "share of the frames that do not come back", minimum=0.0, maximum=1.0)
+    unplugged_s: float = parameter(0.0, "the cable is out for so long; the devices have power", unit="s", minimum=0.0)
+    power_off_s: float = parameter(
+        0.0, "the device has no power for so long, and none behind it is reached", unit="s", minimum=0.0
+    )
+    leaves_op: bool = parameter(False, "the device falls into SAFEOP with an error, once or each again_s")
+    refused_state: Literal["none", "pre_op", "safe_op", "op"] = parameter(
+        "none", "a state of the application layer that the device does not enter"
+    )
+    sdo_aborts: tuple[str, ...] = parameter((), "objects that the device does not answer for: 0x2021:37")
+    overload: bool = parameter(False, "the device says that a reading is out of range")
+    error: bool = parameter(False, "the device says that it is out of order")
+    warning: bool = parameter(False, "the device says that something is not as it should be")
+
+    def faults(self) -> Iterable[str]:
+        """Objects that are none."""
+        for one in self.sdo_aborts:
+            if not SDO_OBJECT.fullmatch(one):
+                yield f"sdo_aborts: {one!r}, allowed: index and subindex in hexadecimal digits, 0x2021:37"
+        if self.again_s and self.again_s <= max(self.unplugged_s, self.power_off_s):
+            yield f"again_s: {self.again_s:g}, allowed: more than unplugged_s and power_off_s, or 0"
 
 
 class Segment:
@@ -172,7 +208,7 @@ class Wire:
         self.interface = interface
         self.received = self.returned = self.refused = 0
         self.fault = ""
-        check(interface)
+        check_interface(interface)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -122,10 +122,6 @@ class Problem:
         safe_lower, safe_given = np.where(log, lower, 1.0), np.where(log, given, 1.0)
         logarithmic = np.log(safe_given / safe_lower) / np.log(np.where(log, upper, np.e) / safe_lower)
         return np.where(log, logarithmic, linear)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As texts, numbers and lists, for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def _arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
         return np.array(self.lower), np.array(self.upper), np.array([scale == LOG for scale in self.scale])

@@ -12,9 +12,9 @@ from bag_samples import IMU, START_NS, Sample, imu, type_of, write_ros1, write_r
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.evaluation import bulk
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, neutral_value, value_size
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import to_message

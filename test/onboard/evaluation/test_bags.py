@@ -33,9 +33,9 @@ from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import get_types_from_msg
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new, type_hash
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import Bag, open_bag
-from onboard_estimation.evaluation.message_factory import new, type_hash
 from onboard_estimation.ros.measurements import MessageFault
 
 Make = Callable[[Path, list[Sample]], Path]
@@ -446,22 +446,20 @@ def test_the_same_content_gives_the_same_bytes(storage: str, tmp_path: Path) -> 
     assert len(digests[0]) == 2
 
 
-def test_nothing_is_overwritten_unasked_and_nothing_but_bags_when_asked(tmp_path: Path) -> None:
+def test_nothing_but_an_empty_folder_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "bag"
     path.mkdir()
-    for content, overwrite in ((1.0, False), (2.0, True)):
-        with BagWriter(path, overwrite=overwrite) as writer:
-            writer.write("/x", IMU, START_NS, imu(START_NS, (content, 0, 0), (0, 0, 0)))
+    with BagWriter(path) as writer:
+        writer.write("/x", IMU, START_NS, imu(START_NS, (1.0, 0, 0), (0, 0, 0)))
     with open_bag(path) as bag:
-        assert [bag.deserialize(raw).angular_velocity.x for raw in bag.messages()] == [2.0]
+        assert [bag.deserialize(raw).angular_velocity.x for raw in bag.messages()] == [1.0]
     with pytest.raises(UserError) as error:
         BagWriter(path)
     assert_one_line(error, str(path), "exists already")
-    (path / "thesis.tex").write_text("three years of work")
-    with pytest.raises(UserError, match="not a bag"):
-        BagWriter(path, overwrite=True)
-    assert (path / "thesis.tex").read_text() == "three years of work"
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bag"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="exists already"):
+        BagWriter(tmp_path / "empty", grows=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bag", "empty"]
 
 
 def test_what_appeared_at_the_path_while_we_wrote_is_not_overwritten(tmp_path: Path) -> None:

@@ -10,18 +10,18 @@ import pytest
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, record
+from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
-from onboard_estimation.evaluation.clock_alignment import ImuReadings, TrackedBody, find_offset
+from onboard_estimation.evaluation.clock_alignment import TrackedBody, find_offset
 from onboard_estimation.evaluation.inspection import truth_report
-from onboard_estimation.evaluation.motion_findings import frame_findings
+from onboard_estimation.evaluation.inspection_findings import frame_findings
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 
 MS = 1_000_000
 
 
 def frames_of(recorded: Recorded) -> FrameReport:
-    imu = ImuReadings(recorded.imu_ns, recorded.imu_ns, recorded.readings)
+    imu = readings_of(recorded.imu_ns, recorded.readings)
     body = TrackedBody(BodyTrack.clean("body", recorded.truth_ns, recorded.poses), 0.0)
     return find_frames(find_offset("imu", "body", imu, body), imu, body)
 

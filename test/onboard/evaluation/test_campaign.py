@@ -26,7 +26,7 @@ from scipy.stats import ttest_rel
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.campaign import Campaign, run_campaign
+from onboard_estimation.evaluation.campaign import Campaign, read_errors, run_campaign, thinning
 from onboard_estimation.evaluation.campaign_report import write_campaign_report
 from onboard_estimation.evaluation.campaign_summary import (
     Difference,
@@ -36,7 +36,6 @@ from onboard_estimation.evaluation.campaign_summary import (
     interval_of_mean,
 )
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
-from onboard_estimation.evaluation.error_table import read_errors, thinning
 from onboard_estimation.evaluation.evaluate import evaluated
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
@@ -45,14 +44,14 @@ from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers
+from onboard_estimation.workers import Workers, open_workers
 
 SALP = find_robot("salp")
 
 
 @pytest.fixture
 def alone() -> Iterator[Workers]:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         yield workers
 
 
@@ -60,7 +59,7 @@ def alone() -> Iterator[Workers]:
 def small(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """Eight runs of six seconds, one after the other."""
     folder = tmp_path_factory.mktemp("small")
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         return run_campaign(cases_of(read_table(table(folder))), folder / "campaign", workers)
 
 
@@ -75,8 +74,8 @@ def contents(campaign: Path) -> dict[str, bytes]:
 
 def ideal(gait: str, seeds: int, duration_s: float, folder: Path, what_if: WhatIf | None = None) -> Campaign:
     options = EvaluateOptions(config=resource("config/salp_ideal.yaml"), what_if=what_if or WhatIf())
-    asked = Table("salp", simulated=simulated_runs("salp", "ideal", [gait], range(seeds), duration_s), keep="figures")
-    with open_workers(WorkersAsked(0)) as workers:
+    asked = Table("salp", simulated_runs("salp", "ideal", [gait], range(seeds), duration_s), keep="figures")
+    with open_workers(0) as workers:
         return run_campaign(cases_of(asked, options), folder, workers)
 
 
@@ -242,7 +241,7 @@ def test_the_figures_tell_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_workers_give_what_one_process_gives(small: Campaign, tmp_path: Path) -> None:
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         other = run_campaign(cases_of(read_table(table(tmp_path))), tmp_path / "campaign", workers)
     assert other.rows == small.rows
     assert contents(other.folder) == {
@@ -306,7 +305,7 @@ def test_workers_that_are_killed_lose_nothing(small: Campaign, tmp_path: Path) -
             killed.append(next(iter(workers.everywhere(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         done = run_campaign(cases_of(read_table(table(tmp_path))), tmp_path / "campaign", workers, progress=kill)
     assert len(killed) == 1
     assert done.rows == small.rows

@@ -10,7 +10,7 @@ from campaign_samples import table
 from evaluation_samples import command, refusal
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign_case import Case
+from onboard_estimation.evaluation.campaign import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.resources import resource
@@ -167,7 +167,7 @@ def test_a_what_if_that_is_none_is_a_row(tmp_path: Path) -> None:
 
 
 def test_a_case_says_what_it_reads(tmp_path: Path) -> None:
-    case = Case(EvaluateOptions(config=tmp_path / "c", model=tmp_path / "m"), {}, bag=tmp_path / "b")
+    case = Case(tmp_path / "b", EvaluateOptions(config=tmp_path / "c", model=tmp_path / "m"), {})
     assert set(case.files()) == {tmp_path / "b", tmp_path / "c", tmp_path / "m"}
 
 

@@ -12,11 +12,10 @@ import pytest
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, record
+from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     ClockReport,
-    ImuReadings,
     TrackedBody,
     aligned,
     find_offset,
@@ -34,8 +33,8 @@ from onboard_estimation.simulation import imu_channel
 STILL = Moved(rate_rad_s=0.0, reach_m=0.0, vibration_rad_s=0.0, vibration_m_s2=0.0)
 
 
-def imu_of(recorded: Recorded) -> ImuReadings:
-    return ImuReadings(recorded.imu_ns, recorded.imu_ns + 2_000_000, recorded.readings)
+def imu_of(recorded: Recorded) -> Column:
+    return readings_of(recorded.imu_ns, recorded.readings, 2_000_000)
 
 
 def body_of(recorded: Recorded, columns: int = 7) -> TrackedBody:
@@ -178,7 +177,7 @@ def test_an_offset_put_into_a_recorded_walk_is_found(injected_s: float, shared_d
     for path in sorted((shared_data / "pyshoe_vicon").glob("*.mat")):
         content = loadmat(path)
         times = START_NS + np.round(content["ts"].ravel() * 1e9).astype(np.int64)
-        imu = ImuReadings(times, times, content["imu"][:, [3, 4, 5, 0, 1, 2]])
+        imu = readings_of(times, content["imu"][:, [3, 4, 5, 0, 1, 2]])
         positions = content["gt"] * [1.0, -1.0, 1.0]
         as_is = find_offset("imu", "foot", imu, TrackedBody(BodyTrack.clean("foot", times, positions), 0.0))
         moved_ns = times[1::2] - round(injected_s * 1e9)
@@ -195,7 +194,7 @@ def test_the_gyros_of_the_two_links_lag_the_reference(shared_data: Path) -> None
         times = START_NS + np.round(np.arange(len(readings)) * 1e9 / content["rate"].item()).astype(np.int64)
         offsets = []
         for link in range(2):
-            imu = ImuReadings(times, times, readings[:, [6 * link + place for place in (3, 4, 5, 0, 1, 2)]])
+            imu = readings_of(times, readings[:, [6 * link + place for place in (3, 4, 5, 0, 1, 2)]])
             poses = np.hstack(
                 [reference[:, 8 + 3 * link : 11 + 3 * link], reference[:, [4 * link + k for k in (1, 2, 3, 0)]]]
             )

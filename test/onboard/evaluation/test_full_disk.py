@@ -21,7 +21,7 @@ from serial_lines import line, saved
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.claim import claimed, claimed_free
+from onboard_estimation.evaluation.run_folder import claimed
 
 START_NS = 1_700_000_000 * 10**9
 
@@ -122,14 +122,14 @@ def test_the_second_run_into_a_folder_learns_it_at_once(tmp_path: Path) -> None:
     with claimed(tmp_path / "run"):
         said = refusal("evaluate", tmp_path / "no_bag", "--output", tmp_path / "run")
         assert said.startswith(f"{tmp_path / 'run'}: process {os.getpid()} is writing a run there; ")
-        with claimed_free(tmp_path / "run") as other:
+        with claimed(tmp_path / "run", numbered=True) as other:
             assert other == tmp_path / "run-2"
     assert "no_bag does not exist" in refusal("evaluate", tmp_path / "no_bag", "--output", tmp_path / "run")
 
 
 def test_a_claim_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom onboard_estimation.evaluation.claim import claimed\n"
+        "import sys, time\nfrom pathlib import Path\nfrom onboard_estimation.evaluation.run_folder import claimed\n"
         "with claimed(Path(sys.argv[1])):\n    print('claimed', flush=True)\n    time.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE, text=True)

@@ -21,11 +21,10 @@ from bag_samples import IMU, JAZZY, START_NS, Sample, imu, serialised, walk, wri
 from environment import with_support
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_metadata
+from onboard_estimation.evaluation import bag_files
 from onboard_estimation.evaluation.bag_blocks import FileBytes
-from onboard_estimation.evaluation.bag_metadata import bounded_yaml
+from onboard_estimation.evaluation.bag_files import bounded_yaml
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.live.qos import recorded_offers
 
 SAMPLES = walk(150)
 WRITTEN = serialised(SAMPLES)
@@ -256,7 +255,6 @@ def test_a_pipe_is_no_bag_and_blocks_nobody(name: str, tmp_path: Path) -> None:
         open_bag(tmp_path / name)
     with pytest.raises(UserError, match=r"it is no regular file|holds no \.mcap or \.db3 file"):
         open_bag(tmp_path)
-    assert recorded_offers(tmp_path) == {}
 
 
 # Damage that must not pass for the end, or for nothing
@@ -502,12 +500,11 @@ def test_metadata_that_would_take_minutes_is_refused_and_the_messages_are_read(t
     found, damage = read(folder)
     assert found == WRITTEN
     assert "metadata.yaml is damaged" in damage
-    assert not any(recorded_offers(folder).values())
 
 
 @pytest.mark.parametrize("text", ["[" + "1," * 3000 + "1]", "1:" * 40 + "1", "0x" + "F" * 100, "[" * 5000, "&a [*a]"])
 def test_yaml_that_no_bag_holds_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bag_metadata, "_MAX_NODES", 1000)
+    monkeypatch.setattr(bag_files, "_MAX_NODES", 1000)
     with pytest.raises(ValueError, match="no YAML that a bag holds"):
         bounded_yaml(text)
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 import typer.main
 
-from onboard_estimation.commands.evaluate_options import taking, taking_all
+from onboard_estimation.commands.arguments import taking, taking_all
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import (
     EvaluateOptions,

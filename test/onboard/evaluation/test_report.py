@@ -34,13 +34,12 @@ from scipy import stats
 
 from onboard_estimation.capabilities.reported import Picture, ReportSection
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.charts import Chart, error_charts
+from onboard_estimation.evaluation.charts import Chart, coverage, error_charts, thin, truth_centre, worst_window
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, EVENTS, TRUTH
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label, unit_suffix
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult
-from onboard_estimation.evaluation.views import coverage, thin, truth_centre, worst_window
 from onboard_estimation.measurement import Vector
 from onboard_estimation.picture import ellipse
 

@@ -15,10 +15,9 @@ import pytest
 from report_samples import NO_BROWSER, Page, chain_result, rendered, shortened, walk_result, without_truth
 
 from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
-from onboard_estimation.evaluation.key_figures import COUNT, key_figures
 from onboard_estimation.evaluation.plots import motion_figure, write_plots
 from onboard_estimation.evaluation.report import render, write_report
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
+from onboard_estimation.evaluation.result import COUNT, Drawing, EvaluationResult, KeyFigure, Phases, key_figures
 
 TEMPLATES = Path(__file__).parents[3] / "onboard_estimation" / "evaluation"
 

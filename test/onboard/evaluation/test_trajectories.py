@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.evaluation.alignment import align_se3
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.trajectory import as_record, cleaned
 
 Rows = NDArray[np.float64]
@@ -298,7 +298,8 @@ def test_a_planar_covariance_is_taken_into_the_body_frame() -> None:
     full = np.zeros((20, 6, 6))
     full[np.ix_(range(20), [0, 1, 5], [0, 1, 5])] = planar
     one = cleaned("odom", np.arange(20), poses, full)
-    assert one.kind == "planar"
+    assert one.turns
+    assert one.planar
     _, record, notes = as_record(one, "planar")
     turn = about_z(-headings).as_matrix()
     np.testing.assert_allclose(record.covariances, turn @ planar @ turn.transpose(0, 2, 1), atol=1e-12)

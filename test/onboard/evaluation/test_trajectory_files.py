@@ -42,7 +42,8 @@ def changed(line: int, to: str) -> list[str]:
 def test_stamps_are_exact(tmp_path: Path) -> None:
     found = read(written(tmp_path, "a.tum", GOOD))
     assert found.stamps_ns.tolist() == [START_NS + 100_000_000 * k for k in range(10)]
-    assert found.kind == "pose"
+    assert found.turns
+    assert not found.planar
     np.testing.assert_allclose(found.poses[3], [3.0, 0.5, 0.3, 0.0, 0.0, 0.6, 0.8])
 
 
@@ -143,7 +144,8 @@ def test_a_wrong_header_answers_with_what_is_expected(tmp_path: Path, header: st
 def test_tables_of_planar_poses_with_deviations(tmp_path: Path) -> None:
     header = "time_s, x, y, heading_deg, x_stddev_m, y_stddev_m, heading_stddev_rad, battery_v"
     found = read(written(tmp_path, "a.csv", [header, "1,2,3,90,0.1,0.2,0.3,12", "2,2,3,90,0.1,0.2,0.3,12"]))
-    assert found.kind == "planar"
+    assert found.turns
+    assert found.planar
     np.testing.assert_allclose(found.poses[0], [2.0, 3.0, 0.0, 0.0, 0.0, 0.5**0.5, 0.5**0.5])
     assert found.covariances is not None
     np.testing.assert_allclose(np.diag(found.covariances[0]), [0.01, 0.04, 0.0, 0.0, 0.0, 0.09])

@@ -17,10 +17,9 @@ from scipy.stats import multivariate_normal
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
-from onboard_estimation.evaluation.tunable import tunables
-from onboard_estimation.evaluation.tuning import LeftOut, Tuning, TuningSettings, _Search, tune
+from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tunables, tune
 from onboard_estimation.evaluation.tuning_score import (
     OUTLIER_FACTOR,
     OUTLIER_SHARE,
@@ -37,7 +36,7 @@ from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Finished, Workers, WorkersAsked, open_workers
+from onboard_estimation.workers import Finished, Workers, open_workers
 
 OPTIONS = EvaluateOptions(robot="salp", estimator="ukf", config=resource("config/salp_ideal.yaml"))
 RUNS = {f"run {seed}": SimulatedRun("salp", "ideal", "forward", 12.0, seed) for seed in range(3)}
@@ -46,7 +45,7 @@ WRONG = replace(OPTIONS, overrides={"gyro.noise_stddev_rad_s": 0.05})
 
 @pytest.fixture
 def alone() -> Iterator[Workers]:
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         yield workers
 
 
@@ -194,7 +193,7 @@ def test_workers_do_not_change_what_is_found(alone: Workers) -> None:
     chosen = tunables(load_configuration(find_robot("salp"), WRONG))
     settings = TuningSettings("truth", evaluations=24, folds=0)
     one = tune(RUNS, WRONG, chosen, settings, alone)
-    with open_workers(WorkersAsked(2)) as workers:
+    with open_workers(2) as workers:
         two = tune(RUNS, WRONG, chosen, settings, workers)
     assert one == two
     assert set(one.untouched) | set(one.values) == {each.name for each in chosen}
@@ -298,7 +297,7 @@ def test_scores_stand_with_their_candidates_and_recordings(bags: list[Path]) -> 
     options = EvaluateOptions(robot="salp", config=resource("config/salp_ideal.yaml"), estimator="ukf")
     chosen = tuple(tunables(load_configuration(find_robot("salp"), options), ["gyro.noise_stddev_rad_s"]))
     recordings = {"one": bags[0], "two": bags[1]}
-    with open_workers(WorkersAsked(0)) as workers:
+    with open_workers(0) as workers:
         search = _Search(recordings, options, TuningSettings(), chosen, workers)
         found = search.scores(np.array([[0.005], [0.01], [0.02]]), ["one", "two"])
     for row, noise in zip(found, (0.005, 0.01, 0.02), strict=True):

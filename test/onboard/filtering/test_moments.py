@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, correct, innovate, predict, update
-from onboard_estimation.filtering.square_root import NotPositiveDefinite, covariance_root, downdate, triangularise
+from onboard_estimation.filtering.square_root import NotPositiveDefinite, covariance_root, triangularise
 from onboard_estimation.filtering.state_space import StateSpace, angles, so3, vector
 
 
@@ -277,16 +277,6 @@ def test_triangular_factor_has_the_same_square(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(lower @ lower.T, factor @ factor.T, atol=1e-13)
     np.testing.assert_array_equal(lower, np.tril(lower))
     assert (np.diag(lower) >= 0.0).all()
-
-
-def test_downdate_takes_a_share_off_or_says_that_it_cannot() -> None:
-    rng = np.random.default_rng(11)
-    lower = np.linalg.cholesky(random_covariance(rng, 4))
-    share = 0.9 * lower @ np.array([0.5, -0.5, 0.5, 0.5])
-    reduced = lower.copy()
-    assert downdate(reduced, share)
-    np.testing.assert_allclose(reduced @ reduced.T, lower @ lower.T - np.outer(share, share), atol=1e-13)
-    assert not downdate(lower.copy(), share / 0.85)
 
 
 def test_root_keeps_the_digits_of_small_variances_beside_large_ones() -> None:

@@ -8,16 +8,16 @@ from smoothing import FilterStep, sigma_cross_covariance, smooth
 
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
-from onboard_estimation.filtering.unscented import BatchModel, SigmaPoints, Unscented, Weights
+from onboard_estimation.filtering.unscented import BatchModel, SigmaPoints, Unscented
 
 STEPS = 15
 
 
 def moved_on(
-    filter_: Unscented, weights: Weights, state: SigmaPoints, propagate: BatchModel, process_root: np.ndarray
+    filter_: Unscented, state: SigmaPoints, propagate: BatchModel, process_root: np.ndarray
 ) -> tuple[SigmaPoints, np.ndarray]:
     """The predicted state and the cross-covariance of the errors before and after."""
-    cross = sigma_cross_covariance(filter_.space, weights, state, propagate(state.points))
+    cross = sigma_cross_covariance(filter_.space, state, propagate(state.points))
     return filter_.predict(state, propagate, process_root), cross
 
 
@@ -89,14 +89,13 @@ class LinearProblem:
         return record
 
     def record_of_the_unscented_filter(self) -> list[FilterStep]:
-        weights = Weights.scaled(self.n, 0.5, 2.0)
-        filter_ = Unscented(self.space(), weights)
+        filter_ = Unscented(self.space())
         state, cross = filter_.start(self.mean, self.covariance), self.covariance
         record = []
         for k in range(STEPS):
             if k > 0:
                 transition, root = self.transitions[k], self.process_roots[k]
-                state, cross = moved_on(filter_, weights, state, lambda points, f=transition: points @ f.T, root)
+                state, cross = moved_on(filter_, state, lambda points, f=transition: points @ f.T, root)
             predicted = state.mean, filter_.covariance(state)
             for observation, noise_root, value in self.measurements[k]:
                 state, _, _ = filter_.update(state, lambda points, h=observation: points @ h.T, value, noise_root)
@@ -140,14 +139,13 @@ def test_smoothed_angles_are_the_joint_posterior_wrapped() -> None:
     assert expected_means[0, 0] < np.pi < expected_means[-1, 0]
 
     bearing = StateSpace(angles("z", ("z",)))
-    weights = Weights.scaled(2)
-    filter_ = Unscented(space, weights)
+    filter_ = Unscented(space)
     state, cross = filter_.start(problem.mean, problem.covariance), problem.covariance
     record = []
     for k, z in enumerate(measured):
         if k > 0:
             turned = lambda points: space.plus(np.zeros(2), points @ transition.T)  # noqa: E731
-            state, cross = moved_on(filter_, weights, state, turned, process_root)
+            state, cross = moved_on(filter_, state, turned, process_root)
         predicted, wrapped = (state.mean, filter_.covariance(state)), bearing.plus([0.0], [z])
         state, _, _ = filter_.update(
             state, lambda points: points[:, :1].copy(), wrapped, np.array([[0.1]]), space=bearing
@@ -170,14 +168,13 @@ def test_smoother_does_not_see_how_the_world_is_turned_and_gains_on_the_filter()
     for turn in (0.0, 0.5 * np.pi):
         world = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
         truth = np.array([0.0, 0.0, turn])
-        weights = Weights.scaled(3)
-        filter_ = Unscented(space, weights)
+        filter_ = Unscented(space)
         state = filter_.start(space.plus(truth, [0.1, 0.1, 0.2]), np.diag([0.01, 0.01, 0.04]))
         truths, record = [], []
         for k in range(60):
             truth = space.plus(truth, motions[k] + drift[k])
             driven = lambda points, k=k: space.plus(points, motions[k])  # noqa: E731
-            state, cross = moved_on(filter_, weights, state, driven, process_root)
+            state, cross = moved_on(filter_, state, driven, process_root)
             predicted = state.mean, filter_.covariance(state)
             if k % 5 == 4:
                 position = truth[:2] + world @ noise[k]

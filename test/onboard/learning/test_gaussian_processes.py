@@ -11,8 +11,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import sparse
-from onboard_estimation.learning.collapsed_bound import JITTER, Factors, collapsed_bound, noise_variances
-from onboard_estimation.learning.sparse import SparseGaussianProcesses, spread_points
+from onboard_estimation.learning.sparse import (
+    JITTER,
+    Factors,
+    SparseGaussianProcesses,
+    collapsed_bound,
+    spread_points,
+)
 from onboard_estimation.learning.sparse_kernels import (
     cross_covariance,
     decaying_exponential,
@@ -86,19 +91,19 @@ def likelihood(x: Array, y: Array, noise: Array) -> float:
 def test_collapsed_bound_is_that_of_dense_matrices_and_below_the_likelihood() -> None:
     x, y = samples(80)
     y = y / np.sqrt(np.mean(y * y, axis=0))
-    noise = noise_variances(Factors.of(x, INDUCING, LENGTH_SCALES), y, RATIOS)
+    noise = Factors.of(x, INDUCING, LENGTH_SCALES).noise_variances(y, RATIOS)[0]
     value = collapsed_bound(x, y, INDUCING, LENGTH_SCALES, RATIOS)[0]
     assert value == pytest.approx(dense_bound(x, y, INDUCING, LENGTH_SCALES, RATIOS, noise), rel=1e-9)
     assert value < likelihood(x, y, noise)
     everywhere = collapsed_bound(x, y, x, LENGTH_SCALES, RATIOS)[0]
-    best = noise_variances(Factors.of(x, x, LENGTH_SCALES), y, RATIOS)
+    best = Factors.of(x, x, LENGTH_SCALES).noise_variances(y, RATIOS)[0]
     assert everywhere == pytest.approx(likelihood(x, y, best), abs=0.01)
 
 
 def test_noise_variances_are_the_best() -> None:
     x, y = samples(80)
     y = y / np.sqrt(np.mean(y * y, axis=0))
-    noise = noise_variances(Factors.of(x, INDUCING, LENGTH_SCALES), y, RATIOS)
+    noise = Factors.of(x, INDUCING, LENGTH_SCALES).noise_variances(y, RATIOS)[0]
     best = dense_bound(x, y, INDUCING, LENGTH_SCALES, RATIOS, noise)
     for output in range(2):
         for factor in (0.9, 1.1):

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hopper_estimation.sensitivity_plot import write_sensitivity
+from hopper_estimation.training import write_sensitivity
 from onboard_estimation.errors import UserError
-from onboard_estimation.learning.optimisation.genetic import (
+from onboard_estimation.learning.optimisation.methods import (
     adaptive_mutation,
     breed,
     genetic,
@@ -25,13 +25,14 @@ from onboard_estimation.learning.optimisation.genetic import (
 )
 from onboard_estimation.learning.optimisation.minimise import (
     METHODS,
+    StoredRun,
     minimise,
     minimise_seeds,
+    save_state,
     seed_path,
 )
 from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity
-from onboard_estimation.learning.optimisation.state_file import StoredRun, save
 
 Array = NDArray[np.float64]
 EVERY_METHOD = pytest.mark.parametrize("method", ["genetic", "differential_evolution", "cma"])
@@ -558,7 +559,7 @@ def test_state_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(UserError, match="cannot be written"):
-        save(folder, StoredRun({}))
+        save_state(folder, StoredRun({}))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder"]
 
 

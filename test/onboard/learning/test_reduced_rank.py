@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 BOXES = [
@@ -173,5 +173,5 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         with pytest.raises(UserError, match=said):
             LearnedFunction.of_arrays({**arrays, name: value}, header(), "m")
     del arrays["margin"]
-    with pytest.raises(UserError, match="without margin"):
+    with pytest.raises(UserError, match="no array margin"):
         LearnedFunction.of_arrays(arrays, header(), "m")

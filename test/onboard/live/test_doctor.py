@@ -12,8 +12,8 @@ import pytest
 from evaluation_samples import command, refusal
 
 from onboard_estimation import kernel_files
-from onboard_estimation.live import doctor_graph, doctor_machine
-from onboard_estimation.live.doctor_machine import Finding
+from onboard_estimation.live import doctor
+from onboard_estimation.live.doctor import Finding
 
 EXPECTED = {
     "Python", "drivers", "kernel cache", "disk", "clock", "clock jumps", "serial ports", "optional packages",
@@ -41,7 +41,7 @@ def by_subject(findings: list[Finding]) -> dict[str, Finding]:
 
 @pytest.mark.live
 def test_a_working_machine_has_no_faults(ros_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_graph, "EXCHANGE_S", 60.0)  # of a machine that works, but is busy
+    monkeypatch.setattr(doctor, "EXCHANGE_S", 60.0)  # of a machine that works, but is busy
     outcome = command("doctor", "--json")
     report = json.loads(outcome.out)
     found = {one["subject"]: one for one in report["findings"]}
@@ -68,7 +68,7 @@ def test_the_table_names_state_and_repair(ros_domain: int) -> None:
 
 def test_a_domain_that_is_none_is_a_fault_and_the_rest_is_still_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_DOMAIN_ID", "300")
-    found = by_subject(list(doctor_graph.check_graph()))
+    found = by_subject(list(doctor.findings()))
     assert found["domain"].state == "fault"
     assert found["domain"].repair == "export ROS_DOMAIN_ID=0"
     assert found["loopback"].state == "ok"
@@ -78,8 +78,8 @@ def test_a_domain_that_is_none_is_a_fault_and_the_rest_is_still_checked(monkeypa
 def test_two_processes_that_cannot_talk_are_a_fault(ros_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Discovery switched off: each process is alone."""
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
-    monkeypatch.setattr(doctor_graph, "EXCHANGE_S", 2.0)
-    found = by_subject(list(doctor_graph.check_graph()))
+    monkeypatch.setattr(doctor, "EXCHANGE_S", 2.0)
+    found = by_subject(list(doctor.findings()))
     assert found["discovery"].state == "fault"
     assert found["self-test"].state == "fault"
     assert "firewall" in found["self-test"].repair
@@ -100,14 +100,11 @@ def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypa
     empty = tmp_path / "cache" / "onboard_estimation-x"
     empty.mkdir(parents=True)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty))
-    found = by_subject(list(doctor_machine.check_machine()))["kernel cache"]
-    assert (found.state, found.repair) == ("note", "onboard-estimation warmup")
+    ((state, _, repair),) = doctor._cache()
+    assert (state, repair) == ("note", "onboard-estimation warmup")
     (empty / f"some{kernel_files.SUFFIX}").touch()
-    assert by_subject(list(doctor_machine.check_machine()))["kernel cache"].text == f"1 kernels in {empty}"
-    code = (
-        "from onboard_estimation.live import doctor_machine\n"
-        "print([one.text for one in doctor_machine.check_machine() if one.subject == 'kernel cache'])"
-    )
+    assert list(doctor._cache()) == [("ok", f"1 kernels in {empty}")]
+    code = "from onboard_estimation.live import doctor\nprint(list(doctor._cache()))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         env={**{k: v for k, v in os.environ.items() if "CACHE" not in k}, "HOME": os.devnull},
@@ -120,11 +117,13 @@ def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypa
 
 def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = {7410 + 250 * 9 + 2 * index for index in range(30)}
-    monkeypatch.setattr(doctor_graph, "port_is_free", lambda port: port not in taken)
-    found = doctor_graph._ports(9)
-    assert (found.state, found.text) == ("note", "30 of the first 32 places of domain 9 are in use")
+    monkeypatch.setattr(doctor, "port_is_free", lambda port: port not in taken)
+    monkeypatch.setenv("ROS_DOMAIN_ID", "9")
+    ((state, text, _),) = doctor._ports()
+    assert (state, text) == ("note", "30 of the first 32 places of domain 9 are in use")
     taken |= {7410 + 250 * 9 + 2 * index for index in range(32)}
-    assert doctor_graph._ports(9).state == "fault"
+    ((state, *_),) = doctor._ports()
+    assert state == "fault"
 
 
 @pytest.mark.slow

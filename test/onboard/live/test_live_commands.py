@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from live_graph import wait_until
 from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
-from onboard_estimation.commands.service import parameter_value
+from onboard_estimation.commands.live_graph import parameter_value
 from onboard_estimation.errors import UserError
 from onboard_estimation.live import by_hand, discovery, message_text, session, watching
 from onboard_estimation.live.types import interface_class

@@ -25,13 +25,14 @@ import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.live.followed import ShownRun, Subject
 from onboard_estimation.live.view_live import health_table
-from onboard_estimation.live.view_plots import MOST_PLOTS, curves
-from onboard_estimation.live.view_recorded import ShownRun, Subject, load_records, namespaces_with_estimates
+from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
+from onboard_estimation.live.view_robot import MOST_PLOTS, curves
 from onboard_estimation.measurement import Estimate, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
@@ -140,7 +141,7 @@ def test_refusals_say_what_to_do(place: Path, tmp_path: Path) -> None:
     broken = tmp_path / "run"
     shutil.copytree(place / "run", broken)
     (broken / "run.json").write_text("[1, 2]")
-    assert "no run.json" in refusal("view", broken)
+    assert "run.json holds a list, not a mapping" in refusal("view", broken)
     (broken / "run.json").write_text('{"robot": "crab"}')
     assert "no robot 'crab'" in refusal("view", broken)
 

@@ -56,8 +56,8 @@ def serve(bag: Path) -> None:
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
+    from onboard_estimation.evaluation.bag_writing import BagWriter
     from onboard_estimation.evaluation.options import EvaluateOptions
-    from onboard_estimation.live.growing_bag import GrowingBag
     from onboard_estimation.live.recorder import Recorder, Selection
     from onboard_estimation.live.schedule import Schedule, offer_services
     from onboard_estimation.live.signals import StopRequest
@@ -77,7 +77,7 @@ def serve(bag: Path) -> None:
     view, recording, player = (Node(name[1:]) for name in PLAIN)
     graph = LiveGraph(view, EvaluateOptions())
     view.create_timer(0.2, graph.look_for_robots)
-    recorder = Recorder(recording, GrowingBag(bag), Selection(everything=True))
+    recorder = Recorder(recording, BagWriter(bag, grows=True), Selection(everything=True))
     stop = StopRequest()
     writing = threading.Thread(target=recorder.run, args=(stop,))
     writing.start()

@@ -8,7 +8,7 @@ import sys
 import pytest
 from node_memory import NEVER, Started, started
 
-from onboard_estimation.nodes.memory import unchanged_ranges
+from onboard_estimation.nodes.run import unchanged_ranges
 
 TARGETS = {
     "hopper": "hopper_estimation.nodes.estimator:HopperEstimatorNode",
@@ -104,7 +104,7 @@ def test_kernels_compile_and_run_after_the_compiler_was_given_back() -> None:
     code = (
         "import numpy as np\n"
         "from numba import njit\n"
-        "from onboard_estimation.nodes.memory import release_libraries\n"
+        "from onboard_estimation.nodes.run import release_libraries\n"
         "total = njit(lambda values: values.sum())\n"
         "a = total(np.ones(3))\n"
         "release_libraries()\n"

@@ -15,7 +15,7 @@ import pytest
 from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
 from live_graph import LONGEST_WAIT_S
 
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Measurement, PhaseEvent
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.pipeline import Pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, WARN, HealthReport

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation import picture
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros import markers as m

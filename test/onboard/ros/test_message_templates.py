@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
-from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.message_templates import MessageTemplate, SerializedEstimates, SerializedSensor
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.ros.serialized_estimates import SerializedEstimates
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 from softrobot_estimation.configuration import SoftRobotConfiguration

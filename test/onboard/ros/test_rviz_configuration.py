@@ -12,7 +12,7 @@ import pytest
 import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY, flattened
 
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Channel, Estimate, Measurement, value_size
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rviz_files import faults, read_rviz
 
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.robots import all_robots
 from onboard_estimation.ros import markers

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from malformed import malformed
 
 from onboard_estimation.evaluation import bag_types
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.ros.serialized_readings import SerializedReader
+from onboard_estimation.ros.message_layouts import SerializedReader
 
 CHANNELS = ALL | {"/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "attitude", field="orientation")}
 

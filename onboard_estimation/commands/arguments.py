@@ -1,0 +1,164 @@
+"""What several commands are asked: robots, workers, options of `evaluate`; and what a shell completes of it.
+
+Paths are completed by the shell itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from importlib.util import find_spec
+from operator import getitem
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
+from onboard_estimation.installed import offered
+
+if TYPE_CHECKING:
+    from onboard_estimation.workers import Workers
+
+
+def robots(incomplete: str) -> list[str]:
+    """Robots that installed packages offer; no code of theirs is imported."""
+    return [name for name in offered("onboard_estimation.robots") if name.startswith(incomplete)]
+
+
+RobotsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=robots)
+]
+RobotArgument = Annotated[
+    str,
+    typer.Argument(metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=robots),
+]
+RobotOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed.", autocompletion=robots
+    ),
+]
+EstimatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
+]
+
+
+def into(metavar: str, help: str) -> Any:
+    """The option that says where a command writes."""
+    return typer.Option("--output", "-o", metavar=metavar, help=help)
+
+
+def formats(incomplete: str) -> list[str]:
+    """Formats that installed packages convert."""
+    return [name for name in offered("onboard_estimation.converters") if name.startswith(incomplete)]
+
+
+def launch_files(context: typer.Context, incomplete: str) -> list[str]:
+    """This project's launch files, where the file is asked for and not its arguments."""
+    from onboard_estimation.commands.launch import project_launch_files
+
+    if context.params.get("words"):
+        return []
+    return [name for name in project_launch_files() if name.startswith(incomplete)]
+
+
+Command = Callable[..., None]
+
+
+def taking(*names: str) -> Callable[[Command], Command]:
+    """Give a command options of `evaluate`, by the names of their fields; without names, those of a configuration.
+
+    In their place the command has an argument `options`, and gets an `EvaluateOptions` for it.
+    """
+    return _taking("options", EvaluateOptions(), names or ("config", "overrides"))
+
+
+def taking_all(command: Command) -> Command:
+    """Give a command all of them."""
+    return _taking("options", EvaluateOptions(), [name for name, _, _ in declared()])(command)
+
+
+def taking_settings(settings: Any) -> Callable[[Command], Command]:
+    """Give a command all options that the class of these settings declares, in the place of an argument `settings`."""
+    return _taking("settings", settings, [name for name, _, _ in declared(settings)])
+
+
+def _taking(place: str, base: Any, names: Collection[str]) -> Callable[[Command], Command]:
+    def decorated(command: Command) -> Command:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            typed = {name: given.pop(name) for name in names}
+            command(**{place: from_typed(typed, base)}, **given)
+
+        parameters: list[inspect.Parameter] = []
+        for one in inspect.signature(command, eval_str=True).parameters.values():
+            if one.name == place:
+                parameters += [_parameter(name, it, value) for name, it, value in declared(base) if name in names]
+            else:
+                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorated
+
+
+def _parameter(name: str, option: Option, value: Any) -> inspect.Parameter:
+    flags, panel = (option.flag, *option.other_flags), option.panel
+    shown = typer.Option(*flags, metavar=option.metavar, help=option.help, rich_help_panel=panel, min=option.minimum)
+    default = [] if option.typed == list[str] else False if option.typed is bool else value
+    annotation = getitem(Annotated, (option.typed, shown))
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_working = partial(typer.Option, rich_help_panel="Who does the work")
+WorkersOption = Annotated[
+    int | None,
+    _working(
+        metavar="N", min=0, help="Processes of this machine; 0: this process alone, without Dask. One a core otherwise."
+    ),
+]
+FewWorkersOption = Annotated[
+    int,
+    _working(
+        metavar="N", min=0, help="Processes of this machine that share the work; 0: this process alone, without Dask."
+    ),
+]
+"""Of work that one process does in a minute."""
+SchedulerOption = Annotated[
+    str | None,
+    _working(
+        metavar="ADDRESS",
+        help="Workers of a Dask cluster, e.g. `tcp://10.0.0.5:8786`; bags are read where the workers are.",
+    ),
+]
+
+
+@contextmanager
+def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool) -> Iterator[Workers]:
+    """The workers asked for; of this machine no more than there are tasks, and this process alone for one task."""
+    from onboard_estimation.workers import HINT, open_workers
+
+    if workers is None:
+        workers = min(os.cpu_count() or 1, tasks)
+        workers = 0 if workers == 1 else workers
+        if workers and scheduler is None and find_spec("distributed") is None:
+            output.note(f"Dask is not installed ({HINT}): one run after the other", quiet)
+            workers = 0
+    with open_workers(workers, scheduler, lambda sentence: output.note(sentence, quiet)) as team:
+        yield team
+
+
+def configured(name: str, options: Any, bag: Path | None = None, ability: Any = None) -> tuple[Any, Any]:
+    """A robot, which must have some ability where one is named, and its configuration, see `load_configuration`."""
+    from onboard_estimation.evaluation.evaluate import load_configuration
+    from onboard_estimation.robots import find_robot
+
+    robot = find_robot(name) if ability is None else ability.of(find_robot(name))
+    return robot, load_configuration(robot, options, bag)

@@ -1,0 +1,163 @@
+"""`onboard-estimation simulate`, `inspect` and `convert`: bags made, and looked into."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import arguments, output
+from onboard_estimation.errors import UserError, printable
+
+StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format of the bag.")]
+
+
+@output.command(
+    "simulate salp --gait backward --duration 30 --seed 3 --output bag",
+    "simulate salp --output bag --storage sqlite3 --set chain.joint_drag=[0.02,0.02]",
+)
+@arguments.taking()
+def simulate(
+    robot: arguments.RobotArgument,
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    scenario: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Scenario, see `onboard-estimation robots`; the robot's first otherwise."),
+    ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            "--gait", "--variant", metavar="NAME", help="What it does, e.g. its gait; the scenario's first otherwise."
+        ),
+    ] = None,
+    duration: Annotated[float, typer.Option(metavar="S", help="Length, s.")] = 60.0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of all noise and disturbances; the same seed gives the same bag.")
+    ] = 0,
+    storage: StorageOption = "mcap",
+    options: Any = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
+    from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
+    from onboard_estimation.evaluation.simulated import check_duration
+    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+
+    _check_storage(storage)
+    check_duration(duration)
+    found, configuration = arguments.configured(robot, options, ability=Simulated[Any])
+    scenario, variant = chosen_scenario(found, scenario, variant)
+    with output.steps(f"simulating {robot}", quiet=json) as progress:
+        written = simulate_to_bag(found, configuration, scenario, variant, duration, seed, bag, storage, progress)
+    if json:
+        output.print_json(written)
+        return
+    what = ", ".join(word for word in (scenario, variant, f"seed {seed}") if word)
+    size = f"{written['messages']} messages on {written['topics']} topics"
+    output.say(f"{bag}: {size}, {duration:g} s of {robot} ({what}), simulated")
+    output.say(f"next: {output.program()} evaluate {shlex.quote(str(bag))}")
+
+
+@output.command("inspect BAG", "inspect BAG --json")
+def inspect(
+    bag: Annotated[
+        Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
+    ],
+    json: output.JsonOption = False,
+) -> None:
+    """Show what is in a bag and what is wrong with it: rates, gaps, stamps, and the truth against the IMUs.
+
+    Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
+    """
+    from onboard_estimation.evaluation import inspection
+    from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
+    from onboard_estimation.evaluation.trajectory import foreign_topics
+
+    with output.steps(f"inspecting {bag}", quiet=json) as progress:
+        found = inspection.inspect_bag(bag, known_channels(), progress)
+    lines = suggested_lines({topic.name: topic.message_type for topic in found.topics})
+    if json:
+        output.print_json({**found.to_mapping(), "suggested_options": lines})
+        return
+    output.console().print(inspection.render(found))
+    if lines:
+        output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
+    for line in lines:
+        output.say(f"  {output.program()} evaluate {shlex.quote(printable(str(bag)))} {line}")
+    for topic in foreign_topics(found.topics):
+        output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")
+        words = f"{shlex.quote(printable(str(bag)))} --trajectory {shlex.quote(printable(topic))}"
+        output.say(f"  {output.program()} evaluate {words}")
+
+
+def _check_storage(storage: str) -> None:
+    if storage not in ("mcap", "sqlite3"):
+        raise UserError(f"--storage {storage}: must be mcap or sqlite3")
+
+
+def _show_formats(wanted: bool) -> None:
+    if not wanted:
+        return
+    from inspect import getdoc
+
+    from onboard_estimation.converters import GROUP
+    from onboard_estimation.installed import load, offered
+
+    for form in offered(GROUP):
+        try:
+            text = getdoc(load(GROUP, "format", form)) or "not described"
+            said = text.partition("\n\nParameters\n")[0].partition("\n\nRaises\n")[0]
+        except UserError as error:  # one of another package must not hide the rest
+            said = str(error)
+        output.say(f"{form}: {' '.join(said.split())}\n")
+    raise typer.Exit
+
+
+@output.command(
+    "convert --formats",
+    "convert serial_log device.log --output hops",
+)
+def convert(
+    form: Annotated[
+        str,
+        typer.Argument(metavar="FORMAT", help="Format of the file, see `--formats`.", autocompletion=arguments.formats),
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert, or folder of a run.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    storage: StorageOption = "mcap",
+    as_recorded: Annotated[
+        bool,
+        typer.Option(
+            "--as-recorded",
+            "--truth-as-recorded",
+            help="Leave what the format would mend (the truth's axes, clocks) as it is, wrong or not.",
+        ),
+    ] = False,
+    formats: Annotated[
+        bool,
+        typer.Option(
+            "--formats", callback=_show_formats, is_eager=True, help="Show the installed formats and what each becomes."
+        ),
+    ] = False,
+    json: output.JsonOption = False,
+) -> None:
+    """Turn a recording of another group, or a device's log, into a ROS 2 bag.
+
+    Formats come from installed packages, yours among them: a function that reads the file, and an entry point of the
+    group `onboard_estimation.converters` that names it. What is mended on the way, such as a left-handed truth or a
+    second clock, is said, and left with `--as-recorded`.
+    """
+    from onboard_estimation.evaluation import simulated_bags
+
+    _check_storage(storage)
+    with output.steps(f"converting {file}", quiet=json):
+        written = simulated_bags.convert(form, file, bag, storage, as_recorded)
+    if json:
+        output.print_json(written)
+        return
+    output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, {written['source']}")
+    for note in written["notes"]:
+        output.say(f"- {note}")
+    output.say(f"next: {output.program()} {written['next']} {shlex.quote(str(bag))}")

@@ -1,0 +1,301 @@
+"""`onboard-estimation topic`, `service` and `param`, shaped as those of `ros2`."""
+
+from __future__ import annotations
+
+import json as json_library
+import queue
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.errors import UserError
+from onboard_estimation.live import discovery
+from onboard_estimation.live.session import graph_node, place
+from onboard_estimation.live.types import interface_class
+
+topic = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
+)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Full name, e.g. `/salp/odometry`.")]
+HiddenOption = Annotated[
+    bool, typer.Option("--include-hidden", help="Also names of which a part starts with an underscore.")
+]
+
+
+@topic.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
+def list_(
+    show_types: Annotated[bool, typer.Option("-t", "--show-types", help="Show the types too.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Show types, and the nodes that publish -> that subscribe.")
+    ] = False,
+    include_hidden: HiddenOption = False,
+    json: output.JsonOption = False,
+) -> None:
+    """List the topics of all running nodes."""
+
+    def names(endpoints: list[Any]) -> list[str]:
+        return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
+
+    with graph_node("topic_list") as node:
+        discovery.settle(node)
+        found = [
+            {
+                "name": name,
+                "types": types,
+                "publishers": names(discovery.publishers(node, name)),
+                "subscribers": names(discovery.subscriptions(node, name)),
+            }
+            for name, types in discovery.topics(node, include_hidden).items()
+        ]
+    if json:
+        output.print_json({"topics": found})
+    elif not found:
+        typer.echo(f"no topic in {place()}: is a node running, with the same ROS_DOMAIN_ID?", err=True)
+    for one in () if json else found:
+        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else str(one["name"])
+        nodes = f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
+        typer.echo((line + nodes).rstrip())
+
+
+@topic.command(
+    "echo",
+    epilog=output.examples(
+        "topic echo /salp/odometry --once",
+        "topic echo /salp/odometry --field pose.pose.position",
+        "topic echo /salp/joint_states --json > joint_states.jsonl",
+    ),
+)
+def echo(
+    topic: TopicArgument,
+    once: Annotated[bool, typer.Option("--once", help="Show one message and end.")] = False,
+    field: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Only a part, e.g. `pose.pose.position.x` or `position[0]`.")
+    ] = None,
+    full_length: Annotated[
+        bool, typer.Option("-f", "--full-length", help="Cut nothing: arrays and texts end after 128 otherwise.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", min=0.0, help="Give up after S seconds without a message; 0: never.")
+    ] = 0.0,
+    json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
+) -> None:
+    """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
+    from onboard_estimation.live import message_text
+
+    def show(message: Any) -> None:
+        value = message if field is None else message_text.pick(message, field)
+        if json:
+            typer.echo(json_library.dumps(message_text.to_plain(value)))
+        else:
+            typer.echo(message_text.to_yaml(value, None if full_length else message_text.LONGEST) + "---")
+
+    _follow(topic, "topic_echo", timeout, show, once)
+
+
+@topic.command(
+    "pub",
+    epilog=output.examples(
+        "topic pub --once /salp/set_pose '{pose: {pose: {position: {x: 0.5, y: 0.1}, orientation: {w: 1.0}}}}'",
+        "topic pub -r 20 /thruster_chain/actuators/command '{header: {stamp: now}, name: [thruster_1], effort: [0.2]}'",
+        "topic pub --once /note std_msgs/msg/String '{data: start of run 3}'",
+    ),
+)
+def pub(
+    topic: TopicArgument,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields, `stamp: now`."),
+    ] = None,
+    once: Annotated[bool, typer.Option("-1", "--once", help="Publish one message and end.")] = False,
+    rate: Annotated[float, typer.Option("-r", "--rate", metavar="HZ", min=0.01, help="Messages a second.")] = 1.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without a subscriber.")
+    ] = 5.0,
+) -> None:
+    """Publish on a topic that somebody subscribes to, until Ctrl-C or `--once`.
+
+    A name that is not there is answered with those that are.
+    """
+    from onboard_estimation.live import by_hand
+
+    wanted, fields = by_hand.split_words("msg", words or [])
+    name = discovery.absolute(topic)
+    with graph_node("topic_pub") as node:
+        kind = interface_class(by_hand.find_type(node, "topic", name, wanted, node.get_topic_names_and_types))
+        by_hand.fill(node, kind(), fields)
+        publisher = node.create_publisher(kind, name, 10)
+        if not discovery.wait_until(lambda: bool(publisher.get_subscription_count()), timeout):
+            raise UserError(f"nobody subscribed to {name} within {timeout:g} s")
+        while True:
+            message = kind()
+            by_hand.fill(node, message, fields)
+            publisher.publish(message)
+            if once:
+                publisher.wait_for_all_acked()
+                return
+            time.sleep(1.0 / rate)
+
+
+@topic.command("hz", epilog=output.examples("topic hz /salp/odometry", "topic hz /imu/link_1/data_raw --window 200"))
+def hz(
+    topic: TopicArgument,
+    window: Annotated[
+        int, typer.Option("-w", "--window", metavar="N", min=2, max=1_000_000, help="Messages that figures are of.")
+    ] = 10_000,
+    duration: Annotated[
+        float, typer.Option("--duration", metavar="S", min=0.0, help="End after S seconds; 0: with Ctrl-C.")
+    ] = 0.0,
+    json: Annotated[bool, typer.Option("--json", help="Each second a line of JSON.")] = False,
+) -> None:
+    """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
+    from onboard_estimation.live import watching
+
+    meter = watching.RateMeter(window)
+    with graph_node("topic_hz") as node:
+        watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
+        watching.subscribe(node, watched, lambda data: meter.note(time.monotonic_ns()), raw=True)
+        started, seen = time.monotonic(), 0
+        due = started + 1.0
+        while not duration or due <= started + duration + 1e-6:
+            time.sleep(max(0.0, due - time.monotonic()))
+            due += 1.0
+            rate = meter.read()
+            if rate is None or meter.count == seen:
+                if not json:
+                    typer.echo(f"no new messages on {watched.name}")
+            elif json:
+                typer.echo(json_library.dumps(asdict(rate)))
+            else:
+                typer.echo(
+                    f"average rate: {rate.rate_hz:.3f}\n\tmin: {rate.min_s:.3f}s max: {rate.max_s:.3f}s "
+                    f"std dev: {rate.std_dev_s:.5f}s window: {rate.window}"
+                )
+            seen = meter.count
+
+
+def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
+    """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
+    from onboard_estimation.live import watching
+
+    with graph_node(name) as node:
+        watched = watching.wait_for_topic(node, topic, timeout_s, _say_waiting)
+        arrived: queue.Queue[Any] = queue.Queue(maxsize=10_000)
+
+        def put(message: Any) -> None:
+            if not arrived.full():  # a slow terminal must not fill memory
+                arrived.put(message)
+
+        watching.subscribe(node, watched, put)
+        while True:
+            try:
+                show(arrived.get(timeout=timeout_s or None))
+            except queue.Empty:
+                raise UserError(f"no message on {watched.name} within {timeout_s:g} s in {place()}") from None
+            if once:
+                return
+
+
+def _say_waiting(name: str, where: str) -> None:
+    typer.echo(f"WARNING: topic [{name}] does not appear to be published yet in {where}; waiting", err=True)
+
+
+service = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Call services of running nodes.")
+param = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Set parameters of running nodes.")
+
+EXIT_REFUSED = 1
+
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without an answer.")
+]
+_KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
+
+
+@service.command(
+    "call",
+    epilog=output.examples(
+        "service call /salp/reset",
+        "service call /salp/imu/link_2/enable '{data: false}'",
+        "service call /salp/reset std_srvs/srv/Trigger",
+        "service call /salp/salp_estimator/list_parameters",
+        "service call /salp/salp_estimator/get_parameters '{names: [gate_probability]}'",
+    ),
+)
+def call(
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="Full name, e.g. `/salp/reset`.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields of the request."
+        ),
+    ] = None,
+    timeout: TimeoutOption = 5.0,
+    json: output.JsonOption = False,
+) -> int:
+    """Call a service and show its response. Exits with 1 where the response says `success: false`.
+
+    A name that is not there is answered with those that are.
+    """
+    from onboard_estimation.live import by_hand, message_text
+
+    wanted, fields = by_hand.split_words("srv", words or [])
+    response = _call(service, wanted, fields, timeout)
+    if json:
+        output.print_json(message_text.to_plain(response))
+    else:
+        typer.echo(message_text.to_yaml(response), nl=False)
+    return 0 if getattr(response, "success", True) else EXIT_REFUSED
+
+
+@param.command(
+    "set",
+    epilog=output.examples(
+        "param set /salp/salp_estimator gate_probability 0.99", "param set /ethercat_wrench_emulator fault.slave 2"
+    ),
+)
+def set_(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Full name, e.g. `/salp/salp_estimator`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the parameter, e.g. `gate_probability`.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="In YAML, as in a parameter file.")],
+    timeout: TimeoutOption = 5.0,
+) -> int:
+    """Set a parameter of a running node. Exits with 1 and the reason where the node refuses.
+
+    `topic list -v` shows the nodes; for reading, see the examples of `service call --help`.
+    """
+    fields = {"parameters": [{"name": name, "value": parameter_value(value)}]}
+    response = _call(f"{node}/set_parameters", "rcl_interfaces/srv/SetParameters", fields, timeout)
+    result = response.results[0]
+    reason = f": {result.reason}" if result.reason else ""
+    typer.echo(
+        f"Set{'' if result.successful else 'ting'} parameter {'successful' if result.successful else 'failed'}{reason}",
+        err=not result.successful,
+    )
+    return 0 if result.successful else EXIT_REFUSED
+
+
+def _call(service: str, wanted: str | None, fields: dict[str, Any], timeout_s: float) -> Any:
+    from onboard_estimation.live.by_hand import call
+
+    with graph_node("service_call") as node:
+        return call(node, service, wanted, fields, timeout_s)
+
+
+def parameter_value(text: str) -> dict[str, Any]:
+    """Fields of `rcl_interfaces/msg/ParameterValue`: the type is that of the value in YAML."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    several = isinstance(value, list)
+    for number, (kind, word) in enumerate(_KINDS, 1):
+        if all(type(one) is kind for one in (value if several else [value])):
+            return {"type": number + 5 * several, f"{word}{'_array' * several}_value": value}
+    raise UserError(f"{text[:80]}: a parameter holds a boolean, number or text, or a list of one of these")
