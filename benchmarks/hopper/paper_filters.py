@@ -43,7 +43,7 @@ from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
 from hopper_estimation.phases import APEX, PHASES, TOUCHDOWN
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, filter_order
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
 from onboard_estimation.resources import resource
 
 Array = NDArray[np.float64]
@@ -139,10 +139,11 @@ def judged(subject: Subject, training_seed: int, size: Size) -> Result:
     entry = untrained_entry()
     if subject.trained:
         robots = range(FIRST_TRAINING_SEED + 10 * training_seed, FIRST_TRAINING_SEED + 10 * training_seed + size.robots)
-        counts = (
-            max(round(size.share * one), least) for one, least in ((subject.individuals, 8), (subject.generations, 2))
+        individuals = max(round(size.share * subject.individuals), 8)
+        generations = max(round(size.share * subject.generations), 2)
+        settings = HopperTrainingConfiguration(
+            individuals=individuals, generations=generations, seeds=(training_seed,), threads=1, delays=subject.delays
         )
-        settings = HopperTrainingConfiguration("genetic", *counts, (training_seed,), 1, subject.delays)
         entry = train_filter(CONFIGURATION, subject.trained, at_heights(robots, TRAINING_S), settings).entry
     found = [
         (trial, *judged_hops(CONFIGURATION, subject.estimator, entry, trial))
@@ -255,7 +256,9 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
         newest = None
         for stamp_ns, _, sensor, value in sorted(readings, key=lambda one: one[:3]):
             state, estimate, _, events, _ = estimator.step(state, Measurement(stamp_ns, sensor, value))
-            told += [event for event in events if event.seen_ns >= drop_ns]  # as offline: from the first drop on
+            told += [
+                one for one in events if isinstance(one, PhaseEvent) and one.seen_ns >= drop_ns
+            ]  # as offline: from the first drop on
             if estimate is not None:
                 newest = estimate
                 stamps.append(stamp_ns)

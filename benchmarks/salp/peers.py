@@ -81,8 +81,6 @@ class LinkByLink:
         return rates
 
 
-Array = NDArray[np.float64]
-
 GYRO_BIAS_WALK = 5e-5
 
 

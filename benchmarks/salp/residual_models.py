@@ -26,9 +26,10 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.population import nominal_population
 from salp_estimation.residual_estimator import ResidualEstimator
 from salp_estimation.residual_model import ResidualModel, load_model
-from salp_estimation.residual_training import _nominal, _residuals
+from salp_estimation.residual_training import _residuals
 from salp_estimation.training_runs import training_run
 
 Array = NDArray[np.float64]
@@ -48,7 +49,7 @@ def residual_training(quick: bool) -> list[Row]:
     runs = [training_run(CONFIGURATION, one(), "") for one in TrainingSet(seeds=2 if quick else 5).sources()]
     links = CONFIGURATION.chain.build().links
     inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
-    targets = np.vstack([_residuals(links, _nominal(len(links)), run) for run in runs])
+    targets = np.vstack([_residuals(links, nominal_population(len(links)), run) for run in runs])
     sparse.fit(inputs[:100], targets[:100, :1], 10, iterations=2)  # compiles
     fits: dict[str, Callable[[], Any]] = {EXACT: lambda: _fit_exact(inputs, targets)}
     fits |= {f"{count} inducing points": partial(sparse.fit, inputs, targets, count) for count in (60, INDUCING, 150)}

@@ -257,8 +257,6 @@ def _chain(quick: bool) -> list[dict[str, Any]]:
     return _cases(candidates, pairs, quick)
 
 
-Array = NDArray[np.float64]
-
 COUNTS = (3, 10, 30, 100)
 GROWTH_COUNTS = (10, 18, 32, 56, 100)
 CHAIN_TARGET = 40.0

@@ -128,8 +128,6 @@ def _start_s(path: Path, tip: Series) -> float:
     return float(times_s[np.flatnonzero(near)[-1] + 1])
 
 
-Array = NDArray[np.float64]
-
 READ_AT_S, HALF_WINDOW_S = 2.0, 0.25
 """Age at which a plateau is read, and half of how long it is averaged: all recordings reach it, and ring no more."""
 VENTED_SHARE = 0.9
@@ -262,8 +260,6 @@ def fit_arc(steps: Sequence[PressureStep], age_s: float = READ_AT_S) -> MarkedAr
     found = minimize_scalar(misfit_m2, bounds=(-0.5 * length_m, 0.5 * length_m), method="bounded")
     return MarkedArc(length_m, float(found.x))
 
-
-Array = NDArray[np.float64]
 
 PRIOR_SCATTER, PRIOR_READINGS = 0.02, 4
 """Standard deviation of log stiffness from run to run before anything is fitted, and how many readings that counts for.
@@ -404,8 +400,6 @@ def _gradient(logarithms: Array, bendings_rad: Array) -> Array:
     whole = compliance + softening * bendings_rad
     return -np.stack(np.broadcast_arrays(compliance / whole, softening * bendings_rad / whole), axis=-1)
 
-
-Array = NDArray[np.float64]
 
 STEP_S = 0.0025
 """Of the filter that stands for the mode: a fiftieth of a period of 8 Hz, 0.1 % of its frequency."""

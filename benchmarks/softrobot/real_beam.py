@@ -136,8 +136,6 @@ def agreed(values: Sequence[float]) -> Measured:
     return Measured(float(np.median(values)), 0.5 * float(np.ptp(values)))
 
 
-Array = NDArray[np.float64]
-
 GRAVITY_M_S2 = 9.81
 SHEAR_CORRECTION = 5.0 / 6.0
 """Of a rectangular cross-section."""

@@ -181,7 +181,6 @@ def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, 
 
 
 Row = dict[str, Any]
-Array = NDArray[np.float64]
 
 SEEDS, CONSISTENCY_SEEDS = 100, 400
 ANGLE_RAD, MASS_KG, INERTIA_KG_M2 = 0.004, 0.003, 3e-5

@@ -160,7 +160,6 @@ def _rounded(values: Sequence[float] | Array) -> list[float]:
     return [float(f"{value:.4g}") for value in values]
 
 
-Array = NDArray[np.float64]
 Row = dict[str, Any]
 
 FOLDERS = tuple(f"robot_{robot}/run_{number}" for robot in "ab" for number in (1, 2, 3))
