@@ -266,7 +266,7 @@ def _ros(name: str, namespace: str) -> Iterator[Any]:
         with _ros_node(name, namespace) as made:
             yield made
     finally:
-        rclpy.shutdown()
+        rclpy.try_shutdown()
 
 
 @contextmanager

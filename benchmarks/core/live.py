@@ -40,10 +40,10 @@ def live_graph(quick: bool) -> list[Row]:
     """The live graph between processes of one machine: IMU messages at 1 kHz and flat out, the estimator, its start."""
     seconds = 5.0 if quick else 60.0
     rows = [*_at_1_khz(seconds), *_flat_out(40_000 if quick else 300_000)]
-    for executor in EXECUTORS:
+    for executor in EXECUTORS[: 1 if quick else None]:
         name = f"{executor} executor: salp"
         rows += _rows(name, _measured("salp", executor, seconds), share=0.14, memory_mb=120.0)
-        rows.append(_start(executor, 2 if quick else 7))
+        rows.append(_start(executor, 1 if quick else 7))
     return rows
 
 
@@ -81,7 +81,7 @@ def hopper_live(quick: bool) -> list[Row]:
     Then with the simulator in the same process, and a recorder of all topics or none.
     """
     rows = []
-    for executor in EXECUTORS:
+    for executor in EXECUTORS[: 1 if quick else None]:
         name = f"{executor} executor: hopper, two accelerometers at 840 Hz"
         rows += _rows(name, _measured("hopper", executor, 10.0 if quick else 60.0), share=0.20, memory_mb=120.0)
         for recorded in (False, True):
