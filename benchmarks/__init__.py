@@ -1,1 +1,1 @@
-"""Speed of the estimators and of the command line, against peers measured in the same run. See `docs/benchmarks.md`."""
+"""Speed of the estimators and of the command line, against peers measured in the same run. See `docs/results.md`."""

@@ -1,13 +1,25 @@
-"""The table of `docs/benchmarks.md`, between its markers, made of the kept results."""
+"""`docs/results.md` between its markers, made of the kept results: by robot, what was measured against which target."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TABLE_FILE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-START, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
+TABLE_FILE = Path(__file__).parent.parent / "docs" / "results.md"
+START, END = "<!-- results -->", "<!-- /results -->"
 HEADER = ("| what | ours | against | theirs | times faster | target |", "|---|---|---|---|---|---|")
+HEADINGS = {
+    "salp": "Salp",
+    "thruster_chain": "Thruster chain",
+    "hopper": "Hopper",
+    "softrobot": "Soft robot",
+    "strapdown": "Strapdown",
+    "recorded_robots": "Recorded robots of others",
+    "drivers": "Drivers and ground truth",
+    "core": "Evaluation, bags and live nodes",
+}
+"""Headings of the page by the folders of the benchmarks."""
 
 
 def duration(seconds: float) -> str:
@@ -55,6 +67,23 @@ def further_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def made_on(result: dict[str, Any]) -> str:
+    """When, at which commit, and on what a result was measured."""
+    machine, versions = result["machine"], result["versions"]
+    packages = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "numba", "filterpy"))
+    return (
+        f"{result['date_utc'][:10]} at {result['commit']}, {machine['processor']} "
+        f"({machine['architecture']}), {machine['cores']} cores, {machine['memory_gb']} GB, load average before "
+        f"{machine['load_average_before']}; Python {versions['python']}, {packages}."
+    )
+
+
+def shown(result: dict[str, Any]) -> str:
+    """All of a result, for a terminal."""
+    rows = case_lines(result)
+    return "\n".join([*(HEADER if rows else ()), *rows, *further_lines(result), "", made_on(result)])
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10.0 else f"{ratio:.1f}"
 
@@ -65,20 +94,23 @@ def _verdict(row: dict[str, Any], target: str) -> str:
     return f"{target}: {'met' if row['met'] else '**missed**'}"
 
 
-def render(results: list[dict[str, Any]]) -> str:
-    """Everything between the markers."""
-    parts = []
-    for result in results:
-        machine, versions = result["machine"], result["versions"]
-        packages = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "numba", "filterpy"))
-        parts += [f"### `{result['benchmark']}`", "", result["summary"], ""]
-        parts += [*HEADER, *case_lines(result), *further_lines(result), ""]
-        parts += [
-            f"{result['date_utc'][:10]}, {machine['processor']} ({machine['architecture']}), {machine['cores']} cores, "
-            f"{machine['memory_gb']} GB, load average before {machine['load_average_before']}; "
-            f"Python {versions['python']}, {packages}.",
-            "",
-        ]
+def _targets(result: dict[str, Any]) -> Iterator[str]:
+    """Rows of the page: what there is a target for."""
+    for row in (row for row in result["cases"] if "met" in row and "cells" not in row):
+        what, ours, peer, _, ratio, target = (cell.strip() for cell in case_lines({"cases": [row]})[0][1:-1].split("|"))
+        yield f"| {what} | {ours}{f'; {ratio} times faster than {peer}' if peer else ''} | {target} |"
+
+
+def render(results: dict[str, list[dict[str, Any]]]) -> str:
+    """Everything between the markers, of the results of each folder."""
+    parts: list[str] = []
+    for folder, heading in HEADINGS.items():
+        parts += [f"## {heading}", ""]
+        for result in results[folder]:
+            rows = list(_targets(result))
+            table = ["| what | measured | target |", "|---|---|---|", *rows, ""] if rows else []
+            about = f"`{result['benchmark']}` ({result['date_utc'][:10]}, {result['commit']}): {result['summary']}"
+            parts += [about, "", *table]
     return "\n".join(parts)
 
 
@@ -91,6 +123,6 @@ def replaced(text: str, table: str) -> str:
     return f"{before}{START}\n\n{table}\n{END}{after}"
 
 
-def write_table(results: list[dict[str, Any]], path: Path = TABLE_FILE) -> None:
+def write_table(results: dict[str, list[dict[str, Any]]]) -> None:
     """Put the table of these results into the page."""
-    path.write_text(replaced(path.read_text(), render(results)))
+    TABLE_FILE.write_text(replaced(TABLE_FILE.read_text(), render(results)))

@@ -85,3 +85,9 @@ def case(
     if target_s is not None:
         row |= {"target_s": target_s, "met": row["median_s"] <= target_s}
     return row | further
+
+
+def row(name: str, figure: str, target: str = "", met: bool | None = None, **numbers: Any) -> dict[str, Any]:
+    """A case of a result that is a figure, not a ratio."""
+    case = {"case": name, "figure": figure, "target": target, **numbers}
+    return case if met is None else {**case, "met": bool(met)}

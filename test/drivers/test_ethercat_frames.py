@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, is_returned, parse
+from benchmarks.drivers.bus_targets import Datagram, encode, is_returned, parse
 from drivers.emulators.ethercat.controller import LARGEST_FRAME, Command, FrameError, places
 
 datagrams = st.builds(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
+from benchmarks.drivers.bus_targets import Datagram, encode, parse
 from drivers.emulators.ethercat import slave as emulated
 from drivers.emulators.ethercat.controller import Command
 from drivers.emulators.ethercat.segment import EthercatFaults, Segment

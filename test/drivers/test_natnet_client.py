@@ -57,7 +57,7 @@ def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast() -> None:
         stamps_ns = np.array([one.stamp_ns for one in stream.got])
         nearest = np.clip(np.searchsorted(sent_ns, stamps_ns + 2_500_000) - 1, 0, None)
         errors_s = 1e-9 * (stamps_ns - sent_ns[nearest])
-        # Far below the 10 ms that arrivals are off; how far is for benchmarks/motion_capture.py to say.
+        # Far below the 10 ms that arrivals are off; how far is for benchmarks/drivers/motion_capture.py to say.
         assert np.median(np.abs(errors_s)) < 0.001
         assert client.stamps is not None
         assert client.stamps.stddev_s < 0.001

@@ -6,13 +6,13 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import natnet_others
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
-from benchmarks.fuzz import natnet_others
 from drivers.emulators import natnet
 from drivers.emulators.natnet import Times
 from drivers.optitrack import protocol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -10,11 +10,8 @@ import pytest
 from hop_samples import STANDING_M, Hopped, hop
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from benchmarks.hop_tables import error_table, t_test
-from benchmarks.paper_tables import SET_HEIGHTS_M, TABLE_S1, TABLE_S3
-from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
+from hopper_estimation.hop_metrics import commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
 from hopper_estimation.local_polynomials import local_quadratics
@@ -431,99 +428,3 @@ def test_command_in_force_at_the_apex() -> None:
     found = commands_at([0.5, 1.5, 2.0, 9.0, np.nan], [1.0, 2.0], [3.0, 4.0])
     np.testing.assert_array_equal(found, [np.nan, 3.0, 4.0, 4.0, np.nan])
     np.testing.assert_array_equal(commands_at([0.5], [], []), [np.nan])
-
-
-# Tests and tables.
-
-
-@given(st.integers(0, 2**31))
-@settings(max_examples=25)
-def test_t_by_its_formula(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    a, b = rng.normal(1.0, 1.0, rng.integers(3, 40)), rng.normal(1.3, 1.0, rng.integers(3, 40))
-    found = t_test(np.append(a, np.nan), b)
-    n, m = len(a), len(b)
-    pooled = ((n - 1) * a.var(ddof=1) + (m - 1) * b.var(ddof=1)) / (n + m - 2)
-    t = (a.mean() - b.mean()) / np.sqrt(pooled * (1 / n + 1 / m))
-    assert found is not None
-    assert found.degrees_of_freedom == n + m - 2
-    assert found.t == pytest.approx(t)
-    assert found.p == pytest.approx(2.0 * stats.t.sf(abs(t), n + m - 2))
-    short = min(n, m)
-    difference = a[:short] - b[:short]
-    paired = t_test(a[:short], b[:short], paired=True)
-    assert paired is not None
-    assert paired.t == pytest.approx(difference.mean() / (difference.std(ddof=1) / np.sqrt(short)))
-    assert t_test([1.0], b) is None
-    assert t_test(a, a, paired=True) is None
-
-
-def judged(estimator: str, seed: int, count: int, size: float, control: str = "GT", starts: float = 0.0) -> HopErrors:
-    rng = np.random.default_rng(seed)
-    commands = np.repeat(SET_HEIGHTS_M, count)[:: 1 + (count > 99)]
-    values = {metric: np.abs(size * (1.0 + 0.2 * rng.normal(size=len(commands)))) for metric in METRICS}
-    blank = np.zeros(len(commands))
-    whole = cycles_between(starts + np.arange(len(commands)), starts + np.arange(len(commands)) + 1.0)
-    matches = match_cycles(whole, whole)
-    return HopErrors(estimator, control, "cycle", values, blank, blank, blank, commands, whole.touchdown_s, matches)
-
-
-def test_error_table() -> None:
-    kf1, ba1 = judged("kf1", 0, 5, 10.0), judged("ba1", 1, 5, 30.0)
-    ba1.values["m3"][2] = np.nan
-    other = judged("kf1", 2, 4, 10.0, "SE", 100.0)
-    table = error_table([kf1, ba1, other])
-    assert table.reference == "kf1"
-    assert [(row.estimator, row.control) for row in table.rows[:3]] == [("kf1", "GT"), ("ba1", "GT"), ("kf1", "SE")]
-    m3 = next(row for row in table.rows if row.metric == "m3" and row.estimator == "ba1")
-    assert (m3.hops, m3.missed) == (20, 1)
-    assert m3.by_height[0] == pytest.approx(np.nanmean(ba1.values["m3"][:5]))
-    assert m3.pooled == pytest.approx(np.nanmean(ba1.values["m3"]))
-    assert m3.comparison is not None
-    assert m3.comparison.paired
-    assert m3.comparison.p < 1e-6
-    # Other hops cannot be paired.
-    apart = next(row for row in table.rows if row.metric == "m3" and row.control == "SE")
-    assert apart.comparison is not None
-    assert not apart.comparison.paired
-    assert apart.comparison.degrees_of_freedom == 20 + 16 - 2
-    assert next(row for row in table.rows if row.metric == "m1").comparison is None
-    shown = table.report_table()
-    assert all(len(row) == len(shown.headings) for row in shown.rows)
-    assert set(shown.right) <= set(shown.headings)
-    published = [row for row in shown.rows if "MultiMo-MHR, as published" in row[1]]
-    assert len(published) == len(TABLE_S3)
-    assert len(table.report_table(with_paper=False).rows) == 15
-    assert table.summary()["rows"][1]["comparison"]["paired"] is True
-    with pytest.raises(UserError, match="'kf9' was not judged; there are kf1, ba1"):
-        error_table([kf1, ba1], "kf9")
-    with pytest.raises(UserError, match="no estimator"):
-        error_table([])
-
-
-def test_runs_are_pooled_and_parts_are_not() -> None:
-    first, second = judged("kf1", 0, 5, 10.0), judged("kf1", 1, 5, 20.0, starts=50.0)
-    aerial = replace(first, part="aerial")
-    table = error_table([first, second, aerial])
-    m1 = [row for row in table.rows if row.metric == "m1"]
-    assert [(row.estimator, row.hops) for row in m1] == [("kf1", 40), ("kf1 (aerial)", 20)]
-    assert m1[0].pooled == pytest.approx(np.concatenate([first.values["m1"], second.values["m1"]]).mean())
-    assert [row.estimator for row in table.rows if row.metric == "m3"] == ["kf1"]
-
-
-def test_other_commands_count_in_the_pool_only() -> None:
-    one = judged("kf1", 0, 5, 10.0)
-    one.command_m[:5] = 1.5
-    row = error_table([one]).rows[0]
-    assert np.isnan(row.by_height[0])
-    assert row.pooled == pytest.approx(one.values["m1"].mean())
-
-
-def test_published_pools_are_means_over_hops() -> None:
-    """The paper's columns 1-4 m follow from the others and the hop counts of Table S1; KF3's from all 191 hops."""
-    counts = {control: np.array([row.hops for row in TABLE_S1 if row.control == control]) for control in ("GT", "HVSE")}
-    of = {"HVSE1": counts["GT"], "HVSE2": counts["HVSE"], "KF3": counts["GT"] + counts["HVSE"]}
-    assert of["KF3"].sum() == 191
-    for row in TABLE_S3:
-        if row.estimator in of and row.metric != "m5":
-            assert np.average(row.by_height, weights=of[row.estimator]) == pytest.approx(row.pooled, rel=1e-2), row

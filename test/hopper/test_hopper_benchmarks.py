@@ -1,91 +1,47 @@
-"""Benchmarks of the hopper: pieces of work are done once and kept, peers have the same numbers. Nothing is timed."""
+"""Benchmarks of the hopper: filters go through every piece, peers have the same numbers. Nothing is timed."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import hopper_filters_ground as ground
-from benchmarks import hopper_filters_jobs as jobs
-from benchmarks import hopper_filters_models as models
-from benchmarks import hopper_filters_rates as rates
-from benchmarks import hopper_filters_runs as runs
-from benchmarks import hopper_filters_tables as tables
-from benchmarks import hopper_step
-from benchmarks.hopper_filters_models import Search
-from hopper_estimation.hop_metrics import METRICS
-
-SEED = 5950
-TINY = Search("kf1", False, "genetic", 8, 2)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kept")
-
-
-@pytest.fixture(autouse=True)
-def scratch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where results are kept; runs are short."""
-    monkeypatch.setattr(jobs, "SCRATCH", folder)
-    monkeypatch.setattr(models, "SCRATCH", folder)
-    monkeypatch.setattr(models, "TRAINING_S", {"1m": 9.0})
-    monkeypatch.setattr(runs, "TEST_S", {"1m": 9.0})
-    monkeypatch.setattr(ground, "HOPPING_S", 9.0)
-    monkeypatch.setattr(rates, "HOPPING_S", 6.0)
-    return folder
-
-
-def test_a_piece_of_work_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = runs.judging_job("dr1", None, 0, 1, [SEED])
-    (first,) = jobs.compute([job], 0)
-
-    def fails(**_: object) -> None:
-        raise AssertionError("done again")
-
-    monkeypatch.setattr(runs, "judged", fails)
-    assert jobs.compute([job, job], 0) == [first, first]
-    with pytest.raises(AssertionError, match="done again"):
-        jobs.result_of(runs.judging_job("dr1", None, 0, 1, [SEED + 1]))
-
-
-def test_errors_by_hop_survive_as_plain_data() -> None:
-    (line, aerial) = jobs.result_of(runs.judging_job("dr1", None, 0, 1, [SEED]))["errors"]
-    found = runs.errors_of(line, "DR1")
-    assert (found.estimator, found.part, aerial["part"]) == ("DR1", "cycle", "aerial")
-    assert len(found) == len(line["touchdown_s"]) >= 5
-    for metric in METRICS:
-        np.testing.assert_array_equal(found.values[metric], line["values"][metric])
-    assert tables.mean_of({"errors": [line]}, "m3", 1.0) == pytest.approx(np.mean(found.values["m3"]))
-    assert np.isnan(tables.mean_of({"errors": [line]}, "m3", 2.0))
+from benchmarks.hopper import paper_filters, pictures
+from benchmarks.hopper.paper_filters import Size, Subject
+from benchmarks.hopper.steps import Samples
+from hopper_estimation.simulator import HopperSimulation
 
 
 @pytest.mark.slow
-def test_a_trained_filter_goes_through_every_piece() -> None:
-    trained = jobs.result_of(models.training_job(TINY, 0, 1))
-    assert trained["evaluations"] == 8 + 7
-    judged = jobs.result_of(runs.judging_job("kf1", TINY, 0, 1, [SEED]))
-    within = np.array(judged["within"])
+def test_a_trained_filter_goes_through_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRAINING_S", "TEST_S"):
+        monkeypatch.setattr(paper_filters, name, {"1m": 9.0})
+    size = Size(1, 1, 1, 0.0)
+    subject = Subject("kf1", "kf1", "kf1", delays=False)
+    entry, errors, within = paper_filters.judged(subject, 0, size)
+    assert np.isfinite(errors).all()
     assert (within[..., 0] >= within[..., 2]).all()
     assert (within[..., 2] >= within[..., 1]).all()
-    cycle, aerial = jobs.result_of(runs.control_job(TINY, 0, 1, SEED, "1m", 4.0))
-    assert (cycle["control"], aerial["part"]) == ("SE", "aerial")
-    assert cycle["values"]["m5"] == aerial["values"]["m5"]
-    summed = jobs.result_of(ground.ground_job(TINY, 0, 1, "uneven", SEED))
-    assert {len(errors) for errors in summed["errors_m"].values()} == {len(summed["change_m"])}
-    assert np.ptp(summed["change_m"]) > 0.01
-    sensed = jobs.result_of(rates.rate_job(TINY, 0, 1, 400.0, 2))
-    assert np.array(sensed["mean"]).shape == np.array(sensed["exact"]).shape == (2, len(sensed["time_s"]))
-    assert len(sensed["hops"]) == 2
+    again = paper_filters.judged(subject, 0, size)
+    assert again.errors == errors
+    _, untrained, _ = paper_filters.judged(Subject("dr1", "", "dr1"), 0, size)
+    assert untrained != errors
+    m3, off_m = paper_filters.controlled(entry, 5950, "1m", 4.0)
+    assert len(m3) == len(off_m) > 1
+    monkeypatch.setattr(paper_filters, "GROUND_S", 9.0)
+    uneven = paper_filters.ground_errors(entry, "uneven", 5950)
+    assert {len(one) for one in uneven.values()} == {len(uneven["eq. (12)"])}
+    assert all(one[0] == 0.0 and np.isfinite(one).all() for one in uneven.values())
+    monkeypatch.setattr(pictures, "HOPPING_S", 6.0)
+    noisy, exact = pictures.sensed(400.0, 2)
+    assert noisy.shape == (2, *exact.shape)
+    assert np.abs(noisy[0] - noisy[1]).max() > 0.0
 
 
 def test_motion_of_the_sensing_frequencies_is_the_same_whatever_the_noise() -> None:
     heights = []
     for draw in (1, 2):
-        made = rates.HopperSimulation(
-            rates.HopperConfiguration(), "3m", np.random.default_rng(draw), rates.same_motion(noisy=True)
+        made = HopperSimulation(
+            pictures.CONFIGURATION, "3m", np.random.default_rng(draw), pictures.same_motion(noisy=True)
         )
         made.trace = []
         made.advance(8_000_000_000)
@@ -94,4 +50,4 @@ def test_motion_of_the_sensing_frequencies_is_the_same_whatever_the_noise() -> N
 
 
 def test_peers_of_the_step_have_our_numbers() -> None:
-    hopper_step._Samples().require_agreement()
+    Samples().require_agreement()

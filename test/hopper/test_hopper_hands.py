@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.hopper_handled import judged_hands
+from benchmarks.hopper.hands import judged_hands
 
 
 @pytest.mark.parametrize("seed", [7190, 7191, 7192])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.hopper_handled import deviations
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import (
     CONFIGURATION,
@@ -28,7 +29,6 @@ from hopper_samples_for_tests import (
 )
 from scipy.stats import norm
 
-from benchmarks.hopper_handled import deviations
 from hopper_estimation import phases
 from hopper_estimation.configuration import HopperTrainingConfiguration
 from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, judged, scale_and_floor

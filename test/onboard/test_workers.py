@@ -11,7 +11,7 @@ import pytest
 import tasks
 from threadpoolctl import threadpool_limits
 
-from benchmarks.clusters import Cluster, cluster
+from benchmarks.core.clusters import Cluster, cluster
 from onboard_estimation.errors import UserError
 from onboard_estimation.workers import Workers, all_of, open_workers, sharing, software
 

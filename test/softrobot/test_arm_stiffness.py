@@ -11,9 +11,18 @@ from numpy.typing import NDArray
 from scipy.integrate import quad, solve_ivp
 from scipy.spatial.transform import Rotation
 
-from benchmarks.soft_arm_study.arm_course import fit_course, predicted_deflections
-from benchmarks.soft_arm_study.arm_step import MarkedArc, PressureStep, fit_arc, read_pressure_step
-from benchmarks.soft_arm_study.arm_stiffness import LARGEST_BENDING_RAD, PRIOR_SCATTER, StiffnessLaw, fit_stiffness
+from benchmarks.softrobot.real_arm import (
+    LARGEST_BENDING_RAD,
+    PRIOR_SCATTER,
+    MarkedArc,
+    PressureStep,
+    StiffnessLaw,
+    fit_arc,
+    fit_course,
+    fit_stiffness,
+    predicted_deflections,
+    read_pressure_step,
+)
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

@@ -12,10 +12,19 @@ from scipy.integrate import solve_bvp
 from scipy.optimize import brentq
 from scipy.spatial.transform import Rotation
 
-from benchmarks.soft_arm import BEAM, LOADS, foretold
-from benchmarks.soft_arm_study.beam_models import GRAVITY_M_S2, Beam, arc, fit_modulus, rod
-from benchmarks.soft_arm_study.beam_release import Release, read_releases
-from benchmarks.soft_arm_study.ring_down import Measured, fit_decaying_sinusoid, ring_down
+from benchmarks.softrobot.real_beam import (
+    GRAVITY_M_S2,
+    Beam,
+    Measured,
+    Release,
+    arc,
+    fit_decaying_sinusoid,
+    fit_modulus,
+    read_releases,
+    ring_down,
+    rod,
+)
+from benchmarks.softrobot.soft_arm import BEAM, LOADS, foretold
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

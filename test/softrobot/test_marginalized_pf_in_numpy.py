@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.marginalized_pf_numpy import NumpyFilter
-from benchmarks.marginalized_pf_step import COMPARED_STEPS, GAINS, SEGMENT, TOLERANCE, Course, agreement, tracker
+from benchmarks.softrobot.peers import NumpyFilter
+from benchmarks.softrobot.steps import COMPARED_STEPS, GAINS, SEGMENT, TOLERANCE, Course, agreement, tracker
 
 
 @pytest.mark.slow

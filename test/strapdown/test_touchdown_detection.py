@@ -11,23 +11,21 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from benchmarks.recorded_walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
-from benchmarks.touchdown_detection import (
+from benchmarks.strapdown.touchdowns import (
     Touchdown,
     TouchdownDetector,
     TouchdownParameters,
+    begun_later,
     find_touchdowns,
     jerk,
-    speeds_before,
-)
-from benchmarks.touchdown_judgement import (
-    begun_later,
     match_onsets,
     match_stances,
     onsets,
+    speeds_before,
     stances_from_force,
     stances_from_position,
 )
+from benchmarks.strapdown.walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
 from onboard_estimation.errors import UserError
 from recorded_robots.quadruped import contact_threshold, read_quadruped
 from strapdown_estimation import simulator as simulator

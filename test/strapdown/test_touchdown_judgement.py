@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from benchmarks.touchdown_height import TouchdownHeight, filter_height
-from benchmarks.touchdown_judgement import (
+from benchmarks.strapdown.touchdowns import (
     cleaned_runs,
     label_onsets,
     match_onsets,
@@ -19,6 +18,7 @@ from benchmarks.touchdown_judgement import (
     stances_from_force,
     stances_from_position,
 )
+from benchmarks.strapdown.walks import TouchdownHeight, filter_height
 from onboard_estimation.errors import UserError
 
 MILLISECONDS = st.lists(st.integers(0, 1000), unique=True, max_size=25)

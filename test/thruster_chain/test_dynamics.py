@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, accelerated, drawn_links, in_mujoco, read
 
-from benchmarks import paper_equations
+from benchmarks.thruster_chain import peers as paper_equations
 from salp_estimation.thruster_chain.dynamics import propagate, rods
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.thruster_chain_unknown_runs import laboratory
+from benchmarks.thruster_chain.unknown import laboratory
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import from_simulator

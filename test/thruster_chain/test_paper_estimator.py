@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import thruster_chain_paper as figures
-from benchmarks.thruster_chain_runs import AT_089, Case, run
+from benchmarks.thruster_chain import paper as figures
+from benchmarks.thruster_chain.paper import AT_089, Case, run_case
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
 from onboard_estimation.evaluation.judge import judge
@@ -266,7 +266,7 @@ def test_stamps_are_learned() -> None:
 
 def test_the_paper_s_case_comes_out_as_the_issue_asks() -> None:
     """A hundred seeds of the paper's own model; and the prior is not what comes out."""
-    runs = run(Case(), 100)
+    runs = run_case(Case(), 100)
     assert runs.failed == 0
     assert figures.root_mean_square(runs.error[:, AT_089, 6:9]) <= figures.ANGLE_RAD
     assert figures.root_mean_square(runs.mass_error_kg[:, AT_089]) <= figures.MASS_KG
@@ -277,7 +277,7 @@ def test_the_paper_s_case_comes_out_as_the_issue_asks() -> None:
 @pytest.mark.parametrize("case", [Case(matched=True), Case("physical", matched=True, off=1)], ids=str)
 def test_with_matched_noise_the_filter_is_consistent_at_each_instant(case: Case) -> None:
     """The first pulse included, where a correction that is not iterated has a NEES of 50. 60 runs: 12 +- 0.63."""
-    runs = run(case, 60)
+    runs = run_case(case, 60)
     least, most = figures.nees_range(runs)
     assert least > 9.5
     assert most < 14.5
@@ -287,7 +287,7 @@ def test_with_matched_noise_the_filter_is_consistent_at_each_instant(case: Case)
 
 
 def test_the_heading_of_physical_readings_stays_unknown_and_relative_headings_do_not() -> None:
-    runs = run(Case("physical"), 30)
+    runs = run_case(Case("physical"), 30)
     assert (runs.mean_heading_stddev_rad[:, AT_089] > runs.mean_heading_stddev_rad[:, 0]).all()
     assert figures.converged(runs) == 30
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.thruster_chain_numpy import PrintedModel, filterpy_filter
+from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
 from salp_estimation.thruster_chain import paper_filter as paper
 from salp_estimation.thruster_chain.dynamics import propagate, read_imus, rods
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, in_mujoco
 
-from benchmarks import paper_equations
+from benchmarks.thruster_chain import peers as paper_equations
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import response_kernels as kernels
 from salp_estimation.thruster_chain.dynamics import LANES, LINK

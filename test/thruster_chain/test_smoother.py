@@ -13,7 +13,7 @@ import pytest
 from evaluation_samples import command, refusal
 from numpy.typing import NDArray
 
-from benchmarks.thruster_chain_unknown_runs import laboratory
+from benchmarks.thruster_chain.unknown import laboratory
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import EstimateSeries

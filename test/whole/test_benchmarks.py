@@ -9,31 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import salp_filter_step, salp_hardware, salp_hardware_models, salp_hardware_runs
-from benchmarks.run import BENCHMARKS, ON_REQUEST, RESULTS, load_results, summary
-from benchmarks.salp_hardware_models import Subject, TrainingSet
-from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced
+from benchmarks.run import RESULTS, load_results, parts
+from benchmarks.salp import accuracy, residual_models, runs
+from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
+from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.robots import find_robot
 
 TINY = TrainingSet(gaits=("left", "turning"), seeds=2, duration_s=13.0)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where benchmarks keep models: trained once for all tests here."""
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where benchmarks keep runs; the runs are short."""
-    monkeypatch.setattr(salp_hardware_models, "SCRATCH", models)
-    monkeypatch.setattr(salp_hardware_runs, "SCRATCH", tmp_path)
-    monkeypatch.setattr(salp_hardware_runs, "SETTLE_S", 2.5)  # shorter runs
-    return tmp_path
 
 
 def test_table_in_the_docs_is_that_of_the_results() -> None:
@@ -42,15 +25,20 @@ def test_table_in_the_docs_is_that_of_the_results() -> None:
 
 
 def test_every_benchmark_says_what_it_measures_and_kept_results_are_whole() -> None:
-    for name in (*BENCHMARKS, *ON_REQUEST):
-        assert len(summary(name)) > 20
+    for name, part in parts().items():
+        assert len(part.summary) > 20, name
+    assert len({(part.folder, part.module) for part in parts().values()}) <= 25
+    assert {name for name, part in parts().items() if part.unasked} == {
+        *("unscented_step", "chain_velocity", "evaluate_bag", "recorded_walks", "live_graph")
+    }
     kept = list(Path(RESULTS).glob("*.json"))
-    assert {path.stem for path in kept} >= set(BENCHMARKS)
+    assert {path.stem for path in kept} <= set(parts())
     for path in kept:
         result = json.loads(path.read_text())
         assert result["benchmark"] == path.stem
         assert result["machine"]["cores"] >= 1
         assert result["versions"]["numpy"]
+        assert result["commit"] in shown(result)
         assert result["cases"]
         for row in result["cases"]:
             if "target_times_faster" in row:
@@ -72,60 +60,47 @@ def test_cases_with_cells_stand_in_tables_of_their_own() -> None:
 
 
 def test_training_and_test_seeds_are_never_shared() -> None:
-    plan = salp_hardware.Plan()
-    assert max(plan.seeds, plan.rate_seeds, plan.beacon_seeds) < salp_hardware_models.FIRST_TRAINING_SEED
-    runs = [run for forward in (False, True) for run in replace(TrainingSet(), forward_only=forward).runs()]
-    assert len(set(runs)) == len(runs) == 50
-    assert min(seed for _, seed in runs) >= salp_hardware_models.FIRST_TRAINING_SEED
+    taught = [run for forward in (False, True) for run in replace(TrainingSet(), forward_only=forward).runs()]
+    assert len(set(taught)) == len(taught) == 50
+    assert min(seed for _, seed in taught) >= runs.FIRST_TRAINING_SEED > accuracy.FIRST_TEST_SEED + 100
 
 
 @pytest.mark.slow
 def test_runs_are_judged_as_by_judge() -> None:
-    robot, configuration = find_robot("salp"), Subject("plain").configuration()
-    recording = simulated_recording(robot, configuration, "hardware", "turning", 2.5, 3)
-    expected = judge(robot, configuration, "ukf", recording, JudgeSettings(seed=3))
-    record, truth = salp_hardware_runs.replayed(robot, configuration, recording, 3)
-    np.testing.assert_array_equal(record.stamps_ns, expected.stamps_ns)
-    np.testing.assert_array_equal(record.means, expected.mean)
+    source = simulated("hardware", "turning", 3, 9.0)
+    expected = judge(runs.ROBOT, runs.CONFIGURATION, "ukf", source(), JudgeSettings(seed=3))
+    (found,) = judged(Job(source, {}, 3))
     for name, part in expected.parts.items():
-        np.testing.assert_array_equal(truth[name], part.truth)
+        if name in found.error:
+            rows = np.searchsorted(expected.time_s, 6.0 + np.arange(len(found.error[name])) / 5.0, side="right") - 1
+            np.testing.assert_array_equal(found.error[name], part.error[rows])
+            np.testing.assert_array_equal(found.nees[name], part.nees[rows])
+    assert len(found.error["pose"]) == 15
 
 
 @pytest.mark.slow
-def test_hardware_benchmark_runs_and_goes_on_where_it_stopped(
-    scratch: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = replace(
-        salp_hardware.QUICK,
-        estimators=("plain", "ideal_noise", "local"),
-        gaits=("left",),
-        seeds=2,
-        duration_s=4.5,
-        data=TINY,
+def test_a_start_that_is_off_is_as_far_off_as_asked() -> None:
+    job = runs.off_jobs(Job(simulated("hardware", "left", 3, 3.0), {}, 0))[1]
+    (found,) = judged(replace(job, stretches_s=((0.0, 0.3),)))
+    np.testing.assert_allclose(np.rad2deg(found.error["joint_angles"][0]), [20.0, -20.0], atol=3.0)
+
+
+@pytest.mark.slow
+def test_hardware_benchmark_compares_estimators_and_says_how_far_they_drift() -> None:
+    rows = accuracy.hardware_rows(
+        ("plain", "ideal_noise", "local"), ("left",), 2, 9.0, TINY, (), 4.0, followed="local", drift_s=12.0
     )
-    rows = salp_hardware.rows(plan)
-    kept = (scratch / "runs.jsonl").read_text()
-    assert len(kept.splitlines()) == 6  # three estimators on two test seeds
-    table = {row["estimator"]: row for row in rows if "cells" in row}
+    table = {row["case"]: row for row in rows if row.get("table") == "By estimator and gait"}
     assert len(table) == 3
-    assert all(0.0 <= row["pose_share_in_band"] <= 1.0 and row["seeds"] == 2 for row in table.values())
-    assert table["local, all gaits"]["joint_rmse_median_deg"] < table["plain, as shipped"]["joint_rmse_median_deg"]
-    capsys.readouterr()
-    assert salp_hardware.rows(plan) == rows
-    assert "6 of 6 runs are there from before" in capsys.readouterr().out
-    assert (scratch / "runs.jsonl").read_text() == kept
-
-
-def test_drift_is_smaller_with_a_beacon(scratch: Path) -> None:
-    plan = replace(salp_hardware.QUICK, estimators=(), gaits=("left",), data=TINY, beacon_s=3.0, beacon_seeds=1)
-    rows = salp_hardware.rows(replace(plan, beacon_duration_s=9.0, followed="local"))
-    drift = {row["beacon_s"]: row for row in rows if row.get("table", "").startswith("Drift")}
-    assert drift[3.0]["position_rms_cm"][1] < drift[None]["position_rms_cm"][1]
+    rmse = {name: float(np.median(row["joint_rmse_deg"])) for name, row in table.items()}
+    assert (
+        rmse["By estimator and gait: local, all gaits, left"] < rmse["By estimator and gait: plain, as shipped, left"]
+    )
+    drift = {row["beacon_s"]: row["position_rms_cm"] for row in rows if "beacon_s" in row}
+    assert drift[4.0][1] < drift[None][1]
 
 
 @pytest.mark.slow
-def test_filter_step_benchmark_runs(scratch: Path, models: Path) -> None:
-    rows = salp_filter_step.rows(TINY, 1, 4.3, ("local",))
-    peers = [row.get("peer") for row in rows]
-    assert peers == ["scikit-learn, one batch", None, None]
-    assert {path.name.split("_all_")[0] for path in models.glob("*.npz")} >= {"local", "gaussian_process"}
+def test_filter_step_benchmark_runs() -> None:
+    rows = residual_models.step_rows(TINY, 1, 4.3, ("local",))
+    assert [row.get("peer") for row in rows] == ["scikit-learn, one batch", None, None]

@@ -126,9 +126,8 @@ def test_files_are_there_or_made_by_an_earlier_line() -> None:
 
 
 def is_there(file: str) -> bool:
-    """Also what others recorded, whose place the page says, and what the benchmarks leave behind."""
-    elsewhere = file.startswith(("../shared/data/", "benchmarks/scratch"))
-    return elsewhere or bool(PLACEHOLDER.fullmatch(file)) or (REPOSITORY / file).exists()
+    """Also what others recorded, whose place the page says."""
+    return file.startswith("../shared/data/") or bool(PLACEHOLDER.fullmatch(file)) or (REPOSITORY / file).exists()
 
 
 def command_files(found: Any, given: dict[str, Any]) -> tuple[set[str], set[str]]:

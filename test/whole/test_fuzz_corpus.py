@@ -1,46 +1,41 @@
-"""The fuzzer's targets on the inputs that it kept, without the fuzzer: `python -m benchmarks.fuzz` makes new ones."""
+"""Targets of the fuzzers on the inputs that are kept, and on hundreds of changed ones."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks.fuzz import __main__ as command
-from benchmarks.fuzz import corpus, session
-from benchmarks.fuzz.serial_stream import is_frame, mended, streams
-from benchmarks.fuzz.target import load, names
+from benchmarks import fuzzing
+from benchmarks.drivers.fuzz import CORPUS, TARGETS, kept
+from benchmarks.drivers.serial_targets import is_frame, mended, streams
+from benchmarks.fuzzing import Tally, judge
 from drivers.serial_frames import FrameReader
 
 MOST_BYTES = 100_000
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", TARGETS)
 def test_properties_hold_for_all_that_was_kept(name: str) -> None:
-    target, kept = load(name), corpus.kept(name)
-    assert len(kept) >= 20
-    for data in (b"", *target.seeds(), *kept):
+    target = TARGETS[name]
+    assert len(kept(name)) >= 20
+    for data in (b"", *kept(name)):
         target.check(data)
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", TARGETS)
 def test_properties_hold_for_kept_inputs_changed_and_mended(name: str) -> None:
-    target, random = load(name), Random(20_261_123)
-    inputs = [*target.seeds(), *corpus.kept(name)]
-    for _ in range(300):
-        data = bytearray(random.choice(inputs))
-        for _ in range(random.randrange(4)):
-            data[random.randrange(len(data))] = random.randrange(256)
-        target.check(target.mend(bytes(data), random)[: target.longest])
+    tally = judge(name, range(20_261_123, 20_261_423))
+    assert tally.findings == {}
+    assert tally.outcomes == {"held": 300}
 
 
 def test_kept_inputs_are_few_and_of_targets_that_are_there() -> None:
-    files = list(corpus.FOLDER.iterdir())
-    assert {path.name for path in files} == {f"{name}.hex" for name in names()}
+    files = list(CORPUS.iterdir())
+    assert {path.name for path in files} == {f"{name}.hex" for name in TARGETS}
     assert sum(path.stat().st_size for path in files) < MOST_BYTES
 
 
@@ -63,12 +58,24 @@ def test_the_format_s_own_reader_knows_a_frame_from_a_damaged_one() -> None:
             assert not is_frame(stretch[:place])
 
 
-def test_an_input_is_replayed_without_the_fuzzer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "input"
-    path.write_bytes(streams()[0])
-    monkeypatch.setattr(sys, "argv", ["fuzz", "serial_frames", "--replay", str(path)])
-    command.main()
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "argv", ["fuzz", "serial_frames", "--folder", str(tmp_path)])
-    with pytest.raises(SystemExit, match="pip install atheris"):
-        command.main()
+def test_findings_are_counted_by_what_was_wrong_and_one_case_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def third(number: int) -> str:
+        if number % 3 == 0:
+            raise ValueError("divided by three")
+        return "held"
+
+    monkeypatch.setattr(fuzzing, "fuzzer_of", lambda name: third)
+    total = Tally()
+    for numbers in (range(5), range(5, 10)):
+        total.add(judge("serial_frames", numbers))
+    ((kind, numbers),) = total.findings.items()
+    assert "divided by three" in kind
+    assert (numbers, total.cases, total.outcomes) == ([0, 3, 6, 9], 10, {"held": 6, "failed": 4})
+    monkeypatch.setattr(sys, "argv", ["fuzzing", "serial_frames", "--case", "4"])
+    fuzzing.main()
+    assert capsys.readouterr().out == "held\n"
+    monkeypatch.setattr(sys, "argv", ["fuzzing", "serial_frames", "--case", "3"])
+    with pytest.raises(ValueError, match="divided by three"):
+        fuzzing.main()

@@ -9,7 +9,7 @@ import pytest
 from pendulums import Links, recording
 from scipy.io import savemat
 
-from benchmarks import pendulums as benchmark
+from benchmarks.recorded_robots import pendulums as benchmark
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import configuration_in, write_configuration

@@ -10,7 +10,7 @@ import pytest
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.moving_imu import START_NS, Moved, Recorded, readings_of, record
+from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
 from onboard_estimation.evaluation.clock_alignment import TrackedBody, find_offset
 from onboard_estimation.evaluation.inspection import truth_report

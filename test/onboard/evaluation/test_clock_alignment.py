@@ -12,7 +12,7 @@ import pytest
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.moving_imu import START_NS, Moved, Recorded, readings_of, record
+from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     ClockReport,

@@ -5,7 +5,7 @@ against it. Judged are
 
 - the rates, against slopes of the recorded angles, which look ahead and back where the filter only looks back;
 - forecasts: estimates moved ahead, up to a second, without the angles measured since, against those angles;
-- masses and the like, against what others found (`benchmarks/pendulums.py`).
+- masses and the like, against what others found (`benchmarks/recorded_robots/pendulums.py`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Benchmarks of bags, evaluation, live nodes and campaigns."""

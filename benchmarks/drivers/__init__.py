@@ -1,0 +1,1 @@
+"""Benchmarks of drivers, ground truth and their fuzzers."""

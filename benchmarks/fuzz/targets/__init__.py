@@ -1,1 +1,0 @@
-"""One module a target of the fuzzer."""

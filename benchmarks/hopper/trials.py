@@ -1,0 +1,108 @@
+"""Simulated robots that hopper filters learn from and are judged on, and what is said of filters on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.recordings import recordings
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.filter_calibration import judged as judged_hops
+from hopper_estimation.filter_model import FilterEntry
+from hopper_estimation.training_trials import Trial, trial_of
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.evaluation.training import read_training_bag
+from onboard_estimation.robots import find_robot
+
+Array = NDArray[np.float64]
+
+ROBOT, CONFIGURATION = find_robot("hopper"), HopperConfiguration()
+FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
+FIRST_TRAINING_SEED, FIRST_TEST_SEED = 900_000, 7000
+START_S = 6.0
+"""A run begins with rest on the ground and the flight to its first drop."""
+HEIGHTS_M = {"1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0}
+CHANGE_M = 0.3
+_UNKNOWN = ("robot_1", "robot_2", "robot_3", "robot_4")
+
+
+def recorded(scenario: str, variant: str, seconds: float, seed: int) -> LoadedRecording:
+    """A simulated recording, as an evaluation reads a bag."""
+    return simulated_recording(ROBOT, CONFIGURATION, scenario, variant, seconds, seed)
+
+
+def simulated(scenario: str, variant: str, seconds: float, seed: int) -> Trial:
+    """The same as a trial of filters."""
+    return trial_of(CONFIGURATION, f"{variant}, seed {seed}", recorded(scenario, variant, seconds, seed))
+
+
+def at_heights(seeds: Iterable[int], hopping_s: Mapping[str, float]) -> list[Trial]:
+    """Of robots at several commanded heights, so long each."""
+    return [
+        simulated("hardware", gait, START_S + seconds, seed) for seed in seeds for gait, seconds in hopping_s.items()
+    ]
+
+
+def unknown_recording(name: str) -> LoadedRecording:
+    """Of a robot of unknown build."""
+    return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_hopper", name), EvaluateOptions())
+
+
+def unknown(count: int = 4) -> list[Trial]:
+    """The robots of unknown build."""
+    return [trial_of(CONFIGURATION, name, unknown_recording(name)) for name in _UNKNOWN[:count]]
+
+
+class Judged(NamedTuple):
+    """Apex errors by hop, %, those after a change of height, and the shares within three standard deviations."""
+
+    m3: Array
+    changed: NDArray[np.bool_]
+    covered: float
+    covered_velocity: float
+
+
+def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
+    """A filter on a recording."""
+    found, told = judged_hops(CONFIGURATION, name, entry, trial)
+    heights = trial.hops.cycles.hop_height_m
+    changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
+    known, (height, velocity) = np.isfinite(heights), deviations(told.out, entry, trial)
+    covered, covered_velocity = (float(np.mean(one[np.isfinite(one)] < 3.0)) for one in (height, velocity))
+    return Judged(found.m3_with_missed[known], changed[known], covered, covered_velocity)
+
+
+def deviations(out: Array, entry: FilterEntry, trial: Trial) -> Array:
+    """(2, N) sizes of the errors of height and velocity over their stated standard deviations; NaN where unknown."""
+    phase = out[:, 5].astype(np.int64)
+    scales = np.array([entry.height_scale, entry.velocity_scale])[:, phase]
+    floors = np.array([entry.height_floor_m, entry.velocity_floor_m_s])[:, phase]
+    stddevs = np.sqrt(scales**2 * np.maximum(out[:, [2, 4]].T, 0.0) + floors**2)
+    return np.abs(out[:, :2].T - [trial.true_height_m, trial.true_velocity_m_s]) / stddevs
+
+
+def filter_row(table: str, case: str, judged: Sequence[Judged], targets: Mapping[str, float]) -> dict[str, Any]:
+    """Mean over all hops, medians over robots and the worst of them; `met` where there are targets."""
+    by_robot = [float(one.m3.mean()) for one in judged]
+    hops, changed = (np.concatenate([one[k] for one in judged]) for k in (0, 1))
+    after = float(hops[changed].mean()) if changed.any() else float("nan")
+    covered, velocity = (float(np.mean([one[k] for one in judged])) for k in (2, 3))
+    cells = {
+        "filter": case,
+        "apex error (M3), mean": f"{hops.mean():.1f} %",
+        "median and worst robot": f"{np.median(by_robot):.1f}, {max(by_robot):.1f} %",
+        "worst hop": f"{hops.max():.0f} %",
+        "after a change": f"{after:.1f} % ({int(changed.sum())} hops)" if changed.any() else "",
+        "height, velocity within 3 sigma": f"{covered:.3f}, {velocity:.3f}",
+        "worst robot's height": f"{min(one.covered for one in judged):.3f}",
+    }
+    row = {"case": case, "table": table, "cells": cells}
+    if targets:
+        held = {"m3": -hops.mean(), "changed": -after, "covered": covered}
+        row["met"] = all(held[name] >= (bound if name == "covered" else -bound) for name, bound in targets.items())
+    return row

@@ -1,0 +1,1 @@
+"""Benchmarks of recorded robots of others."""

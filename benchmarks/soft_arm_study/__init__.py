@@ -1,1 +1,0 @@
-"""What a recorded soft arm and a beam say of the soft robot's model: the study behind docs/softrobot.md."""

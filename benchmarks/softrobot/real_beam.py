@@ -1,0 +1,364 @@
+"""A clamped beam that is let go: how it rings down, two models of it, and what recordings of markers say.
+
+`rod`: a plane rod of many elements that turn (bending, elastica) and shear, with any sag: the reference.
+`arc`: one segment of constant curvature, `constant_curvature.py`, of the same stiffness per length.
+
+An arc is not how a cantilever bends: its curvature has to fall to zero at the free end. With the same modulus E the arc
+sags a third less under its own weight and a quarter less under a load at its end (1/12 for 1/8, and 1/4 for 1/3, of
+load * length^3 / (E I)). Fitted to a sag it makes up for that with a modulus too small.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from scipy.optimize import least_squares, root
+from scipy.signal import find_peaks
+
+from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
+from onboard_estimation.errors import UserError
+from softrobot_estimation.curvature_kernels import MOTION, ConstantCurvatureSegment, acceleration
+from softrobot_estimation.grey_box import linearised
+
+Array = NDArray[np.float64]
+
+CREEP_SINCE_S = 0.2
+"""What rings also creeps, as the logarithm of its age: the first time counts as so old."""
+LEAST_SHARE = 0.06
+"""Of the largest swing: smaller ones are no longer read one by one."""
+_FEWEST = 4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way's answer."""
+
+    way: str
+    frequency_hz: float
+    damping_ratio: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure, and half of how far the ways and signals that give it are apart."""
+
+    value: float
+    uncertainty: float
+
+
+def fit_decaying_sinusoid(times_s: ArrayLike, values: ArrayLike, near_hz: float | None = None) -> tuple[Reading, Array]:
+    """Least squares with a background that creeps; and what is left of values (K,) without the background.
+
+    The frequency is looked for from two swings in the whole time up to what the stamps can tell, or `near_hz`.
+
+    Raises
+    ------
+    UserError
+        Fewer than two swings are there.
+    """
+    times, seen = np.asarray(times_s, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    ages = times - times[0]
+    background = np.column_stack([np.ones_like(ages), np.log(ages + CREEP_SINCE_S)])
+
+    def parts(rates: Array) -> tuple[Array, Array]:
+        decay, frequency = np.exp(rates)
+        ring = np.exp(-decay * ages) * np.exp(2j * np.pi * frequency * ages)
+        columns = np.column_stack([background, ring.real, ring.imag])
+        return columns, np.linalg.lstsq(columns, seen, rcond=None)[0]
+
+    def misfits(rates: Array) -> Array:
+        columns, weights = parts(rates)
+        return np.asarray(columns @ weights - seen)
+
+    fastest_hz = 0.4 / float(np.median(np.diff(ages)))
+    starts = np.geomspace(2.0 / ages[-1], fastest_hz, 24) if near_hz is None else np.array([near_hz])
+    bounds = (np.log([0.05 / ages[-1], 0.5 / ages[-1]]), np.log([40.0, 1.2 * fastest_hz]))
+    fits = [least_squares(misfits, np.log([2.0, hz]), bounds=bounds) for hz in starts]
+    best = min(fits, key=lambda one: float(one.cost))
+    decay, frequency = np.exp(best.x).tolist()
+    if near_hz is None and frequency * ages[-1] < 2.0:
+        raise UserError(f"in {ages[-1]:.2f} s nothing rings twice; give a longer stretch, after the release")
+    columns, weights = parts(best.x)
+    # The damping ratio belongs to the undamped angular frequency, what is seen is the damped one.
+    reading = Reading("fit", frequency, decay / math.hypot(decay, 2.0 * math.pi * frequency))
+    return reading, np.asarray(seen - columns[:, :2] @ weights[:2])
+
+
+def ring_down(times_s: ArrayLike, values: ArrayLike) -> list[Reading]:
+    """What the whole, its halves, and its swings say (frequency from where these cross zero, damping from their sizes).
+
+    Raises
+    ------
+    UserError
+        Too few swings for that.
+    """
+    times, seen = np.asarray(times_s, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    whole, ringing = fit_decaying_sinusoid(times, seen)
+    readings, period_s = [whole], 1.0 / whole.frequency_hz
+    step_s = float(np.median(np.diff(times)))
+    swings, _ = find_peaks(np.abs(ringing), distance=max(1, int(0.3 * period_s / step_s)))
+    sizes = np.abs(ringing[swings])
+    small = np.flatnonzero(sizes < LEAST_SHARE * sizes.max())
+    swings = swings[: small[0]] if len(small) else swings
+    same_side = np.flatnonzero(np.diff(np.sign(ringing[swings])) == 0.0)
+    swings = swings[: same_side[0] + 1] if len(same_side) else swings
+    if len(swings) < _FEWEST:
+        raise UserError(f"{len(swings)} swings are large enough; {_FEWEST} are needed")
+    middle = swings[len(swings) // 2]
+    for way, part in (("first half", slice(0, middle)), ("second half", slice(middle, swings[-1] + 1))):
+        half, _ = fit_decaying_sinusoid(times[part], ringing[part], whole.frequency_hz)
+        readings.append(Reading(way, half.frequency_hz, half.damping_ratio))
+    crossings = [_crossing(times[a : b + 1], ringing[a : b + 1]) for a, b in itertools.pairwise(swings.tolist())]
+    frequency_hz = 0.5 / float(np.polyfit(np.arange(len(crossings)), crossings, 1)[0])
+    decay = -float(np.polyfit(times[swings], np.log(np.abs(ringing[swings])), 1)[0])
+    damping_ratio = decay / math.hypot(decay, 2.0 * math.pi * frequency_hz)
+    readings.append(Reading("swings", frequency_hz, damping_ratio))
+    return readings
+
+
+def _crossing(times: Array, values: Array) -> float:
+    """When values change sign; noise may make them do so several times: in the middle of these."""
+    before = np.flatnonzero(np.sign(values[:-1]) != np.sign(values[1:]))
+    shares = values[before] / (values[before] - values[before + 1])
+    return float(np.mean(times[before] + shares * (times[before + 1] - times[before])))
+
+
+def agreed(values: Sequence[float]) -> Measured:
+    """Their median, and half of their range."""
+    return Measured(float(np.median(values)), 0.5 * float(np.ptp(values)))
+
+
+GRAVITY_M_S2 = 9.81
+SHEAR_CORRECTION = 5.0 / 6.0
+"""Of a rectangular cross-section."""
+_NEWTON_STEPS = 60
+_START_PA, _BOUNDS_PA = 3e5, (5e4, 5e6)  # rubbers
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A straight beam of square cross-section, clamped at one end with its axis horizontal.
+
+    Rubber keeps its volume: the shear modulus is a third of Young's modulus.
+    """
+
+    length_m: float
+    side_m: float
+    density_kg_m3: float
+    load_height_m: float = 0.0
+    """Of where the load hangs at the beam's end, above the middle of the cross-section."""
+    shears: bool = True
+    """False: the beam only bends, as in Euler's elastica; for comparison."""
+
+    @property
+    def area_m2(self) -> float:
+        """Of the cross-section."""
+        return self.side_m**2
+
+    @property
+    def second_moment_m4(self) -> float:
+        """Of the cross-section."""
+        return self.side_m**4 / 12.0
+
+
+@dataclass(frozen=True)
+class BeamMotion:
+    """Rest and lowest mode."""
+
+    sag_m: float
+    turn_rad: float
+    """Of the end's cross-section."""
+    frequency_hz: float
+
+
+BeamModel = Callable[[Beam, float, float], BeamMotion]
+"""Of a beam, Young's modulus in Pa, and the load in kg."""
+
+
+def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40) -> BeamMotion:
+    """Elements of equal length h, each turned by phi_i (down is positive) and sheared by gamma_i.
+
+    The end of an element is h (cos phi - gamma sin phi, sin phi + gamma cos phi) from its start. Neighbours are joined
+    by springs E I / h, the clamp is half an element away. Weight acts in the middles; the load is a point.
+
+    Raises
+    ------
+    UserError
+        Newton's method finds no rest: the beam is far too soft for its load.
+    """
+    n, h = elements, beam.length_m / elements
+    bending = youngs_modulus_pa * beam.second_moment_m4 / h
+    # A thousand times too stiff is as good as rigid, and still well conditioned.
+    rigidity = (1.0 if beam.shears else 1e3) * SHEAR_CORRECTION * youngs_modulus_pa / 3.0 * beam.area_m2 * h
+    springs = bending * (2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1))
+    springs[0, 0], springs[-1, -1] = 3.0 * bending, bending
+    mass = beam.density_kg_m3 * beam.area_m2 * h
+    # What hangs on the end of each element: those beyond it, half of itself, the load.
+    weights = GRAVITY_M_S2 * h * (mass * (n - np.arange(n) - 0.5) + load_kg)
+    lifted = GRAVITY_M_S2 * load_kg * beam.load_height_m
+    phi, gamma = np.zeros(n), np.zeros(n)
+    for _ in range(_NEWTON_STEPS):
+        sines, cosines = np.sin(phi), np.cos(phi)
+        by_turn = springs @ phi - weights * (cosines - gamma * sines)
+        by_turn[-1] -= lifted * sines[-1]
+        by_shear = rigidity * gamma - weights * cosines
+        turned = springs + np.diag(weights * (sines + gamma * cosines))
+        turned[-1, -1] -= lifted * cosines[-1]
+        stiffness = np.block([[turned, np.diag(weights * sines)], [np.diag(weights * sines), rigidity * np.eye(n)]])
+        change = np.linalg.solve(stiffness, -np.concatenate([by_turn, by_shear]))
+        phi, gamma = phi + change[:n], gamma + change[n:]
+        if np.abs(change).max() < 1e-11:
+            break
+    else:
+        raise UserError(f"a beam of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft")
+    sines, cosines = np.sin(phi), np.cos(phi)
+    forward = np.concatenate([-sines - gamma * cosines, -sines])
+    downward = np.concatenate([cosines - gamma * sines, cosines])
+    reach = h * np.hstack([np.tril(np.ones((n, n)), -1) + 0.5 * np.eye(n)] * 2)
+    masses = mass * ((reach * forward).T @ (reach * forward) + (reach * downward).T @ (reach * downward))
+    masses[:n, :n] += beam.density_kg_m3 * beam.second_moment_m4 * h * np.eye(n)
+    end_forward, end_downward = h * forward, h * downward
+    end_forward[n - 1] += beam.load_height_m * cosines[-1]
+    end_downward[n - 1] += beam.load_height_m * sines[-1]
+    masses += load_kg * (np.outer(end_forward, end_forward) + np.outer(end_downward, end_downward))
+    squared = float(eigh(stiffness, masses, eigvals_only=True, subset_by_index=(0, 0))[0])
+    return BeamMotion(
+        sag_m=float(h * (sines + gamma * cosines).sum()),
+        turn_rad=float(1.5 * phi[-1] - 0.5 * phi[-2]),
+        frequency_hz=float(np.sqrt(max(squared, 0.0)) / (2.0 * np.pi)),
+    )
+
+
+def arc(beam: Beam, youngs_modulus_pa: float, load_kg: float) -> BeamMotion:
+    """One segment of constant curvature; the load is in the middle of its end, and there is no shear.
+
+    Raises
+    ------
+    UserError
+        No rest is found.
+    """
+    segment = ConstantCurvatureSegment(
+        length_m=beam.length_m,
+        tip_mass_kg=load_kg,
+        backbone_mass_kg=beam.density_kg_m3 * beam.area_m2 * beam.length_m,
+        bending_stiffness_n_m_per_rad=youngs_modulus_pa * beam.second_moment_m4 / beam.length_m,
+        elongation_stiffness_n_m=youngs_modulus_pa * beam.area_m2 / beam.length_m,
+        gravity_m_s2=(GRAVITY_M_S2, 0.0, 0.0),
+    )
+
+    def state(values: Array) -> Array:
+        return np.array([values[0], 0.0, beam.length_m * values[1], 0.0, 0.0, 0.0])
+
+    motions = np.empty((len(segment.arrays[1]), MOTION))
+
+    def unrest(values: Array) -> Array:
+        rates = acceleration(*segment.arrays, state(values), np.zeros(3), segment.stiffness, motions)
+        return np.array([rates[0], rates[2] / beam.length_m])
+
+    rest = root(unrest, [0.1, 0.0], tol=1e-12)
+    if not rest.success:
+        raise UserError(f"an arc of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft")
+    at = state(rest.x)
+    rates = np.linalg.eigvals(linearised(segment, at[:3])[np.ix_([3, 5], [0, 2])])
+    return BeamMotion(
+        sag_m=float(segment.position(at)[0]),
+        turn_rad=float(at[0]),
+        frequency_hz=float(np.sqrt(max(-rates.real.max(), 0.0)) / (2.0 * np.pi)),
+    )
+
+
+def fit_modulus(model: BeamModel, beam: Beam, measured: Mapping[float, Measured], figure: str) -> Measured:
+    """Young's modulus (Pa) whose beam has a figure of BeamMotion as measured at each load (kg).
+
+    The uncertainty is one standard deviation by those of the figures, and larger where these do not fit together.
+    """
+
+    def misfits(logs: Array) -> Array:
+        motions = [model(beam, float(np.exp(logs[0])), load_kg) for load_kg in measured]
+        rows = zip(motions, measured.values(), strict=True)
+        return np.array([(getattr(motion, figure) - one.value) / one.uncertainty for motion, one in rows])
+
+    found = least_squares(
+        misfits, np.log([_START_PA]), bounds=(np.log(_BOUNDS_PA[0]), np.log(_BOUNDS_PA[1])), diff_step=1e-5
+    )
+    spread = max(1.0, 2.0 * float(found.cost) / max(1, len(measured) - 1))
+    modulus = float(np.exp(found.x[0]))
+    return Measured(modulus, modulus * float(np.sqrt(spread / np.sum(found.jac**2))))
+
+
+SETTLED_S = 1.0
+"""At the end of a recording, which the sag is averaged over."""
+LET_GO_S, RUNG_S = 0.12, 2.2
+"""Between these ages the ring-down is read: before, the hand may still touch; later, it is over."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one recording says.
+
+    Attributes
+    ----------
+    load_kg
+        At the end of the beam.
+    sag_m
+        Of the markers' middle, downwards, from where it was held; uncertain by the scatter of where it is held.
+    turn_rad
+        Of the markers about the horizontal axis, final, from the attitude that was held; no uncertainty is known.
+    frequency_hz, damping_ratio
+        From the height and from the turn, by all ways of `ring_down`.
+    readings
+        These, by the signal.
+    """
+
+    load_kg: float
+    sag_m: Measured
+    turn_rad: float
+    frequency_hz: Measured
+    damping_ratio: Measured
+    readings: Mapping[str, list[Reading]]
+
+
+def read_releases(recordings: Mapping[float, Path]) -> list[Release]:
+    """Recordings (.c3d) of one beam by their loads in kg, lightest first; two at least.
+
+    Down is that axis of the capture along which the tip sags most.
+
+    Raises
+    ------
+    UserError
+        As `read_tip_motion` and `ring_down`.
+    """
+    motions = {load_kg: read_tip_motion(path) for load_kg, path in sorted(recordings.items())}
+    last = motions[max(motions)].displacements_m[-1]
+    axis = int(np.argmax(np.abs(last)))
+    sign = float(np.sign(last[axis]))
+    held = np.array([motion.resting_offset_m[axis] for motion in motions.values()])
+    return [_release(load_kg, one, axis, sign, float(np.std(held, ddof=1))) for load_kg, one in motions.items()]
+
+
+def _release(load_kg: float, motion: TipMotion, axis: int, sign: float, held_stddev_m: float) -> Release:
+    heights = sign * motion.displacements_m[:, axis]
+    horizontal = int(np.argmax(np.abs(motion.turns_rad[-1])))
+    turns = motion.turns_rad[:, horizontal] * np.sign(motion.turns_rad[-1, horizontal])
+    settled = motion.between(motion.times_s[-1] - SETTLED_S, motion.times_s[-1])
+    ringing = motion.between(LET_GO_S, RUNG_S)
+    readings = {
+        signal: ring_down(motion.times_s[ringing], values[ringing])
+        for signal, values in (("height", heights), ("turn", turns))
+    }
+    every = [one for ways in readings.values() for one in ways]
+    return Release(
+        load_kg=load_kg,
+        sag_m=Measured(float(heights[settled].mean()), held_stddev_m),
+        turn_rad=float(turns[settled].mean()),
+        frequency_hz=agreed([one.frequency_hz for one in every]),
+        damping_ratio=agreed([one.damping_ratio for one in every]),
+        readings=readings,
+    )
