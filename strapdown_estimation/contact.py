@@ -50,8 +50,7 @@ from onboard_estimation.filtering.moments import Moments, innovate, update
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Vector
 from strapdown_estimation import model
 from strapdown_estimation.configuration import Contact, Ground
-from strapdown_estimation.estimator import steady
-from strapdown_estimation.model import contact_velocity
+from strapdown_estimation.model import contact_velocity, steady
 
 _BIAS = model.SPACE.coordinates("gyro_bias")
 _RATE_JACOBIAN = np.zeros((3, model.DIMENSION))

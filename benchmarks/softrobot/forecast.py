@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import coordinates_of_tip
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.ground_truth import in_base, lateness

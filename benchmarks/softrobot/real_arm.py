@@ -18,7 +18,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.simulation import Series
 from recorded_robots.soft_arm import read_soft_arm
-from softrobot_estimation.curvature_kernels import ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]
 

@@ -25,13 +25,13 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.description import Hinge, links_urdf
 from salp_estimation.thruster_chain import space
+from salp_estimation.thruster_chain.calibration import KIND
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
 from salp_estimation.thruster_chain.observability import observed_now
 from salp_estimation.thruster_chain.observed_chain import assumed_chain
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.training import KIND
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording

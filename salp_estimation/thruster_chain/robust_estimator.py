@@ -23,6 +23,7 @@ from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
+from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import (
     SILENT_S,
@@ -39,7 +40,6 @@ from salp_estimation.thruster_chain.space import (
     link_velocities,
     published_space,
 )
-from salp_estimation.thruster_chain.training import Calibration
 
 LONGEST_GAP_S = 5.0
 LOST_RAD = np.pi / np.sqrt(3.0)

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.configuration import load
 from softrobot_estimation import curvature_kernels, grey_box_kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.grey_box import STEP_S, GreyBox, linearised
 
 Array = NDArray[np.float64]

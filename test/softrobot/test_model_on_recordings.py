@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import load
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import tip_quaternion_xyzw
+from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.grey_box import GreyBox, nominal
 from softrobot_estimation.grey_box_kernels import ROW
 

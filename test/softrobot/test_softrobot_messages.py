@@ -25,7 +25,7 @@ from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, estimate_transforms
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import coordinates_of_tip
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.particle_estimator import stiffness_prior

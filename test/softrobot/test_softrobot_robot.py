@@ -22,7 +22,7 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import coordinates_of_tip, tip_quaternion_xyzw
+from softrobot_estimation.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
 from softrobot_estimation.description import BASE, PIECES, TIP
 from softrobot_estimation.grey_box import GreyBox, linearised, nominal, undamped_segment
 from softrobot_estimation.grey_box_kernels import ROW

@@ -16,7 +16,7 @@ from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.simulation import Recording
 from softrobot_estimation import simulated_signals
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.curvature_kernels import tip_quaternion_xyzw
+from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.ground_truth import in_base
 from softrobot_estimation.laboratory import Magnitudes

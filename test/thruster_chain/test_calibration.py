@@ -12,11 +12,12 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.simulated_bags import simulated_recording
 from onboard_estimation.filtering.moments import part
+from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_layout import lasting, prior_stddev
 from salp_estimation.thruster_chain.robot import ROBOT
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.training import WIDENED, Calibration, CalibrationReport, train
+from salp_estimation.thruster_chain.training import WIDENED, CalibrationReport, train
 
 CONFIGURATION = ThrusterChainConfiguration()
 CONFIGURATION = replace(
