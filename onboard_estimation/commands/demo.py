@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onboard_estimation.evaluation.evaluate import Evaluation
     from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 
-# Measured with all robots, see docs/benchmarks.md.
+# Measured with all robots, see docs/results.md.
 _COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
 _FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
 _MARK = ".onboard_estimation_demo"

@@ -4,7 +4,7 @@ Variational inducing points (Titsias 2009): M points, spread over the inputs, st
 outputs share them and the length scales, so that a prediction takes one row of covariances. Away from the data the mean
 fades to zero and the variance grows to the signal's variance, as those of an exact process do.
 An exact one was no better on robots that it had not seen, five hundred times slower to train and two hundred to ask;
-nor were length scales for each output, or inducing points that move along the bound's gradient (docs/benchmarks.md,
+nor were length scales for each output, or inducing points that move along the bound's gradient (docs/results.md,
 `residual_training`).
 
     model = fit(inputs, targets)
