@@ -8,7 +8,7 @@ from typing import Any
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.simulator import SimulatorNode
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.stiffness_report import StiffnessSurface
+from softrobot_estimation.stiffness_surface import StiffnessSurface
 
 
 class SoftRobotNode(EstimatorNode):

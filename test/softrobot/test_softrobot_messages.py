@@ -30,7 +30,7 @@ from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.particle_estimator import stiffness_prior
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.stiffness_report import CELLS, StiffnessSurface
+from softrobot_estimation.stiffness_surface import CELLS, StiffnessSurface
 
 CONFIGURATION = SoftRobotConfiguration()
 NAMESPACE = "/softrobot"
