@@ -17,8 +17,8 @@ import numpy as np
 from onboard_estimation.configuration import ConfigurationError, load, to_mapping
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
+from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Matrix
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.particle_estimator import stiffness_prior

@@ -23,8 +23,7 @@ from onboard_estimation.filtering.marginalized_particles import (
 )
 from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
-from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 from onboard_estimation.measurement import Matrix, Notice, Vector
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration

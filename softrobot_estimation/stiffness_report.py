@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, Picture, ReportSection
 from onboard_estimation.evaluation.plots import ESTIMATE, add_title, write_figure
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.learning.learned_function import LearnedFunction
+from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration

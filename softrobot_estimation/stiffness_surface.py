@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.learning.learned_function import LearnedFunction
+from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Estimate, Matrix
 from onboard_estimation.ros.sensor_messages import New, header
 from softrobot_estimation.channels import SPACE

@@ -12,7 +12,7 @@ import numpy as np
 from onboard_estimation.capabilities.trained import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.learning.learned_function import LearnedFunction
+from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Matrix
 from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration

@@ -47,8 +47,7 @@ from onboard_estimation.filtering.particle_weights import (
     systematic,
 )
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk, WalkingPrior, WalkingStatistics
-from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 
 Array = NDArray[np.float64]
 

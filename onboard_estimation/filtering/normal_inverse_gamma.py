@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering import conjugate_kernels as kernels
-from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 
 Array = NDArray[np.float64]
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.conjugate_kernels import predict
 from onboard_estimation.filtering.normal_inverse_gamma import recalled
-from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

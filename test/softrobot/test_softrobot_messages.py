@@ -17,7 +17,7 @@ from onboard_estimation.capabilities.reported import poses_of_bodies
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.learning.learned_function import LearnedFunction
+from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.robot_launch import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages

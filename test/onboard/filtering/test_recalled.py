@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.normal_inverse_gamma import FixedPrior
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk, WalkingPrior
-from onboard_estimation.learning.learned_function import LearnedFunction
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 
 Array = NDArray[np.float64]
 

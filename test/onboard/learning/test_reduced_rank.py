@@ -15,9 +15,8 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
-from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
 
 BOXES = [
     ((0.4,), (2.0,), (0.5,)),
