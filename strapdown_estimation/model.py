@@ -44,7 +44,6 @@ from onboard_estimation.filtering.moments import Moments, predict
 from onboard_estimation.filtering.rotation_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 from onboard_estimation.measurement import Matrix, Vector
-from strapdown_estimation import model
 from strapdown_estimation.configuration import Imu, Strapdown
 
 Array = NDArray[np.float64]
@@ -327,7 +326,7 @@ def hidden_motion(
     angles = angle**2 + growth[:3] * (step_s * imu.hidden_rate_stddev_rad_s) ** 2
     speeds = speed**2 + growth[3:] * (step_s * imu.hidden_acceleration_stddev_m_s2) ** 2
     noise = steady((rotation * speeds) @ rotation.T, step_s)
-    turn = slice(model.ATTITUDE, model.ATTITUDE + 3)
+    turn = slice(ATTITUDE, ATTITUDE + 3)
     noise[turn, turn] = np.diag(np.minimum(angles, _UNKNOWN_ANGLE_RAD**2))
     return noise
 
@@ -337,8 +336,8 @@ def steady(speeds: Matrix, duration_s: float) -> Matrix:
 
     `speeds` (3, 3) is the covariance of the velocity that it adds in `duration_s` seconds, along the world's axes.
     """
-    noise = np.zeros((model.DIMENSION, model.DIMENSION))
-    p, v = slice(model.POSITION, model.POSITION + 3), slice(model.VELOCITY, model.VELOCITY + 3)
+    noise = np.zeros((DIMENSION, DIMENSION))
+    p, v = slice(POSITION, POSITION + 3), slice(VELOCITY, VELOCITY + 3)
     noise[v, v] = speeds
     noise[p, v] = noise[v, p] = 0.5 * duration_s * speeds
     noise[p, p] = (0.5 * duration_s) ** 2 * speeds
