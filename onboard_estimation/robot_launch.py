@@ -31,6 +31,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from onboard_estimation.nodes.giving_up import GivesUp
+from onboard_estimation.nodes.outputs import name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")
@@ -445,36 +446,3 @@ def _truth_nodes(truth: str) -> list[Driver]:
     names = [system] if system == truth else [truth, system]
     parameters = {} if system == truth else _EMULATED_PORTS.get(system, {})
     return [Driver(one, parameters, measures=False, package=PACKAGE) for one in names]
-
-
-# Topics that the nodes of a robot publish, for launch files that play a bag of them beside the same nodes.
-
-_IN_NAMESPACE = (
-    "odometry",
-    "path",
-    "joint_states",
-    "joint_states_stddev",
-    "inertial_parameters",
-    "inertial_parameters_stddev",
-    "observability",
-    "observability_forecast",
-    "state",
-    "state_covariance",
-    "phase_events",
-    "phase_state",
-    "phase",
-    "apex",
-    "stiffness_map",
-    "markers",
-)
-_OF_ALL = ("/tf", "/tf_static", "/diagnostics", "/rosout", "/parameter_events")
-
-
-def published_topics(namespace: str) -> list[str]:
-    """Full names, for a robot in that namespace (`salp`, `/fleet/salp`, or empty)."""
-    return [name_in(namespace, name) for name in _IN_NAMESPACE] + list(_OF_ALL)
-
-
-def name_in(namespace: str, name: str) -> str:
-    """Full name of a node or topic in that namespace."""
-    return "/" + "/".join([*(part for part in namespace.split("/") if part), name])

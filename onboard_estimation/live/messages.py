@@ -9,8 +9,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from onboard_estimation.errors import UserError
 
 _SEQUENCE = re.compile(r"sequence<(\w+)(?:, \d+)?>")
@@ -40,7 +38,7 @@ def new(message_type: str, **fields: Any) -> Any:
     kind, rows = _maker(message_type)
     for name in rows:
         value = fields.get(name)
-        if isinstance(value, np.ndarray):
+        if hasattr(value, "dtype"):
             fields[name] = rows[name](value)
     return kind(**fields)
 
@@ -58,6 +56,8 @@ def _maker(message_type: str) -> tuple[Any, dict[str, Callable[[Any], Any]]]:
 
 
 def _to_array(code: str) -> Callable[[Any], Any]:
+    import numpy as np  # by then it is there: commands that only look start without
+
     data_type = np.dtype(code)
     return lambda values: array(code, np.ascontiguousarray(values, dtype=data_type).tobytes())
 
@@ -91,7 +91,7 @@ def interface_class(name: str) -> Any:
 # Messages of rclpy as bytes: plain CDR as every RMW sends it, just as long as the message, its padding zero.
 
 _LITTLE_ENDIAN = b"\0\1\0\0"
-_DATA_TYPES = {name: np.dtype(f"<{code}") for name, code in {**TYPE_CODES, "boolean": "?", "octet": "S1"}.items()}
+_CODES = {**TYPE_CODES, "boolean": "?", "octet": "S1"}
 _SEVERAL = re.compile(r"(sequence)<(.+?)(?:, \d+)?>|(.+)\[\d+\]")
 
 
@@ -113,12 +113,12 @@ def _write_field(data: bytearray, kind: str, value: Any) -> None:
         if sequence:
             _write_numbers(data, "uint32", len(value))
         element = of_sequence or of_array
-        if element in _DATA_TYPES:
+        if element in _CODES:
             _write_numbers(data, element, value)
         else:
             for one in value:
                 _write_field(data, element, one)
-    elif kind in _DATA_TYPES:
+    elif kind in _CODES:
         _write_numbers(data, kind, value)
     elif isinstance(value, str):
         text = value.encode() + b"\0"
@@ -130,6 +130,8 @@ def _write_field(data: bytearray, kind: str, value: Any) -> None:
 
 def _write_numbers(data: bytearray, kind: str, values: Any) -> None:
     """One number or many; no numbers are not aligned."""
-    numbers = np.asarray(values, dtype=_DATA_TYPES[kind])
+    import numpy as np
+
+    numbers = np.asarray(values, dtype=f"<{_CODES[kind]}")
     if numbers.size:
         data += bytes(-len(data) % numbers.itemsize) + numbers.tobytes()

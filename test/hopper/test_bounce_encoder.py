@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.hopper_handled import deviations
 from hopper_samples_for_tests import CONFIGURATION, ROBOT
 
+from benchmarks.hopper.trials import deviations
 from hopper_estimation import phases
 from hopper_estimation.filter_calibration import filtered, judged
 from hopper_estimation.filter_model import filters_of

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.hopper_handled import deviations
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import (
     CONFIGURATION,
@@ -29,6 +28,7 @@ from hopper_samples_for_tests import (
 )
 from scipy.stats import norm
 
+from benchmarks.hopper.trials import deviations
 from hopper_estimation import phases
 from hopper_estimation.configuration import HopperTrainingConfiguration
 from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, judged, scale_and_floor

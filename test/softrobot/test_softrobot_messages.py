@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.measurement import Channel, Estimate
-from onboard_estimation.robot_launch import published_topics
+from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, estimate_transforms

@@ -12,7 +12,7 @@ from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Estimate
-from onboard_estimation.robot_launch import published_topics
+from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, planar

@@ -17,8 +17,8 @@ from live_graph import LONGEST_WAIT_S
 
 from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Measurement, PhaseEvent
+from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robot_launch import published_topics
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 
