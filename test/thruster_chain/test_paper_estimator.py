@@ -37,7 +37,7 @@ class Recording:
     """
 
     def __init__(self, steps: int, seed: int = 0, offsets_ns: tuple[int, int, int] = (0, 0, 0)) -> None:
-        rng, model = np.random.default_rng(seed), PaperFilter(CONFIGURATION).model
+        rng, links = np.random.default_rng(seed), PaperFilter(CONFIGURATION).links
         chain = CONFIGURATION.chain
         reciprocal = 1.0 / np.concatenate([chain.masses, chain.inertias])
         motion, thrust, last_ns = np.zeros((10, 1)), np.zeros(3), 0
@@ -48,14 +48,14 @@ class Recording:
             for stamp_ns in stamps:
                 if stamp_ns > last_ns:
                     given = np.concatenate([reciprocal, thrust])[:, None]
-                    propagate(model, given, motion, 1e-9 * (stamp_ns - last_ns), 1e-3)
+                    propagate(links, given, motion, 1e-9 * (stamp_ns - last_ns), 1e-3)
                     last_ns = stamp_ns
                 self.truth[stamp_ns] = motion[:, 0].copy()
                 if stamp_ns == k * PERIOD_NS:
                     thrust = np.full(3, 1.0 if k >= 20 and (k - 20) % 30 < 10 else 0.0)
                     self.messages.append(Measurement(stamp_ns, COMMAND, thrust))
                 readings = np.empty((9, 1))
-                read_imus(True, model, np.concatenate([reciprocal, thrust])[:, None], motion, readings)
+                read_imus(True, links, np.concatenate([reciprocal, thrust])[:, None], motion, readings)
                 readings[:, 0] += rng.normal(size=9) * np.tile([0.01, 0.01, 0.001], 3)
                 for link, offset_ns in enumerate(offsets_ns):
                     if k * PERIOD_NS + offset_ns == stamp_ns:
