@@ -41,6 +41,8 @@ from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, Seri
 
 _G = STANDARD_GRAVITY_M_S2
 _SETTINGS_EVERY_S = 1.0
+_BUFFERED_BYTES = 1 << 16
+"""What Linux holds of a serial port for a late program (`tty_buffer_set_limit`); of a pseudo-terminal, 4 KiB."""
 _ROOM_TEMPERATURE = round((25.0 - 36.53) * 340.0)
 
 
@@ -197,13 +199,17 @@ class SerialDevice:
         self.sent += 1
 
     def flush(self) -> None:
-        """Let out what waits in a batch; what the line does not take is lost, as in a microcontroller."""
+        """Let out what waits; what neither line nor system takes is lost, as behind a microcontroller."""
         data, self._batch = bytes(self._batch), bytearray()
         while data:
             try:
                 data = data[os.write(self._master, data) :]
             except BlockingIOError:
-                self.unsent += data.count(0)
+                kept = 0
+                if self.is_taken():  # no system buffers for a port that nobody opened
+                    kept = len(data) if len(data) <= _BUFFERED_BYTES else data.rfind(0, 0, _BUFFERED_BYTES) + 1
+                self.unsent += data.count(0, kept)
+                self._batch = bytearray(data[:kept])
                 return
 
 

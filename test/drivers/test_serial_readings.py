@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -156,6 +157,37 @@ def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
 
 
 # The emulated device
+
+
+def test_a_program_that_is_late_finds_what_the_system_held_and_no_more() -> None:
+    device = SerialDevice(None, TOLD, SerialFaults())
+    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        fcntl.flock(port, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as pyserial's `exclusive`
+        readings = SerialReadings()
+
+        def send_and_read(count: int) -> tuple[int, int]:
+            begun = readings.samples
+            device.send([Reading(1_000_000 * k, np.zeros(6), np.zeros(6)) for k in range(count)])
+            while waiting := _what_waits(port):
+                readings.feed(waiting, EPOCH_NS)
+                device.flush()
+            return readings.samples - begun, device.unsent
+
+        assert send_and_read(1000) == (1000, 0)
+        read, unsent = send_and_read(5000)
+        assert 4990 <= read + unsent <= 5010  # of one a second, settings are told
+        assert unsent > 1000
+    finally:
+        os.close(port)
+        device.close()
+
+
+def _what_waits(port: int) -> bytes:
+    try:
+        return os.read(port, 1 << 16)
+    except BlockingIOError:
+        return b""
 
 
 def test_the_device_sends_what_its_chips_hold_and_counts_what_the_line_does_not_take() -> None:
