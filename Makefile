@@ -15,7 +15,7 @@ TESTS ?=
 NEXT := $(VENV)-kilted
 NEXT_WHEELS := ros-kilted-rclpy==9.1.2 ros-kilted-rmw-fastrtps-cpp==9.3.3 $(patsubst %,ros-kilted-%==5.5.1,diagnostic-msgs \
     geometry-msgs nav-msgs sensor-msgs std-srvs visualization-msgs)
-HAS_WHEELS := import sys; from onboard_estimation.ros2 import wheels_exist; sys.exit(not wheels_exist())
+HAS_WHEELS := import sys; from onboard_estimation.base.ros2 import wheels_exist; sys.exit(not wheels_exist())
 
 .DEFAULT_GOAL := help
 .PHONY: help demo live test test-all test-next lint format benchmarks clean outdated

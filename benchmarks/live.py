@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.live.machine_facts import cpu_s, resident_mb
+from onboard_estimation.realtime.machine_facts import cpu_s, resident_mb
 
 REPOSITORY = Path(__file__).parents[1]
 DOMAIN = str(60 + os.getpid() % 40)
@@ -123,7 +123,7 @@ def publish(rate_hz: float, seconds: float, messages: int = 0, depth: int = 1000
     """Imu messages on a schedule, numbered; `messages`: so many as fast as it goes, losing nothing."""
     from sensor_msgs.msg import Imu
 
-    from onboard_estimation.live.budget import sleep_until, stamp_with
+    from onboard_estimation.realtime.budget import sleep_until, stamp_with
 
     with _ros("publish", "/lab") as ourselves:
         publisher = ourselves.create_publisher(Imu, "imu", _quality(depth, reliable or bool(messages), bool(messages)))
@@ -255,7 +255,7 @@ def _quality(depth: int, reliable: bool, keep_all: bool) -> Any:
 
 @contextmanager
 def _ros(name: str, namespace: str) -> Iterator[Any]:
-    from onboard_estimation import ros2
+    from onboard_estimation.base import ros2
 
     ros2.require()
     import rclpy

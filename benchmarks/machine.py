@@ -6,8 +6,8 @@ import os
 import platform
 from typing import Any
 
-from onboard_estimation.live.machine_facts import memory_gb, processor
-from onboard_estimation.live.machine_facts import versions as versions_of
+from onboard_estimation.realtime.machine_facts import memory_gb, processor
+from onboard_estimation.realtime.machine_facts import versions as versions_of
 
 PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "filterpy", "rosbags", "evo", "matplotlib")
 

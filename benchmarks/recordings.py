@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 
 def recordings(*names: str) -> Path:

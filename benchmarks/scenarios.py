@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from onboard_estimation.installed import resource
+from onboard_estimation.base.installed import resource
 
 
 def scenario_hash(file: str) -> str:

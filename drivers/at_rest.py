@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.hebi.feeds import HebiConfiguration
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import IMU, Matrix, Vector
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import IMU, Matrix, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 LOW_G, HIGH_G = "imu/low_g", "imu/high_g"
 """Both sensors of a serial line, `drivers.serial_frames`."""

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 _FIRST_WAIT_S, _LONGEST_SERIAL_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0, 5.0
 _PROVEN_S = 5.0

@@ -33,10 +33,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from drivers.at_rest import HIGH_G, LOW_G
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
-from onboard_estimation.timing.device_clock import DeviceClock
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.pipeline.device_clock import DeviceClock
 
 try:
     from cobs import cobs  # type: ignore[import-untyped]

@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.description import hopper_body_poses, hopper_shapes, hopper_urdf
-from hopper_estimation.estimator import HopperEstimator
-from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
-from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
-from hopper_estimation.phases import PHASE_WORDS
-from hopper_estimation.scenario import hopper_scenario, ideal_scenario
-from hopper_estimation.simulator import VARIANTS, HopperSimulation
-from hopper_estimation.topics import LEG, MOTORS, limited_channels
-from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
-from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
-from onboard_estimation.capabilities.trained import Trained, TrainingReport
-from onboard_estimation.capabilities.truth import StartedFromTruth, WithTrueRates
-from onboard_estimation.description import Shapes
+from hopper_estimation.estimators.estimator import HopperEstimator
+from hopper_estimation.estimators.filter_model import TRAINED, filters_of, load_filters
+from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
+from hopper_estimation.model.phases import PHASE_WORDS
+from hopper_estimation.model.topics import LEG, MOTORS, limited_channels
+from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
+from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
+from onboard_estimation.base.measurement import Channel, Matrix
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.description import Shapes
+from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.result import Note, ReportSection
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, SimulatedLive
+from onboard_estimation.contract.trained import Trained, TrainingReport
+from onboard_estimation.contract.truth import StartedFromTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Matrix
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Series
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.recording import LoadedRecording
-    from onboard_estimation.evaluation.result import EvaluationResult
-    from onboard_estimation.evaluation.truth import BodyTrack
+    from onboard_estimation.contract.recorded import LoadedRecording
+    from onboard_estimation.contract.result import EvaluationResult
+    from onboard_estimation.contract.tracks import BodyTrack
 
 
 class HopperRobot(
@@ -109,7 +110,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """Vertical velocity, by parabolas through 25 ms of the truth."""
-        from hopper_estimation.local_polynomials import velocity_at  # offline only: nodes do without
+        from hopper_estimation.judging.local_polynomials import velocity_at  # offline only: nodes do without
 
         return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
 
@@ -127,7 +128,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> dict[str, Any]:
         """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
-        from hopper_estimation.report import hop_figures
+        from hopper_estimation.judging.report import hop_figures
 
         return hop_figures(configuration, series, result)
 
@@ -135,7 +136,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> EvaluationResult:
         """Figures of its hops, height over time, phases by name."""
-        from hopper_estimation.report import presented
+        from hopper_estimation.judging.report import presented
 
         return presented(configuration, result)
 
@@ -143,13 +144,13 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """Hops in words, with height, phase and readings along the run."""
-        from hopper_estimation.report import hop_section
+        from hopper_estimation.judging.report import hop_section
 
         return (hop_section(configuration, series, result),)
 
     def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
         """Each phase."""
-        from hopper_estimation.report import phase_of
+        from hopper_estimation.judging.report import phase_of
 
         phase = phase_of(result)
         return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
@@ -158,7 +159,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
         """Sensors that are missing or clipped, hops that were missed."""
-        from hopper_estimation.report import hop_notes
+        from hopper_estimation.judging.report import hop_notes
 
         return hop_notes(configuration, series, result)
 
@@ -175,7 +176,7 @@ class HopperRobot(
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """Parameters of one filter or of all, see `filter_training`."""
-        from hopper_estimation.training import train_hopper  # offline only: nodes do without
+        from hopper_estimation.training.training import train_hopper  # offline only: nodes do without
 
         return train_hopper(configuration, recordings, hashes, form, progress)
 
@@ -194,7 +195,7 @@ class HopperRobot(
         """A hopping robot, its controller fed with the truth unless an estimate is given to it."""
         from dataclasses import replace
 
-        from hopper_estimation.foreign_effects import foreign_scenario
+        from hopper_estimation.simulation.foreign_effects import foreign_scenario
 
         magnitudes = ideal_scenario() if scenario == "ideal" else hopper_scenario()
         if imu_rate_hz > 0.0:

@@ -18,7 +18,7 @@ import tempfile
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import Driver, RobotLaunch
+from onboard_estimation.launching.robot_launch import Driver, RobotLaunch
 
 EMULATED_PORT = f"{tempfile.gettempdir()}/onboard_estimation_serial_imu_{os.getuid()}"
 

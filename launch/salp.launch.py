@@ -13,7 +13,7 @@ Without drivers the estimator waits for the sensors' topics and says for which.
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import Driver, RobotLaunch
+from onboard_estimation.launching.robot_launch import Driver, RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -10,7 +10,7 @@ the bag holds from its own run are not played. The launch ends with the bag.
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.launching.robot_launch import RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:

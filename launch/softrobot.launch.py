@@ -20,7 +20,7 @@ Without drivers the estimator waits for the sensors' topics and says for which.
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import Driver, RobotLaunch
+from onboard_estimation.launching.robot_launch import Driver, RobotLaunch
 
 CHAMBERS = ("chamber_1", "chamber_2", "chamber_3")
 MEASURED = ("wrench", *(f"pressure/{one}" for one in CHAMBERS))

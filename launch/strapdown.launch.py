@@ -6,7 +6,7 @@ onboard-estimation launch strapdown.launch.py                        drivers run
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.launching.robot_launch import RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -5,7 +5,7 @@ onboard-estimation launch strapdown_replay.launch.py bag:=recordings/walk rate:=
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.launching.robot_launch import RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onboard_estimation import kernel_cache
+from onboard_estimation.base import kernel_cache
 
 if TYPE_CHECKING:
     from onboard_estimation.api import (
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         load,
         simulate,
     )
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
+    from onboard_estimation.base.errors import UserError
+    from onboard_estimation.judging.options import JudgeSettings, WhatIf
 
 __all__ = [
     "JudgeSettings",

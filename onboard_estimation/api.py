@@ -20,14 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.evaluate import Source, evaluated, load_configuration, read_bag
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, WhatIf
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult, key_figures
-from onboard_estimation.evaluation.run_folder import check_free
-from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import (
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import (
     COMPONENTS,
     NANOSECONDS_PER_SECOND,
     Channel,
@@ -37,13 +31,21 @@ from onboard_estimation.measurement import (
     component_units,
     value_size,
 )
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import all_robots, estimator_name, find_robot
+from onboard_estimation.contract.result import EvaluationResult, PartResult, key_figures
+from onboard_estimation.contract.robot import all_robots, estimator_name, find_robot
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
+from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
+from onboard_estimation.judging.sources import Source, load_configuration, read_bag
+from onboard_estimation.judging.what_if import changed
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.report.evaluate import evaluated
+from onboard_estimation.report.run_folder import check_free
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from onboard_estimation.evaluation.campaign import Campaign
+    from onboard_estimation.campaigns.campaign import Campaign
 
 PathLike = str | os.PathLike[str]
 
@@ -164,7 +166,7 @@ def evaluate(
         options = replace(options, settings=settings)
     if what_if is not None:
         options = replace(options, what_if=what_if)
-        source = replace(source, recording=source.recording.changed(what_if))
+        source = replace(source, recording=changed(source.recording, what_if))
     source = replace(source, options=options, estimators=(name,))
     return Run(source, evaluated(source, name).result)
 
@@ -206,10 +208,10 @@ def campaign(
     -------
     Rows of the runs; `pandas.read_parquet(output / "results.parquet")` has the same as a table.
     """
-    from onboard_estimation.evaluation.campaign import run_campaign
-    from onboard_estimation.evaluation.campaign_report import write_campaign_report
-    from onboard_estimation.evaluation.campaign_table import cases_of, read_table
-    from onboard_estimation.workers import open_workers
+    from onboard_estimation.base.workers import open_workers
+    from onboard_estimation.campaigns.campaign import run_campaign
+    from onboard_estimation.campaigns.report import write_campaign_report
+    from onboard_estimation.campaigns.table import cases_of, read_table
 
     cases = cases_of(read_table(Path(table)))
     with open_workers(workers, scheduler) as team:
@@ -349,7 +351,7 @@ class Run:
 
     def plot(self, name: str = "path") -> Figure:
         """One of the plots of a run folder: `path`, `errors_<part>`, `nees`, `coverage`, ...; UserError: which ones."""
-        from onboard_estimation.evaluation.plots import figures
+        from onboard_estimation.report.plots import figures
 
         drawn = figures(self.result)
         if name not in drawn:

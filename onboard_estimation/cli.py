@@ -23,6 +23,8 @@ import typer
 import typer.core
 import typer.main
 
+from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
+from onboard_estimation.base.installed import load, offered
 from onboard_estimation.commands import (
     bags,
     campaign,
@@ -32,14 +34,13 @@ from onboard_estimation.commands import (
     launch,
     learning,
     live_graph,
+    observability,
     output,
     recording,
     robots,
     tune,
     view,
 )
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
-from onboard_estimation.installed import load, offered
 
 COMMANDS = "onboard_estimation.commands"
 EXIT_INTERRUPTED = 130
@@ -119,7 +120,16 @@ def _add(*commands: Any, panel: str | None = None, settings: dict[str, Any] | No
 
 
 _add(demo.demo, robots.robots, bags.simulate, bags.inspect, evaluate.evaluate, evaluate.compare, evaluate.export)
-_add(campaign.campaign, learning.identify, learning.train, tune.tune, robots.gait, bags.convert, robots.config)
+_add(
+    campaign.campaign,
+    learning.identify,
+    learning.train,
+    tune.tune,
+    robots.gait,
+    observability.observability,
+    bags.convert,
+    robots.config,
+)
 app.add_typer(robots.new, name="new")
 _add(robots.urdf)
 

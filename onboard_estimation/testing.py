@@ -6,8 +6,8 @@
     def test_contract(check):
         check()
 
-Each check is a promise of `onboard_estimation.estimator` or of the pipeline, tried on a recording of the robot: its
-simulator's, or one that is given. What fails says what was promised, what was found, and where to look.
+Each check is a promise of `onboard_estimation.pipeline.estimator` or of the pipeline, tried on a recording of the
+robot: its simulator's, or one that is given. What fails says what was promised, what was found, and where to look.
 """
 
 from __future__ import annotations
@@ -20,14 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
-from onboard_estimation.capabilities.truth import StartedFromTruth
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import BulkFilter, Estimator
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.replay import Replayed, replay
-from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import (
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import (
     IMU_PARTS,
     NANOSECONDS_PER_SECOND,
     Channel,
@@ -38,10 +32,16 @@ from onboard_estimation.measurement import (
     neutral_value,
     value_size,
 )
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.reading_limits import ReadingCheck
-from onboard_estimation.robots import Robot
-from onboard_estimation.simulation import Recording, Series
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import Simulated, chosen_scenario
+from onboard_estimation.contract.truth import StartedFromTruth
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.replay import Replayed, replay
+from onboard_estimation.pipeline.estimator import BulkFilter, Estimator
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.pipeline.reading_limits import ReadingCheck
 
 LAG_S = 0.2
 SECONDS, MOST_MEASUREMENTS = 6.0, 4000

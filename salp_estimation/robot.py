@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
-from onboard_estimation.capabilities.simulated import GaitReport, Scenario, SimulatedLive, Simulation, WithGaits
-from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Smoothed, Trained, TrainingReport
-from onboard_estimation.capabilities.truth import StartedFromTruth
-from onboard_estimation.description import Shapes
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Limit, Matrix
+from onboard_estimation.base.series import Series, imu_channel, set_pose_channel
+from onboard_estimation.contract.description import Shapes
+from onboard_estimation.contract.observed import Observable, ReplayedRun
+from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.result import Note, ReportSection
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import GaitReport, Scenario, SimulatedLive, Simulation, WithGaits
+from onboard_estimation.contract.trained import IdentificationReport, Identified, Smoothed, Trained, TrainingReport
+from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Limit, Matrix
-from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Series, imu_channel, set_pose_channel
-from salp_estimation import simulator
-from salp_estimation.chain_estimator import COMMAND
-from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.description import chain_shapes, chain_urdf
-from salp_estimation.estimator import SalpEstimator
-from salp_estimation.gaits import GAITS, gait_for
+from onboard_estimation.pipeline.reading_limits import imu_limits
+from salp_estimation.estimators.chain_estimator import COMMAND
+from salp_estimation.estimators.estimator import SalpEstimator
+from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.description import chain_shapes, chain_urdf
+from salp_estimation.model.gaits import GAITS, gait_for
+from salp_estimation.simulation import simulator
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.recording import LoadedRecording
-    from onboard_estimation.evaluation.result import EvaluationResult
-    from salp_estimation.residual_estimator import ResidualEstimator
-    from salp_estimation.residual_smoother import ResidualSmoother
+    from onboard_estimation.contract.recorded import LoadedRecording
+    from onboard_estimation.contract.result import EvaluationResult
+    from salp_estimation.estimators.residual_estimator import ResidualEstimator
+    from salp_estimation.estimators.residual_smoother import ResidualSmoother
+    from salp_estimation.judging.observed_run import JointReport, ObservedRun
 
 
 class SalpRobot(
@@ -45,6 +48,7 @@ class SalpRobot(
     Reported[SalpConfiguration],
     Identified[SalpConfiguration],
     WithGaits[SalpConfiguration],
+    Observable[SalpConfiguration],
 ):
     """LandSalp and other planar chains with one gyro per link."""
 
@@ -59,6 +63,7 @@ class SalpRobot(
     model_parameter = "residual_model"
     training_forms = RESIDUAL_FORMS
     training_scenario = "hardware"
+    observability_title = "Observability of the joint angles"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
         "hardware": Scenario(
@@ -91,8 +96,8 @@ class SalpRobot(
         """The unscented filter; with what was learned where the configuration names a residual model."""
         if configuration.residual_model:
             # Gaussian processes and what they need: nodes without a residual model do without.
-            from salp_estimation.residual_estimator import ResidualEstimator
-            from salp_estimation.residual_model import load_model
+            from salp_estimation.estimators.residual_estimator import ResidualEstimator
+            from salp_estimation.estimators.residual_model import load_model
 
             return ResidualEstimator(configuration, load_model(configuration.residual_model, configuration))
         return SalpEstimator(configuration)
@@ -104,15 +109,15 @@ class SalpRobot(
                 "--smooth: the smoother of the salp is that of its filter with a residual model; "
                 "name one with --model FILE, as `train salp` writes it"
             )
-        from salp_estimation.residual_model import load_model  # offline only: nodes do without
-        from salp_estimation.residual_smoother import ResidualSmoother
+        from salp_estimation.estimators.residual_model import load_model  # offline only: nodes do without
+        from salp_estimation.estimators.residual_smoother import ResidualSmoother
 
         return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
         if configuration.residual_model:
-            from salp_estimation.residual_estimator import initial_covariance
+            from salp_estimation.estimators.residual_estimator import initial_covariance
 
             return initial_covariance(configuration)
         return configuration.initial_covariance()
@@ -158,7 +163,7 @@ class SalpRobot(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
-        from salp_estimation import observability
+        from salp_estimation.judging import observability
 
         command = next((one for one in series if one.channel.sensor == COMMAND), None)
         part = result.parts.get("joint_angles")
@@ -167,6 +172,20 @@ class SalpRobot(
         seen = observability.observe(configuration.chain, command, result.stamps_ns, part, self.settle_s)
         return (observability.section(configuration.chain, seen),)
 
+    def observed(
+        self, configuration: SalpConfiguration, run: ReplayedRun, window_s: float, joint: int | None
+    ) -> ObservedRun:
+        """How well the gyros saw the joint angles."""
+        from salp_estimation.judging.observed_run import observed_run
+
+        return observed_run(configuration, run, self.settle_s, window_s, joint)
+
+    def observability_report(self, observed: Sequence[ObservedRun]) -> JointReport:
+        """Joint by joint, gait by gait."""
+        from salp_estimation.judging.observed_run import JointReport
+
+        return JointReport(observed)
+
     def notes(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
@@ -174,8 +193,8 @@ class SalpRobot(
         part = result.parts.get("joint_angles")
         if not configuration.residual_model or part is None:
             return ()
-        from salp_estimation.residual_model import load_model
-        from salp_estimation.training_runs import model_notes
+        from salp_estimation.estimators.residual_model import load_model
+        from salp_estimation.training.runs import model_notes
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
@@ -195,7 +214,7 @@ class SalpRobot(
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
-        from salp_estimation.training_report import train_salp  # offline only: nodes do without
+        from salp_estimation.training.report import train_salp  # offline only: nodes do without
 
         return train_salp(configuration, recordings, hashes, form, progress)
 
@@ -214,9 +233,9 @@ class SalpRobot(
         """A gait in one of the scenarios, designed for chains other than LandSalp; UserError where none is found."""
         gait = gait_for(configuration.chain, variant)
         if scenario in ("hardware", "foreign"):
-            from salp_estimation.foreign_effects import foreign_scenario  # estimating nodes do without
-            from salp_estimation.hardware_scenario import hardware_scenario
-            from salp_estimation.hardware_simulator import HardwareSimulation
+            from salp_estimation.simulation.foreign_effects import foreign_scenario  # estimating nodes do without
+            from salp_estimation.simulation.hardware_scenario import hardware_scenario
+            from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
             hardware = hardware_scenario()
             if imu_rate_hz > 0.0:
@@ -237,13 +256,13 @@ class SalpRobot(
         period_s: float | None = None,
     ) -> GaitReport:
         """The gait of simulations, or one designed as asked for."""
-        from salp_estimation.gait_report import gait_report  # it draws: nodes do without
+        from salp_estimation.model.gait_report import gait_report  # it draws: nodes do without
 
         return gait_report(configuration.chain, name, distance_m, turn_rad, period_s)
 
     def identification_channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
         """The wheels' measured effort: it gives the drag's common scale."""
-        from salp_estimation.identification_runs import effort_channel
+        from salp_estimation.training.identification_runs import effort_channel
 
         return (effort_channel(configuration.chain),)
 
@@ -256,7 +275,7 @@ class SalpRobot(
         progress: Callable[[str], None] = lambda step: None,
     ) -> IdentificationReport:
         """Drag of wheels and joints from commands and motion capture."""
-        from salp_estimation.identified import identify  # offline only: nodes do without
+        from salp_estimation.training.identified import identify  # offline only: nodes do without
 
         return identify(configuration, recordings, full, cutoff_hz)
 

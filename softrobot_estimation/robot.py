@@ -10,28 +10,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import Drawn, Note, Reported, ReportSection
-from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.capabilities.trained import IdentificationReport, Identified, Trained, TrainingReport
-from onboard_estimation.capabilities.truth import WithLateTruth, WithTrueRates
-from onboard_estimation.description import Shapes
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Estimator
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Matrix
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.description import Shapes
+from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.result import Note, ReportSection
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.contract.trained import IdentificationReport, Identified, Trained, TrainingReport
+from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Matrix
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Series
-from softrobot_estimation import channels, description
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.filter_model import FILTERS, configured_model, read_model_file
-from softrobot_estimation.open_loop import OpenLoop
-from softrobot_estimation.particle_estimator import ParticleEstimator
-from softrobot_estimation.unscented_estimator import UnscentedEstimator
+from onboard_estimation.pipeline.estimator import Estimator
+from softrobot_estimation.estimators.filter_model import FILTERS, configured_model, read_model_file
+from softrobot_estimation.estimators.open_loop import OpenLoop
+from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
+from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.model import channels, description
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.recording import LoadedRecording
-    from onboard_estimation.evaluation.result import EvaluationResult
-    from onboard_estimation.evaluation.truth import BodyTrack
+    from onboard_estimation.contract.recorded import LoadedRecording
+    from onboard_estimation.contract.result import EvaluationResult
+    from onboard_estimation.contract.tracks import BodyTrack
 
 _SETTLE_S = 2.0
 """What the state at the start was is forgotten, and hoses are filled."""
@@ -108,7 +109,7 @@ class SoftRobot(
 
     def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
         """Poses of tip and base, and the stiffness of a simulated robot."""
-        from softrobot_estimation.ground_truth import specification  # offline only: nodes do without
+        from softrobot_estimation.judging.ground_truth import specification  # offline only: nodes do without
 
         return specification(configuration)
 
@@ -116,7 +117,7 @@ class SoftRobot(
         self, configuration: SoftRobotConfiguration, bodies: Mapping[str, NDArray[np.float64]]
     ) -> dict[str, Matrix]:
         """Place of the tip in the base's frame, and the stiffness of a simulated robot."""
-        from softrobot_estimation.ground_truth import parts
+        from softrobot_estimation.judging.ground_truth import parts
 
         return parts(bodies)
 
@@ -124,7 +125,7 @@ class SoftRobot(
         self, configuration: SoftRobotConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, Matrix]:
         """Velocity of the tip, by parabolas through five frames."""
-        from softrobot_estimation.ground_truth import velocities
+        from softrobot_estimation.judging.ground_truth import velocities
 
         return {"velocity": velocities(tracks, stamps_ns)}
 
@@ -133,7 +134,9 @@ class SoftRobot(
         if scenario == "upright":
             return replace(configuration, mounting=replace(configuration.mounting, attitude="upright"))
         if scenario == "paper":
-            from softrobot_estimation.paper_simulator import known_configuration  # estimating nodes do without
+            from softrobot_estimation.simulation.paper_simulator import (
+                known_configuration,  # estimating nodes do without
+            )
 
             return known_configuration(configuration)
         return configuration
@@ -147,8 +150,8 @@ class SoftRobot(
         imu_rate_hz: float = 0.0,
     ) -> Simulation:
         """A robot that is drawn from the generator, and follows set points without an end. It has no IMU."""
-        from softrobot_estimation.paper_simulator import PaperSimulation  # estimating nodes do without
-        from softrobot_estimation.simulator import LaboratorySimulation
+        from softrobot_estimation.simulation.paper_simulator import PaperSimulation  # estimating nodes do without
+        from softrobot_estimation.simulation.simulator import LaboratorySimulation
 
         if scenario == "paper":
             return PaperSimulation(configuration, rng)
@@ -158,7 +161,7 @@ class SoftRobot(
         self, configuration: SoftRobotConfiguration, series: Sequence[Series], tracks: Mapping[str, BodyTrack]
     ) -> tuple[float, str]:
         """By the force on the sensor against the acceleration of the tip, while the robot vibrates."""
-        from softrobot_estimation.ground_truth import lateness
+        from softrobot_estimation.judging.ground_truth import lateness
 
         return lateness(configuration, series, tracks)
 
@@ -187,7 +190,7 @@ class SoftRobot(
         progress: Callable[[str], None] = lambda step: None,
     ) -> IdentificationReport:
         """Grey box from pressures and motion capture. Free runs are fitted: there is nothing to low-pass."""
-        from softrobot_estimation.identified import identify  # offline only: nodes do without
+        from softrobot_estimation.training.identified import identify  # offline only: nodes do without
 
         if full or cutoff_hz is not None:
             raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
@@ -197,7 +200,7 @@ class SoftRobot(
         self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
         """Parameters that came from a model, and whether particles had lost the robot."""
-        from softrobot_estimation.stiffness_report import notes  # offline only: nodes do without
+        from softrobot_estimation.judging.stiffness_report import notes  # offline only: nodes do without
 
         return notes(configuration, result)
 
@@ -205,7 +208,7 @@ class SoftRobot(
         self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """The stiffness over time, beside the bending."""
-        from softrobot_estimation.stiffness_report import section
+        from softrobot_estimation.judging.stiffness_report import section
 
         return (section(configuration, result, self.settle_s),)
 
@@ -222,7 +225,7 @@ class SoftRobot(
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
-        from softrobot_estimation.training import train  # offline only: nodes do without
+        from softrobot_estimation.training.training import train  # offline only: nodes do without
 
         return train(configuration, recordings, hashes, form, progress)
 

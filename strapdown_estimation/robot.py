@@ -8,15 +8,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.simulated import Scenario, Simulated
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Recording, imu_channel
-from strapdown_estimation import simulator as simulator
-from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.estimator import StrapdownEstimator
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
+from onboard_estimation.base.series import Recording, imu_channel
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, Simulated
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.pipeline.reading_limits import imu_limits
+from strapdown_estimation.estimators.estimator import StrapdownEstimator
+from strapdown_estimation.model.configuration import Strapdown
+from strapdown_estimation.simulation import simulator
 
 
 class StrapdownRobot(Simulated[Strapdown]):

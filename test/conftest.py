@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from onboard_estimation import ros2  # noqa: E402
+from onboard_estimation.base import ros2  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Fast DDS 3, from Kilted on, warns of the name that Fast DDS 2 reads.
@@ -78,7 +78,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     if not any("compiled_kernels" in getattr(item, "fixturenames", ()) for item in session.items):
         return
-    from onboard_estimation import kernel_cache
+    from onboard_estimation.base import kernel_cache
 
     folder = kernel_cache.configure()
     robots = ["salp", "hopper", "strapdown"]

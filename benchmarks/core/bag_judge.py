@@ -26,10 +26,12 @@ from rich.console import Console
 
 from benchmarks.core.bag_references import Message, Reading
 from benchmarks.core.bag_seeds import Case, Files
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_blocks, bag_mcap, bag_sqlite
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.inspection import inspect_bag, render
+from onboard_estimation.bags import blocks as bag_blocks
+from onboard_estimation.bags import mcap_files as bag_mcap
+from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.inspection.inspect import inspect_bag, render
 
 AS_REFERENCE, MORE, SAID, REFUSED = "as reference", "more than reference", "said damaged", "refused"
 CLASSES = (AS_REFERENCE, MORE, SAID, REFUSED)

@@ -21,8 +21,8 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
 from rosbags.rosbag2 import Writer as Rosbag2Writer
 from rosbags.typesys import Stores, get_typestore
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.bags.writing import BagWriter
 
 Files = dict[str, bytes]
 

@@ -13,17 +13,17 @@ import numpy as np
 
 from benchmarks.core.clusters import cluster
 from benchmarks.timing import row
-from onboard_estimation.evaluation.campaign import RESULTS, Case, run_campaign
-from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
-from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
-from onboard_estimation.evaluation.simulated_bags import SimulatedRun
-from onboard_estimation.evaluation.tuning import tunables
-from onboard_estimation.evaluation.tuning import tune as tune_parameters
-from onboard_estimation.evaluation.tuning_score import Score, Scored, score
-from onboard_estimation.installed import resource
-from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, all_of, open_workers
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.workers import Workers, all_of, open_workers
+from onboard_estimation.campaigns.campaign import RESULTS, Case, run_campaign
+from onboard_estimation.campaigns.score import Score, Scored, score
+from onboard_estimation.campaigns.table import Table, cases_of, simulated_runs
+from onboard_estimation.campaigns.tuning import tunables
+from onboard_estimation.campaigns.tuning import tune as tune_parameters
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
+from onboard_estimation.judging.simulated_bags import SimulatedRun
+from onboard_estimation.judging.sources import load_configuration
 
 Row = dict[str, Any]
 

@@ -19,12 +19,12 @@ from rosbags.rosbag2 import Reader
 
 from benchmarks.recordings import recordings
 from benchmarks.timing import case, interleaved
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.simulation import Series, imu_channel, stamps_ns
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Series, imu_channel, stamps_ns
+from onboard_estimation.judging.simulated_bags import write_series
 
 RUNS_UNASKED = ("evaluate_bag",)
 CHANNEL = imu_channel("foot")

@@ -14,16 +14,16 @@ import numpy as np
 
 from benchmarks.live import end, memory_of, node, result, role, share_of, start
 from benchmarks.timing import row
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.topics import LOW_G
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.evaluation.training import read_training_bag
-from onboard_estimation.live.budget import Job, measure
-from onboard_estimation.live.budget_verdict import Figures
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.topics import LOW_G
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.campaigns.training import read_training_bag
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.replay import replay
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
-from onboard_estimation.robots import find_robot
+from onboard_estimation.realtime.budget import Job, measure
+from onboard_estimation.realtime.verdict import Figures
 
 Row = dict[str, Any]
 

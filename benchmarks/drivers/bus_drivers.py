@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.live import GRAPH, heard, result, role, start
 from benchmarks.timing import row
-from onboard_estimation import ros2
-from onboard_estimation.installed import resource
+from onboard_estimation.base import ros2
+from onboard_estimation.base.installed import resource
 from onboard_estimation.nodes.run import new_executor
 
 RATE_HZ = 1000

@@ -27,8 +27,8 @@ from drivers.emulators.ethercat.slave import Slave, State
 from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, find
 from drivers.ethercat.description import parse as parse_description
 from drivers.ethercat.device import conversion_of, dtype_of
-from onboard_estimation.configuration import ConfigurationError
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import ConfigurationError
+from onboard_estimation.base.errors import UserError
 
 _CIRCULATING = 0x4000
 _RETURNED = 0x02

@@ -17,9 +17,9 @@ from scipy.spatial.transform import Rotation
 from benchmarks.drivers.moving_imu import Moved, Recorded, readings_of, record
 from benchmarks.recordings import recordings
 from benchmarks.timing import row
-from onboard_estimation.evaluation.body_frames import find_frames
-from onboard_estimation.evaluation.clock_alignment import ClockReport, TrackedBody, find_offset
-from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.judging.body_frames import find_frames
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, find_offset
 from recorded_robots.two_link.recordings import read_two_link_imu
 
 Rows = NDArray[np.float64]

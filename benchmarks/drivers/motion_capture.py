@@ -92,7 +92,7 @@ def _case(
 def _serve_natnet(kept: str, seconds: float) -> int:
     from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
     from drivers.motion_capture.bodies import BodyPoses
-    from onboard_estimation.live.budget import sleep_until
+    from onboard_estimation.realtime.budget import sleep_until
 
     server = NatNetServer(NAMES, NatNetServerConfiguration(clock_skew_ppm=NATNET_SKEW_PPM, **NATNET_PORTS))
     time.sleep(3.0)  # the driver finds it
@@ -112,7 +112,7 @@ def _serve_natnet(kept: str, seconds: float) -> int:
 
 def _serve_vicon(kept: str, seconds: float) -> int:
     from drivers.emulators.vicon import DataStreamServer
-    from onboard_estimation.live.budget import sleep_until
+    from onboard_estimation.realtime.budget import sleep_until
 
     count, rng = round(seconds * VICON_HZ), np.random.default_rng(0)
     server = DataStreamServer("127.0.0.1", VICON_PORT, list(NAMES), VICON_HZ)

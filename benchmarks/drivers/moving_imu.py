@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.bulk import Column
+from onboard_estimation.bags.bulk import Column
 
 Rows = NDArray[np.float64]
 

@@ -27,8 +27,8 @@ from drivers.vicon.protocol import (
     encode_uints,
     layout_of,
 )
-from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
-from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.bags.message_types import decoded, jazzy_types
+from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
 

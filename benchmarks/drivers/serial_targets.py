@@ -25,10 +25,10 @@ from drivers.serial_frames import (
     encode_sample,
     encode_settings,
 )
-from hopper_estimation import serial_log
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Measurement
+from hopper_estimation.simulation import serial_log
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.converters import Converted
 
 SAMPLE_BYTES, SETTINGS_BYTES = 28, 25
 _STEPS_US = (0, 1, 1000, 1000, 1000, 16_000, 300_000, 1_000_000, 5_000_000, 59_000_000, 61_000_000, 2**31, 2**32 - 1000)

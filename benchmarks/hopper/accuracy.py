@@ -24,17 +24,17 @@ from benchmarks.hopper.trials import (
 )
 from benchmarks.pool import in_turns
 from benchmarks.timing import row
-from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
-from hopper_estimation.filter_model import filters_of
-from hopper_estimation.filter_training import train_filter
-from hopper_estimation.foreign_effects import ForeignScenario, foreign_scenario
-from hopper_estimation.samples import taken_of
-from hopper_estimation.simulator import HopperSimulation
-from hopper_estimation.topics import HIGH_G
-from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from hopper_estimation.estimators.filter_model import filters_of
+from hopper_estimation.estimators.samples import taken_of
+from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
+from hopper_estimation.model.topics import HIGH_G
+from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
+from hopper_estimation.simulation.simulator import HopperSimulation
+from hopper_estimation.training.filter_training import train_filter
+from hopper_estimation.training.trials import Trial, trial_of
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.judging.judge import judge
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

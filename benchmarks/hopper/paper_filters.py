@@ -29,22 +29,28 @@ from benchmarks.hopper.trials import (
     simulated,
 )
 from benchmarks.pool import in_turns
-from hopper_estimation import agility, phases
-from hopper_estimation.configuration import HopperConfiguration, HopperTrainingConfiguration
-from hopper_estimation.estimator import HopperEstimator
-from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_calibration import judged as judged_hops
-from hopper_estimation.filter_model import DEFAULT_FILE, FilterEntry, FilterModel, load_filters, untrained_entry
-from hopper_estimation.filter_training import train_filter
-from hopper_estimation.hop_metrics import hop_errors
-from hopper_estimation.hop_truth import true_hops
-from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
-from hopper_estimation.phases import APEX, PHASES, TOUCHDOWN
-from hopper_estimation.report import DIRECT, ground_heights
-from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.installed import resource
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
+from hopper_estimation.estimators.estimator import HopperEstimator
+from hopper_estimation.estimators.filter_model import (
+    DEFAULT_FILE,
+    FilterEntry,
+    FilterModel,
+    load_filters,
+    untrained_entry,
+)
+from hopper_estimation.judging.hop_metrics import hop_errors
+from hopper_estimation.judging.hop_truth import true_hops
+from hopper_estimation.judging.hops import HopCycles, HopEvents, hop_cycles
+from hopper_estimation.judging.report import DIRECT, ground_heights
+from hopper_estimation.model import agility, phases
+from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
+from hopper_estimation.model.phases import APEX, PHASES, TOUCHDOWN
+from hopper_estimation.training.filter_calibration import filtered
+from hopper_estimation.training.filter_calibration import judged as judged_hops
+from hopper_estimation.training.filter_training import train_filter
+from hopper_estimation.training.trials import Trial, trial_of
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
+from onboard_estimation.contract.tracks import BodyTrack
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

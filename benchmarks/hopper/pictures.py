@@ -20,21 +20,21 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.hopper.trials import CONFIGURATION, START_S, at_heights
-from hopper_estimation import dynamics, phases
-from hopper_estimation.estimator import START_DEVIATION
-from hopper_estimation.filter_model import filters_of
-from hopper_estimation.filter_training import FilterObjective
-from hopper_estimation.filters import body_of, state_filter
-from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
-from hopper_estimation.samples import taken_of
-from hopper_estimation.scenario import HopperScenario, hopper_scenario
-from hopper_estimation.simulator import HopperSimulation
-from hopper_estimation.topics import HIGH_G, LOW_G
-from hopper_estimation.training import write_sensitivity
+from hopper_estimation.estimators.estimator import START_DEVIATION
+from hopper_estimation.estimators.filter_model import filters_of
+from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.estimators.samples import taken_of
+from hopper_estimation.model import dynamics, phases
+from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
+from hopper_estimation.model.topics import HIGH_G, LOW_G
+from hopper_estimation.simulation.scenario import HopperScenario, hopper_scenario
+from hopper_estimation.simulation.simulator import HopperSimulation
+from hopper_estimation.training.filter_training import FilterObjective
+from hopper_estimation.training.training import write_sensitivity
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import SET_POSE
+from onboard_estimation.contract.picture import TRUTH_COLOUR
 from onboard_estimation.learning.optimisation.problem import sensitivity
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.picture import TRUTH_COLOUR
-from onboard_estimation.simulation import SET_POSE
 
 Array = NDArray[np.float64]
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recordings import recordings
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_calibration import judged as judged_hops
-from hopper_estimation.filter_model import FilterEntry
-from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.evaluation.training import read_training_bag
-from onboard_estimation.robots import find_robot
+from hopper_estimation.estimators.filter_model import FilterEntry
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.training.filter_calibration import judged as judged_hops
+from hopper_estimation.training.trials import Trial, trial_of
+from onboard_estimation.campaigns.training import read_training_bag
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import simulated_recording
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from benchmarks.recordings import recordings
 from benchmarks.timing import row
-from onboard_estimation.configuration import load, to_mapping
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.simulation import Series
+from onboard_estimation.base.configuration import load, to_mapping
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.series import Series
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
 from recorded_robots.pendulum.figures import Figure, estimated, figures

@@ -17,12 +17,12 @@ from scipy.spatial.transform import Rotation
 
 from benchmarks.recordings import recordings
 from benchmarks.timing import row
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.simulation import Recording, Series
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.readings import Readings
 from recorded_robots.two_link.recordings import read_two_link_imu

@@ -41,9 +41,9 @@ from benchmarks.salp.runs import (
     unknown,
 )
 from benchmarks.scenarios import scenario_hash
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.foreign_effects import ForeignScenario, foreign_scenario
-from salp_estimation.hardware_scenario import FILE
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
+from salp_estimation.simulation.hardware_scenario import FILE
 
 Row = dict[str, Any]
 

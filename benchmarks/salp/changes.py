@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.salp.runs import SETTLE_S, loaded
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.simulation import Recording, Series
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.gaits import gait_for
-from salp_estimation.hardware_simulator import HardwareSimulation
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import LoadedRecording
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import gait_for
+from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
 Array = NDArray[np.float64]
 

@@ -21,15 +21,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from benchmarks.salp.runs import SETTLE_S, Run
-from onboard_estimation.evaluation.judge import truth_at
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import find_robot
-from salp_estimation.chain_estimator import COMMAND, GYRO_AXES, STANDING_M_S
-from salp_estimation.configuration import SalpConfiguration
+from onboard_estimation.judging.judge import truth_at
+from onboard_estimation.judging.options import JudgeSettings
+from salp_estimation.estimators.chain_estimator import COMMAND, GYRO_AXES, STANDING_M_S
+from salp_estimation.model.configuration import SalpConfiguration
 
 Array = NDArray[np.float64]
 

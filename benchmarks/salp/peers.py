@@ -8,8 +8,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
-from salp_estimation import chain_kernels as kernels
-from salp_estimation.chain import Chain
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import Chain
 
 Array = NDArray[np.float64]
 

@@ -18,19 +18,19 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from benchmarks.salp.peers import ScikitLearnFilter
 from benchmarks.salp.runs import CONFIGURATION, TrainingSet, simulated, trained
 from benchmarks.timing import Samples, case, interleaved, row
-from onboard_estimation.configuration import load
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.learning import sparse
 from onboard_estimation.learning.sparse_kernels import predict_means
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import find_robot
-from salp_estimation.chain_estimator import COMMAND
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.population import nominal_population
-from salp_estimation.residual_estimator import ResidualEstimator
-from salp_estimation.residual_model import ResidualModel, load_model
-from salp_estimation.residual_training import _residuals
-from salp_estimation.training_runs import training_run
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.chain_estimator import COMMAND
+from salp_estimation.estimators.residual_estimator import ResidualEstimator
+from salp_estimation.estimators.residual_model import ResidualModel, load_model
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.training.population import nominal_population
+from salp_estimation.training.residual_training import _residuals
+from salp_estimation.training.runs import training_run
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

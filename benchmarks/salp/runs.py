@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import _part, _Replays, truth_at
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.evaluation.training import read_training_bag
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.installed import resource
+from onboard_estimation.campaigns.training import read_training_bag
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import Consistency, judge_consistency
-from onboard_estimation.installed import resource
-from onboard_estimation.robots import find_robot
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.foreign_effects import ForeignScenario
-from salp_estimation.gaits import GAITS
-from salp_estimation.hardware_simulator import HardwareSimulation
-from salp_estimation.residual_training import train
-from salp_estimation.training_runs import training_run
+from onboard_estimation.judging.judge import _part, _Replays, truth_at
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import GAITS
+from salp_estimation.simulation.foreign_effects import ForeignScenario
+from salp_estimation.simulation.hardware_simulator import HardwareSimulation
+from salp_estimation.training.residual_training import train
+from salp_estimation.training.runs import training_run
 
 Array = NDArray[np.float64]
 Source = Callable[[], LoadedRecording]

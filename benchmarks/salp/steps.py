@@ -15,10 +15,10 @@ from benchmarks.salp.peers import LinkByLink
 from benchmarks.timing import case, interleaved, row
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
 from onboard_estimation.filtering.unscented import Unscented
-from salp_estimation import chain_kernels
-from salp_estimation import chain_kernels as kernels
-from salp_estimation.chain import Chain
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model import chain_kernels
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import Chain
+from salp_estimation.model.configuration import SalpConfiguration
 
 RUNS_UNASKED = ("unscented_step", "chain_velocity")
 Array = NDArray[np.float64]

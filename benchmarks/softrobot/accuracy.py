@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from benchmarks.softrobot.forecast import errors, filtered, true_states
-from onboard_estimation.configuration import load
-from onboard_estimation.estimator import Step
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.truth import HeldValues
-from onboard_estimation.measurement import Measurement
-from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.channels import TRUE_STIFFNESS
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.paper_simulator import known_configuration
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.tracks import HeldValues
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.pipeline.estimator import Step
+from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.model import grey_box_kernels as kernels
+from softrobot_estimation.model.channels import TRUE_STIFFNESS
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.robot import ROBOT, SoftRobot
-from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
-from softrobot_estimation.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.simulation.paper_simulator import known_configuration
+from softrobot_estimation.simulation.unknown_soft_robot import read_unknown_soft_robot
 
 SPLITS = ((1, 3), (2, 4), (1,), (2,), (3,), (4,))
 """Runs that teach; the others judge."""

@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline
 
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import coordinates_of_tip
-from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.ground_truth import in_base, lateness
-from softrobot_estimation.particle_estimator import ParticleEstimator, stiffness_prior
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.recorded import LoadedRecording
+from softrobot_estimation.estimators.particle_estimator import ParticleEstimator, stiffness_prior
+from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.judging.ground_truth import in_base, lateness
+from softrobot_estimation.model import grey_box_kernels as kernels
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import coordinates_of_tip
+from softrobot_estimation.model.description import BASE, TIP
+from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 Array = NDArray[np.float64]
 Stiffness = Callable[[Array], float]

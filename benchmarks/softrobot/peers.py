@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.particle_weights import Draws
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]
 _C5, _C6 = ([(-1) ** j / factorial(2 * j + first) for j in range(9)][::-1] for first in (5, 6))

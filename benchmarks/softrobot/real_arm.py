@@ -14,11 +14,11 @@ from scipy.signal import bilinear, lfilter
 from scipy.spatial.transform import Rotation
 from scipy.stats import t as student_t
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.simulation import Series
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
+from onboard_estimation.base.series import Series
 from recorded_robots.soft_arm import read_soft_arm
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]
 

@@ -23,10 +23,10 @@ from scipy.optimize import least_squares, root
 from scipy.signal import find_peaks
 
 from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
-from onboard_estimation.errors import UserError
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.curvature_kernels import MOTION, acceleration
-from softrobot_estimation.grey_box import linearised
+from onboard_estimation.base.errors import UserError
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.model.grey_box import linearised
 
 Array = NDArray[np.float64]
 

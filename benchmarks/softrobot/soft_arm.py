@@ -41,7 +41,7 @@ from benchmarks.softrobot.real_beam import (
     rod,
 )
 from benchmarks.timing import row
-from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
+from onboard_estimation.contract.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 
 Array = NDArray[np.float64]
 

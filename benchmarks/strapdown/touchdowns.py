@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy.signal import medfilt, savgol_filter
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
-from strapdown_estimation.configuration import Contact
-from strapdown_estimation.contact import UNSEEN, Claim, ContactState, detected
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from strapdown_estimation.estimators.contact import UNSEEN, Claim, ContactState, detected
+from strapdown_estimation.model.configuration import Contact
 
 _SATURATED = 0.99
 

@@ -34,18 +34,18 @@ from benchmarks.strapdown.touchdowns import (
     stances_from_position,
 )
 from benchmarks.timing import row
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import convert
-from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.report.evaluate import evaluate_bag
 from recorded_robots.pyshoe import read_pyshoe
 from recorded_robots.quadruped import contact_threshold, read_quadruped
-from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.estimator import StrapdownEstimator
-from strapdown_estimation.model import attitude
+from strapdown_estimation.estimators.estimator import StrapdownEstimator
+from strapdown_estimation.model.configuration import Strapdown
+from strapdown_estimation.model.state import attitude
 
 RUNS_UNASKED = ("recorded_walks",)
 

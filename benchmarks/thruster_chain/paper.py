@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import row
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.dynamics import propagate, read_imus
-from salp_estimation.thruster_chain.information import Trajectory, predict
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
-from salp_estimation.thruster_chain.paper_filter import PaperFilter
+from thruster_chain_estimation.estimators.paper_filter import PaperFilter
+from thruster_chain_estimation.judging.information import Trajectory, predict
+from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, packed
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.dynamics import propagate, read_imus
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Matrix, Vector
 
 
 def angular_accelerations(

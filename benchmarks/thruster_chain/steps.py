@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
 from benchmarks.timing import case, interleaved
-from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.paper_filter import SPREAD, PaperFilter
+from thruster_chain_estimation.estimators.paper_filter import SPREAD, PaperFilter
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 
 Array = NDArray[np.float64]
 

@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from benchmarks.pool import in_turns
 from benchmarks.recordings import recordings
 from benchmarks.timing import row
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from salp_estimation.thruster_chain.configuration import (
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from thruster_chain_estimation.model.configuration import (
     ChainConfiguration,
     GyroConfiguration,
     InitialConfiguration,
     ThrusterChainConfiguration,
 )
-from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.training import train
-from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
+from thruster_chain_estimation.robot import ROBOT
+from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
+from thruster_chain_estimation.simulation.unknown_chain import read_unknown_chain
+from thruster_chain_estimation.training.training import train
 
 Array = NDArray[np.float64]
 Line = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
     from drivers.calibration.logs import ImuLog
@@ -129,7 +129,7 @@ def imu(
     if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
         raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
     if file is not None:
-        from onboard_estimation.configuration import to_parameter_file
+        from onboard_estimation.base.configuration import to_parameter_file
 
         output.put(to_parameter_file(result), file)
     if json:
@@ -161,7 +161,7 @@ def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tup
 
 def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
     from drivers.calibration.parameter_file import ImuCalibration, Provenance
-    from onboard_estimation.installed import versions
+    from onboard_estimation.base.installed import versions
 
     first = pairs[0][0]
     return ImuCalibration(
@@ -190,7 +190,7 @@ def _mapping(result: ImuCalibration, found: Found, rest_s: float, sentences: lis
     """What `--json` prints."""
     import numpy as np
 
-    from onboard_estimation.configuration import to_mapping
+    from onboard_estimation.base.configuration import to_mapping
 
     return {
         **to_mapping(result),
@@ -223,7 +223,7 @@ def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[s
     """The table and what it means, for people."""
     import numpy as np
 
-    from onboard_estimation.configuration import describe
+    from onboard_estimation.base.configuration import describe
 
     accelerometer, gyro = result.accelerometer, result.gyro
     table = output.table("", "", "x", "y", "z", "unit", right=("x", "y", "z"))

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.converters import GROUP, Converter
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import load
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import load
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.contract.converters import GROUP, Converter
 
 Array = NDArray[np.float64]
 
@@ -116,8 +116,8 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
 
 
 def _read_bag(path: Path) -> dict[str, ImuLog | UserError]:
-    from onboard_estimation.evaluation.bags import open_bag
-    from onboard_estimation.evaluation.bulk import read_channels
+    from onboard_estimation.bags.bag import open_bag
+    from onboard_estimation.bags.bulk import read_channels
 
     with open_bag(path) as bag:
         topics = [name for name, topic in bag.topics.items() if topic.message_type == _IMU and topic.count]

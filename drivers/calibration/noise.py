@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from drivers.calibration.logs import ImuLog, Section, find_rests
 from drivers.calibration.parameter_file import Noise
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 

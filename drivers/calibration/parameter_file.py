@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load, parameter
-from onboard_estimation.measurement import IMU
+from onboard_estimation.base.configuration import load, parameter
+from onboard_estimation.base.measurement import IMU
 
 Triple = tuple[float, float, float]
 Nine = tuple[float, float, float, float, float, float, float, float, float]

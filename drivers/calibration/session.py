@@ -22,8 +22,8 @@ from drivers.calibration.logs import (
     positions_of,
 )
 from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
-from onboard_estimation.errors import UserError
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 # Bias, gain and misalignment of an IMU from six resting positions and three turns.
 #

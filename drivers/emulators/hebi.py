@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from drivers.hebi.feeds import GroupFeed, HebiConfiguration, hebi_library
-from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scenario
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.robots import Robot
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, with_truth_topics
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, imu_channel, with_truth_topics
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import SimulatedLive, chosen_scenario
 
 _AHEAD_NS = NANOSECONDS_PER_SECOND // 5
 _LATENCY_US = 300

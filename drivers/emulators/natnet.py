@@ -22,9 +22,9 @@ import numpy as np
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 # What a NatNet server sends, as bytes: information, model definitions, frames, of each version from 2.5 to 4.2.
 #

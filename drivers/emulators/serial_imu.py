@@ -30,14 +30,14 @@ from drivers.serial_frames import (
     encode_sample,
     encode_settings,
 )
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import Bag
-from onboard_estimation.evaluation.bulk import Column, read_channels
-from onboard_estimation.evaluation.topics import listed, match_topics
-from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.robots import Robot
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.bags.bag import Bag
+from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.topics import listed, match_topics
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.contract.robot import Robot
 
 _G = STANDARD_GRAVITY_M_S2
 _SETTINGS_EVERY_S = 1.0

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
 from drivers.vicon import protocol
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
 
 LOCAL_SEGMENTS = 8
 OFFERED = protocol.WANTED | {LOCAL_SEGMENTS}

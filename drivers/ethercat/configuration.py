@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import parameter
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.ros.transforms import AUTOMATIC
 
 _TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 # Whether raw Ethernet frames may be sent on an interface, and what to do where not.
 

@@ -46,9 +46,9 @@ from typing import Any, Literal
 
 import yaml
 
-from onboard_estimation.configuration import ConfigurationError
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import resource
+from onboard_estimation.base.configuration import ConfigurationError
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, SdoObject, SensorDescription, UnitCode
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix
 
 # Where each field stands in a device's process data, checked against what the device itself maps, and what it means.
 #

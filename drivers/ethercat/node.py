@@ -20,9 +20,9 @@ from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import Batch, PressureStream, Stream, Tare, WrenchStream
 from drivers.node import MeasuringNode
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import new, serialized
-from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from drivers.ethercat.configuration import PressureConfiguration, WrenchConfiguration
 from drivers.ethercat.description import SensorDescription, StatusBits
 from drivers.ethercat.device import Device
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 # Fewer readings a second, without what would be folded back: a linear-phase low-pass, whose delay the stamps know.
 

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Channel, Vector
-from onboard_estimation.robots import Robot
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Vector
+from onboard_estimation.base.series import TRUTH_TOPICS
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.transforms import AUTOMATIC
-from onboard_estimation.simulation import TRUTH_TOPICS
-from onboard_estimation.timing.device_clock import DeviceClock
 
 # Parameters of the HEBI node.
 

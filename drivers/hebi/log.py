@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from drivers.hebi.feeds import Feedback, Module, checked_imu, coverage, read_feedback
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Vector
-from onboard_estimation.simulation import Recording, Series, imu_channel
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.series import Recording, Series, imu_channel
+from onboard_estimation.contract.converters import Converted
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:

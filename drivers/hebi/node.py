@@ -14,16 +14,16 @@ from sensor_msgs.msg import Imu, JointState
 from drivers.at_rest import StartCheck
 from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
 from drivers.node import STREAM, MeasuringNode, NoRobot
+from onboard_estimation.base.measurement import Measurement, Vector
+from onboard_estimation.base.series import imu_channel
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.measurement import Measurement, Vector
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.message_templates import MessageTemplate, SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import resolved_prefix
-from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix
+from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.transforms import AUTOMATIC
-from onboard_estimation.timing.device_clock import DeviceClock
 
 # From the axes of a stream to the suite's world, z up.
 #

@@ -16,14 +16,14 @@ from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_
 from drivers.node import DriverNode, NoRobot
 from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
 from drivers.vicon.receiver import Receiver, ViconConfiguration
+from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.series import truth_channel
 from onboard_estimation.live.messages import new, serialized
-from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
-from onboard_estimation.simulation import truth_channel
 
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)

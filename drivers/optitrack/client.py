@@ -29,10 +29,10 @@ from drivers.optitrack.protocol import (
     ServerInfo,
     shown,
 )
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.timing.device_clock import DeviceClock
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.pipeline.device_clock import DeviceClock
 
 # Parameters of the OptiTrack node.
 

@@ -20,17 +20,17 @@ from drivers.calibration.parameter_file import load_calibration
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode
 from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
+from onboard_estimation.base.series import imu_channel
 from onboard_estimation.live.messages import new, serialized
-from onboard_estimation.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
-from onboard_estimation.simulation import imu_channel
-from onboard_estimation.timing.device_clock import DeviceClock
 
 # How a sensor sits on the body.
 

@@ -21,9 +21,9 @@ from drivers.motion_capture.bodies import (
     quaternions_of,
 )
 from drivers.vicon.protocol import PORT, Frame, Session, StreamError, Subject, body_names
-from onboard_estimation.configuration import parameter
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.timing.device_clock import DeviceClock
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.pipeline.device_clock import DeviceClock
 
 # Parameters of the node `vicon`.
 
@@ -53,7 +53,7 @@ class ViconConfiguration(TruthConfiguration):
 #
 # A frame arrives after the exposure by the latency that the server tells, and by what the network adds, which jitters.
 # Its number counts exposures, which are evenly spaced: it is the reading of a clock that ticks once a frame. That clock
-# is mapped to the host's by the arrivals less the latency told (`onboard_estimation.timing.device_clock`), and what
+# is mapped to the host's by the arrivals less the latency told (`onboard_estimation.pipeline.device_clock`), and what
 # jitters falls out.
 #
 # What the least time on the network is cannot be seen one way: `latency_s`.

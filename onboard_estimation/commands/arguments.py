@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.installed import offered
 from onboard_estimation.commands import output
-from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
-from onboard_estimation.installed import offered
+from onboard_estimation.judging.options import EvaluateOptions, Option, declared, from_typed
 
 if TYPE_CHECKING:
-    from onboard_estimation.workers import Workers
+    from onboard_estimation.base.workers import Workers
 
 
 def robots(incomplete: str) -> list[str]:
@@ -143,7 +143,7 @@ SchedulerOption = Annotated[
 @contextmanager
 def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool) -> Iterator[Workers]:
     """The workers asked for; of this machine no more than there are tasks, and this process alone for one task."""
-    from onboard_estimation.workers import HINT, open_workers
+    from onboard_estimation.base.workers import HINT, open_workers
 
     if workers is None:
         workers = min(os.cpu_count() or 1, tasks)
@@ -157,8 +157,8 @@ def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool)
 
 def configured(name: str, options: Any, bag: Path | None = None, ability: Any = None) -> tuple[Any, Any]:
     """A robot, which must have some ability where one is named, and its configuration, see `load_configuration`."""
-    from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.robots import find_robot
+    from onboard_estimation.contract.robot import find_robot
+    from onboard_estimation.judging.sources import load_configuration
 
     robot = find_robot(name) if ability is None else ability.of(find_robot(name))
     return robot, load_configuration(robot, options, bag)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError, printable
 
 StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format of the bag.")]
 
@@ -41,8 +41,8 @@ def simulate(
     json: output.JsonOption = False,
 ) -> None:
     """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
-    from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
-    from onboard_estimation.evaluation.simulated_bags import check_duration, simulate_to_bag
+    from onboard_estimation.contract.simulated import Simulated, chosen_scenario
+    from onboard_estimation.judging.simulated_bags import check_duration, simulate_to_bag
 
     _check_storage(storage)
     check_duration(duration)
@@ -70,9 +70,9 @@ def inspect(
 
     Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
     """
-    from onboard_estimation.evaluation import inspection
-    from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
-    from onboard_estimation.evaluation.trajectory import foreign_topics
+    from onboard_estimation.inspection import inspect as inspection
+    from onboard_estimation.judging.sources import known_channels, suggested_lines
+    from onboard_estimation.trajectories.trajectory import foreign_topics
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)
@@ -101,8 +101,8 @@ def _show_formats(wanted: bool) -> None:
         return
     from inspect import getdoc
 
-    from onboard_estimation.converters import GROUP
-    from onboard_estimation.installed import load, offered
+    from onboard_estimation.base.installed import load, offered
+    from onboard_estimation.contract.converters import GROUP
 
     for form in offered(GROUP):
         try:
@@ -148,7 +148,7 @@ def convert(
     group `onboard_estimation.converters` that names it. What is mended on the way, such as a left-handed truth or a
     second clock, is said, and left with `--as-recorded`.
     """
-    from onboard_estimation.evaluation import simulated_bags
+    from onboard_estimation.judging import simulated_bags
 
     _check_storage(storage)
     with output.steps(f"converting {file}", quiet=json):

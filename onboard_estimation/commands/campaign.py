@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
-from onboard_estimation.evaluation.options import CampaignSettings
+from onboard_estimation.judging.options import CampaignSettings
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.campaign import Campaign
-    from onboard_estimation.evaluation.campaign_summary import Difference, Group
-    from onboard_estimation.evaluation.campaign_table import Table
+    from onboard_estimation.campaigns.campaign import Campaign
+    from onboard_estimation.campaigns.summary import Difference, Group
+    from onboard_estimation.campaigns.table import Table
 
 EXIT_SOME_FAILED = 1
 
@@ -60,9 +60,9 @@ def campaign(
     when the same command is given again; a run that fails is a row with its reason (exit code 1; 2 where all failed).
     Writes results.parquet, report.html and a folder for each run.
     """
-    from onboard_estimation.evaluation.campaign import run_campaign
-    from onboard_estimation.evaluation.campaign_report import write_campaign_report
-    from onboard_estimation.evaluation.campaign_table import cases_of
+    from onboard_estimation.campaigns.campaign import run_campaign
+    from onboard_estimation.campaigns.report import write_campaign_report
+    from onboard_estimation.campaigns.table import cases_of
 
     asked, name = _table(what, robot, estimator, settings)
     cases = cases_of(asked, options)
@@ -94,7 +94,7 @@ def _table(
     what: Sequence[str], robot: str | None, estimators: Sequence[str], settings: CampaignSettings
 ) -> tuple[Table, str]:
     """What the words of the command line ask for, and what it is called."""
-    from onboard_estimation.evaluation.campaign_table import Table, expanded, read_table, simulated_runs
+    from onboard_estimation.campaigns.table import Table, expanded, read_table, simulated_runs
 
     one = what[0]
     if Path(one).suffix in (".yaml", ".yml"):
@@ -117,7 +117,7 @@ def _table(
 
 def _default_folder(name: str) -> Path:
     """The first of `campaigns/NAME`, `campaigns/NAME-2`, ... that is free, or a campaign that can go on."""
-    from onboard_estimation.evaluation.campaign import can_go_on
+    from onboard_estimation.campaigns.campaign import can_go_on
 
     number, place = 1, Path("campaigns") / name
     while place.exists() and not can_go_on(place):
@@ -152,8 +152,8 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
-    from onboard_estimation.capabilities.trained import ReportTable
-    from onboard_estimation.evaluation.campaign_summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+    from onboard_estimation.campaigns.summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+    from onboard_estimation.contract.trained import ReportTable
 
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
     axes = differing_axes(groups)

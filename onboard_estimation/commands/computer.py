@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
-    from onboard_estimation.live.budget import Job
-    from onboard_estimation.live.budget_verdict import Figures, Remedy
+    from onboard_estimation.realtime.budget import Job
+    from onboard_estimation.realtime.verdict import Figures, Remedy
 
 
 EXIT_FAULT = 1
@@ -37,7 +37,7 @@ def doctor(json: output.JsonOption = False) -> int:
     """
     from rich.text import Text
 
-    from onboard_estimation.live import doctor as looks
+    from onboard_estimation.realtime import doctor as looks
 
     findings = []
     with output.steps("checking", quiet=json) as progress:
@@ -91,11 +91,11 @@ def budget(
     disturbs a robot that runs, but its figures count on a quiet machine only; with them the machine is printed, for a
     report or a paper. Exits with 1 where a robot is too slow. Linux only.
     """
-    from onboard_estimation.live.budget import measure, remedies
-    from onboard_estimation.live.budget_verdict import RULE, state
-    from onboard_estimation.live.machine_facts import machine
-    from onboard_estimation.live.machine_facts import state as machine_state
     from onboard_estimation.live.signals import heed_interrupts
+    from onboard_estimation.realtime.budget import measure, remedies
+    from onboard_estimation.realtime.machine_facts import machine
+    from onboard_estimation.realtime.machine_facts import state as machine_state
+    from onboard_estimation.realtime.verdict import RULE, state
 
     jobs = _jobs(names or [], estimator, options, seconds, rate)
     facts = machine()
@@ -126,11 +126,11 @@ def budget(
 
 def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: float, rate: float) -> list[Job]:
     """One for each robot, all that was asked for checked before the first of them runs."""
-    from onboard_estimation import ros2
-    from onboard_estimation.configuration import describe
-    from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.live.budget import Job, measurable
-    from onboard_estimation.robots import estimator_name
+    from onboard_estimation.base import ros2
+    from onboard_estimation.base.configuration import describe
+    from onboard_estimation.contract.robot import estimator_name
+    from onboard_estimation.judging.sources import load_configuration
+    from onboard_estimation.realtime.budget import Job, measurable
 
     if not _LEAST_S <= seconds <= _MOST_S:
         raise UserError(f"--seconds {seconds:g}: must be from {_LEAST_S:g} to {_MOST_S:g}")
@@ -153,7 +153,7 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
 
 def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
     """For `--json`."""
-    from onboard_estimation.live import budget_verdict as verdict
+    from onboard_estimation.realtime import verdict
 
     late = figures.latency_ms
     return {
@@ -171,8 +171,8 @@ def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
 
 def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Remedy]]]) -> None:
     """The computer and whether it was quiet, the table, then a sentence for each robot."""
-    from onboard_estimation.capabilities.trained import ReportTable
-    from onboard_estimation.live import budget_verdict as verdict
+    from onboard_estimation.contract.trained import ReportTable
+    from onboard_estimation.realtime import verdict
 
     before = facts["state"]
     said = {name: value for name, value in facts.items() if name not in ("versions", "state", "state_after")}
@@ -212,7 +212,7 @@ def warmup(
     The machine code is kept in a folder of yours that is named by the sources: a changed source compiles anew. Set
     `ONBOARD_ESTIMATION_CACHE_DIR` to choose another folder.
     """
-    from onboard_estimation.live.warmup import warm_up
+    from onboard_estimation.realtime.warmup import warm_up
 
     with output.steps("warming up", quiet=json) as progress:
         warmth = warm_up(names or [], progress)

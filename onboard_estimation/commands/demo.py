@@ -13,10 +13,10 @@ import typer
 from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
-    from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.capabilities.trained import Trained
-    from onboard_estimation.evaluation.evaluate import Evaluation
-    from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+    from onboard_estimation.contract.result import EvaluationResult, PartResult
+    from onboard_estimation.contract.simulated import Simulated
+    from onboard_estimation.contract.trained import Trained
+    from onboard_estimation.report.evaluate import Evaluation
 
 # Measured with all robots, see docs/results.md.
 _COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
@@ -50,10 +50,10 @@ def demo(
     Ends with a table of what was shown: errors against the truth, whether the filter is as sure as it should be, the
     report.
     """
-    from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.capabilities.trained import ReportTable, Trained
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.robots import all_robots, find_robot
+    from onboard_estimation.base.errors import UserError
+    from onboard_estimation.contract.robot import all_robots, find_robot
+    from onboard_estimation.contract.simulated import Simulated
+    from onboard_estimation.contract.trained import ReportTable, Trained
 
     if robots:
         chosen = [Simulated[Any].of(find_robot(name)) for name in robots]
@@ -89,10 +89,11 @@ Lines = list[tuple[str, ...]]
 
 def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
     """The robot's first scenario, with its first estimator as it is configured."""
-    from onboard_estimation.capabilities.simulated import chosen_scenario
-    from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
-    from onboard_estimation.evaluation.options import EvaluateOptions
-    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+    from onboard_estimation.contract.simulated import chosen_scenario
+    from onboard_estimation.judging.options import EvaluateOptions
+    from onboard_estimation.judging.simulated_bags import simulate_to_bag
+    from onboard_estimation.judging.sources import load_configuration
+    from onboard_estimation.report.evaluate import evaluate_bag
 
     scenario, variant = chosen_scenario(robot, None, None)
     bag = folder / f"{robot.name}_{scenario}"
@@ -108,11 +109,12 @@ def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
 
 def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> Lines:
     """Train with simulated runs, and judge one more run without and with what was learned."""
-    from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
-    from onboard_estimation.evaluation.options import EvaluateOptions
-    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
-    from onboard_estimation.evaluation.training import train_from_simulations
+    from onboard_estimation.campaigns.training import train_from_simulations
+    from onboard_estimation.contract.simulated import Simulated
+    from onboard_estimation.judging.options import EvaluateOptions
+    from onboard_estimation.judging.simulated_bags import simulate_to_bag
+    from onboard_estimation.judging.sources import load_configuration
+    from onboard_estimation.report.evaluate import evaluate_bag
 
     name, scenario, simulated = robot.name, robot.training_scenario, Simulated[Any].of(robot)
     variants = simulated.scenarios[scenario].variants or ("",)
@@ -149,7 +151,7 @@ def _say(who: str, sentence: str) -> None:
 @contextmanager
 def _steps(what: str) -> Iterator[Callable[[str], None]]:
     """Progress that counts the kernels that are compiled, too: in the first run they take most of the time."""
-    from onboard_estimation.kernel_cache import compilations
+    from onboard_estimation.base.kernel_cache import compilations
 
     count = 0
 
@@ -178,8 +180,8 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
 
 def _errors(part: PartResult, result: EvaluationResult) -> str:
     """RMS error over the part that is judged: of a position its length, of all else by unit."""
-    from onboard_estimation.evaluation.presentation import display_unit, format_number
-    from onboard_estimation.evaluation.verdict import judged_instants
+    from onboard_estimation.base.presentation import display_unit, format_number
+    from onboard_estimation.judging.verdict import judged_instants
 
     error = part.error[judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])]
     words = []
@@ -195,7 +197,7 @@ def _lost_since_s(result: EvaluationResult) -> float | None:
     """Since when the first part that is lost is so, s; None where the filter holds its own."""
     import numpy as np
 
-    from onboard_estimation.evaluation.verdict import judged_instants
+    from onboard_estimation.judging.verdict import judged_instants
 
     since = []
     for part in result.parts.values():

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
 
 
 @output.command(
@@ -56,8 +56,8 @@ def evaluate(
     Writes a run folder: metrics.json, report.html, plots, the estimates as a bag, and what is needed to repeat it.
     Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
-    from onboard_estimation.evaluation.evaluate import evaluate_bag, evaluate_estimators
-    from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
+    from onboard_estimation.report.evaluate import evaluate_bag, evaluate_estimators
+    from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory, is_foreign
 
     if twice := [name for name in dict.fromkeys(estimator) if estimator.count(name) > 1]:
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
@@ -117,7 +117,7 @@ def compare(
     json: output.JsonOption = False,
 ) -> None:
     """Show the figures of several runs side by side."""
-    from onboard_estimation.evaluation.comparison import compare_runs
+    from onboard_estimation.report.comparison import compare_runs
 
     compared = compare_runs(runs)
     if json:
@@ -144,7 +144,7 @@ def export(
     Estimates are in the truth's frame, as they were compared. In TUM, planar poses have z = 0, and what is not
     estimated is zero.
     """
-    from onboard_estimation.evaluation.written_estimates import FORMATS, export_run
+    from onboard_estimation.trajectories.written_estimates import FORMATS, export_run
 
     chosen = format or file.suffix.lower().removeprefix(".")
     if chosen not in FORMATS:

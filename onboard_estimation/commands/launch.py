@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import PACKAGE, resource
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import PACKAGE, resource
 
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
@@ -33,10 +33,10 @@ def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW
     could not start and the launch gave up, or where SIGTERM ended it; 2 for wrong usage. A first Ctrl-C lets all
     processes end in order, a second one hurries them, a third one kills them.
     """
-    from onboard_estimation import ros2
-    from onboard_estimation.small_launch import real_launch_is_here, served
-    from onboard_estimation.small_launch.entities import LaunchContext
-    from onboard_estimation.small_launch.running import Launch
+    from onboard_estimation.base import ros2
+    from onboard_estimation.launching.entities import LaunchContext
+    from onboard_estimation.launching.running import Launch
+    from onboard_estimation.launching.stand_in import real_launch_is_here, served
 
     if real_launch_is_here() and shutil.which("ros2") is not None and (found := _for_ros2(words)) is not None:
         os.execvp("ros2", ["ros2", "launch", *found, *(["--show-args"] if show_args else [])])
@@ -65,7 +65,7 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
 
     Only declared arguments are of interest: what the file does with them does not count.
     """
-    from onboard_estimation.small_launch.entities import plan, read
+    from onboard_estimation.launching.entities import plan, read
 
     given, steps, fault = list(context.launch_configurations), list[Any](), ""
     try:
@@ -87,7 +87,7 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
 
 def _for_ros2(words: Sequence[str]) -> list[str] | None:
     """What `ros2 launch` is to be asked; None: it would not find this package, whose nodes the file starts."""
-    from onboard_estimation.small_launch.nodes import prefixes
+    from onboard_estimation.launching.nodes import prefixes
 
     name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
     if name is None or Path(words[0]).is_file():
@@ -161,7 +161,7 @@ def run(
 
     `PACKAGE EXECUTABLE`, as with `ros2 run`, runs one of another installed package.
     """
-    from onboard_estimation.executables import PACKAGE, command, executables
+    from onboard_estimation.base.executables import PACKAGE, command, executables
 
     first, arguments, package = words[0], words[1:], PACKAGE
     if first not in executables() and arguments and arguments[0] in executables(first):

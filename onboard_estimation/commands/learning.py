@@ -12,8 +12,8 @@ import typer
 from onboard_estimation.commands import arguments, output
 
 if TYPE_CHECKING:
-    from onboard_estimation.capabilities.trained import IdentificationReport, Identified
-    from onboard_estimation.evaluation.recording import LoadedRecording
+    from onboard_estimation.contract.recorded import LoadedRecording
+    from onboard_estimation.contract.trained import IdentificationReport, Identified
 
 
 _PASTED = 6
@@ -51,9 +51,9 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
-    from onboard_estimation.capabilities.trained import Identified
-    from onboard_estimation.evaluation.run_folder import claimed_run
-    from onboard_estimation.evaluation.training import recordings_of
+    from onboard_estimation.campaigns.training import recordings_of
+    from onboard_estimation.contract.trained import Identified
+    from onboard_estimation.report.run_folder import claimed_run
 
     found, configuration = arguments.configured(robot, options, bags[0], Identified[Any])
     with (
@@ -75,10 +75,10 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
     """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
     from dataclasses import replace
 
-    from onboard_estimation.evaluation.bags import open_bag
-    from onboard_estimation.evaluation.options import WhatIf
-    from onboard_estimation.evaluation.recording import load_recording
-    from onboard_estimation.evaluation.topics import match_topics
+    from onboard_estimation.bags.bag import open_bag
+    from onboard_estimation.bags.topics import match_topics
+    from onboard_estimation.judging.options import WhatIf
+    from onboard_estimation.judging.recording import load_recording
 
     renamed = options.topics
     extra = {one.topic: one for one in robot.identification_channels(configuration)}
@@ -143,10 +143,10 @@ def train(
     taken, where there is one. With --workers or --scheduler processes share the salp's trainings without some of the
     runs, which say how sure the filter may be; other robots' use this process's threads alone.
     """
-    from onboard_estimation.capabilities.trained import Trained
-    from onboard_estimation.evaluation.training import check_form, train_from_bags
-    from onboard_estimation.robots import find_robot
-    from onboard_estimation.workers import sharing
+    from onboard_estimation.base.workers import sharing
+    from onboard_estimation.campaigns.training import check_form, train_from_bags
+    from onboard_estimation.contract.robot import find_robot
+    from onboard_estimation.contract.trained import Trained
 
     check_form(Trained[Any].of(find_robot(robot)), form)
     found, configuration = arguments.configured(robot, options, bags[0])

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import output
-from onboard_estimation.errors import UserError
 from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import graph_node, place

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from onboard_estimation.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from onboard_estimation.capabilities.trained import ReportTable
+    from onboard_estimation.contract.trained import ReportTable
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
@@ -55,7 +55,7 @@ def program() -> str:
 
 def print_json(value: Any) -> None:
     """Print a mapping as JSON; numbers that JSON does not have become null."""
-    from onboard_estimation.atomic_file import to_json
+    from onboard_estimation.base.atomic_file import to_json
 
     sys.stdout.write(to_json(value))
 
@@ -162,7 +162,7 @@ _DEEPEST = 3
 
 def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
     """Table of nested metrics with readable labels; what is nested deeper stays in the files."""
-    from onboard_estimation.evaluation.presentation import flatten, format_value, metric_label, words
+    from onboard_estimation.base.presentation import flatten, format_value, metric_label, words
 
     out = table(title, "part", "figure", "value", "unit", right=("value",))
     last = ""

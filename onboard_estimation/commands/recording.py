@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation import ros2
+from onboard_estimation.base import ros2
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
 from onboard_estimation.live import keyboard
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.schedule import PlayOptions
@@ -55,7 +55,7 @@ def record(
     The bag is what `ros2 bag record` makes: `ros2 bag play` and `onboard-estimation play` take it. Its file grows at
     its place and is handed to the disk every second, so that a robot that loses power keeps its recording.
     """
-    from onboard_estimation.evaluation.bag_writing import BagWriter
+    from onboard_estimation.bags.writing import BagWriter
     from onboard_estimation.live.recorder import Recorded, Recorder, Selection, summary
 
     selection = Selection(everything, tuple(topics or ()), regex, exclude_regex, include_hidden)

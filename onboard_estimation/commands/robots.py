@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError, disk_fault
+from onboard_estimation.base.installed import packaged_text
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError, disk_fault
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.installed import packaged_text
+from onboard_estimation.judging.options import EvaluateOptions
 
 
 @output.command("robots", "robots salp --json")
@@ -54,7 +54,7 @@ def robots(
 
 
 def _described(name: str) -> dict[str, Any]:
-    from onboard_estimation.capabilities.simulated import Simulated
+    from onboard_estimation.contract.simulated import Simulated
 
     robot, configuration = arguments.configured(name, EvaluateOptions())
     return {
@@ -93,7 +93,7 @@ def config(
     `config init ROBOT` writes the file to begin with; nothing is overwritten. `config ROBOT` prints it. With `--config`
     and `--set` it checks a file and shows the result; all faults are listed together.
     """
-    from onboard_estimation.configuration import to_parameter_file
+    from onboard_estimation.base.configuration import to_parameter_file
 
     begins = len(words) == 2 and words[0] == "init"
     if not begins and len(words) != 1:
@@ -125,7 +125,7 @@ def urdf(
     file: Annotated[Path | None, arguments.into("FILE", "Write it there instead of to the screen.")] = None,
 ) -> None:
     """Print a robot's URDF, made from its configuration: for `robot_state_publisher` and RViz's RobotModel."""
-    from onboard_estimation.capabilities.reported import Drawn
+    from onboard_estimation.contract.reported import Drawn
 
     found, configuration = arguments.configured(robot, options, ability=Drawn[Any])
     text = found.urdf(configuration)
@@ -165,7 +165,7 @@ def gait(
 
     import yaml
 
-    from onboard_estimation.capabilities.simulated import WithGaits
+    from onboard_estimation.contract.simulated import WithGaits
 
     if file is not None:
         if file.suffix not in (".png", ".yaml"):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.options import TuningSettings
+from onboard_estimation.judging.options import TuningSettings
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.tuning import Tuning
+    from onboard_estimation.campaigns.tuning import Tuning
 
 
 @output.command(
@@ -58,10 +58,10 @@ def tune(
     Parameters that hardly matter are found first and left alone. Bags are left out by turns, and what the others taught
     is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
     """
-    from onboard_estimation.evaluation.evaluate import load_configuration, read_bag
-    from onboard_estimation.evaluation.tuning import tunables
-    from onboard_estimation.evaluation.tuning import tune as search
-    from onboard_estimation.robots import estimator_name, find_robot
+    from onboard_estimation.campaigns.tuning import tunables
+    from onboard_estimation.campaigns.tuning import tune as search
+    from onboard_estimation.contract.robot import estimator_name, find_robot
+    from onboard_estimation.judging.sources import load_configuration, read_bag
 
     if file.exists():
         raise UserError(f"--output {file} exists already; name another file")
@@ -90,7 +90,7 @@ def tune(
 
 
 def _named(bags: Sequence[Path]) -> dict[str, Path]:
-    from onboard_estimation.evaluation.campaign_table import bag_names
+    from onboard_estimation.campaigns.table import bag_names
 
     if gone := [str(bag) for bag in bags if not bag.exists()]:
         raise UserError(f"not there: {', '.join(gone)}")
@@ -101,10 +101,10 @@ def _named(bags: Sequence[Path]) -> dict[str, Path]:
 
 def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str:
     """The parameter file, with how it was made as its first lines."""
-    from onboard_estimation.configuration import to_parameter_file
-    from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.evaluation.run_folder import content_hash
-    from onboard_estimation.workers import software
+    from onboard_estimation.base.configuration import to_parameter_file
+    from onboard_estimation.base.workers import software
+    from onboard_estimation.judging.sources import load_configuration
+    from onboard_estimation.report.run_folder import content_hash
 
     tuned = replace(options, overrides={**options.overrides, **tuning.values})
     lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
@@ -124,7 +124,7 @@ def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str
 
 def _shown(value: Any) -> str:
     """A number, or several."""
-    from onboard_estimation.evaluation.presentation import format_number
+    from onboard_estimation.base.presentation import format_number
 
     values = value if isinstance(value, (list, tuple)) else [value]
     return ", ".join(format_number(float(one), 3) if math.isfinite(one) else "none" for one in values)
@@ -152,8 +152,8 @@ def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
 
 def show(tuning: Tuning) -> None:
     """Print what was found for people."""
-    from onboard_estimation.capabilities.trained import ReportTable
-    from onboard_estimation.evaluation.presentation import metric_label, short_unit, words
+    from onboard_estimation.base.presentation import metric_label, short_unit, words
+    from onboard_estimation.contract.trained import ReportTable
 
     numbers = ("before", "now")
     found = tuple((one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name])) for one in tuning.chosen)

@@ -51,13 +51,13 @@ def view(
     """
     options = replace(options, robot=robot)
     from onboard_estimation.live.signals import stop_on_signal
-    from onboard_estimation.live.view_server import Page, open_server
+    from onboard_estimation.view.server import Page, open_server
 
     page = Page(host, port, not no_browser, tuple(allow_host))
     with stop_on_signal() as stop:
         if record is not None:
-            from onboard_estimation.live.view_recorded import load_records
-            from onboard_estimation.live.view_server import show_records
+            from onboard_estimation.view.recorded import load_records
+            from onboard_estimation.view.server import show_records
 
             with open_server(page) as (server, address):  # first: a port that is taken shows before a long replay
                 with output.steps(f"reading {record}") as progress:
@@ -66,8 +66,8 @@ def view(
                 show_records(server, records, stop)
             return
         from onboard_estimation.live.session import graph_node, place
-        from onboard_estimation.live.view_live import LiveGraph
-        from onboard_estimation.live.view_server import show_live
+        from onboard_estimation.view.live import LiveGraph
+        from onboard_estimation.view.server import show_live
 
         with open_server(page) as (server, address), graph_node("view") as node:
             _announce(page, address, f"live graph, {place()}")
@@ -78,7 +78,7 @@ def _announce(page: Any, address: str, what: str) -> None:
     """Where to look, a warning where others can look as well; opens the browser where that is wanted."""
     import sys
 
-    from onboard_estimation.live.view_server import is_loopback, open_browser
+    from onboard_estimation.view.server import is_loopback, open_browser
 
     if not is_loopback(page.host):
         output.say(f"warning: everybody who reaches {page.host} can look; there is no password", style="yellow")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True)

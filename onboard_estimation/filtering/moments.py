@@ -13,11 +13,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 from onboard_estimation.filtering.square_root import solve_lower, solve_lower_transposed
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Matrix, Vector
 
 
 class Moments(NamedTuple):

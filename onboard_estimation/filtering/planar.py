@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.base.measurement import POSE, Matrix
 from onboard_estimation.filtering.manifold_kernels import VECTOR
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import POSE, Matrix
 
 HEIGHT, VERTICAL_VELOCITY = "height", "vertical_velocity"
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw

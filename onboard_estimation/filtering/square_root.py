@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.base.measurement import Matrix
 
 
 class NotPositiveDefinite(ValueError):

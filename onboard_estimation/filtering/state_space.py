@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering import manifold_kernels as kernels
-from onboard_estimation.measurement import Matrix, Vector
 
 
 @dataclass(frozen=True)

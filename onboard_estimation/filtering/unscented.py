@@ -28,11 +28,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import TypingError
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering import unscented_kernels as kernels
 from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import Matrix, Vector
 
 BatchModel = Callable[[Matrix], Matrix]
 """Maps sigma points (k, a) to successors (k, a) or predicted measurements (k, m)."""

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import versions
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import versions
 
 Arrays = dict[str, NDArray[np.generic]]
 

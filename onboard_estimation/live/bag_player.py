@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.player import Played, Player
 from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import parameter, run_node

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 STILL_S = 0.5
 """The graph is complete when it has not changed for this long: endpoints come 0.1 to 0.3 s after their node."""

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import planar_position
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
+from onboard_estimation.base.series import truth_channel
+from onboard_estimation.contract.reported import planar_position
+from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
-from onboard_estimation.robots import Robot
 from onboard_estimation.ros.estimates import EstimateReader
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
-from onboard_estimation.simulation import truth_channel
 
 Rows = NDArray[np.float64]
 STATE, COVARIANCE = "state", "state_covariance"

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 _SEQUENCE = re.compile(r"sequence<(\w+)(?:, \d+)?>")
 TYPE_CODES = {

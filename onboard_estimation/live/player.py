@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.bags import RawMessage, open_bag
+from onboard_estimation.bags.bag import RawMessage, open_bag
+from onboard_estimation.bags.message_types import jazzy_types
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import full_name, settle, subscriptions, wait_until
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import offer_for_topic, parse_offers, publisher_profile
@@ -185,7 +185,7 @@ class Player:
 
     def _other_namespace(self, missing: list[str]) -> str:
         """What to do where the bag's robot has another namespace than the nodes that are waited for."""
-        from onboard_estimation.evaluation.inspection import common_namespace  # seldom needed
+        from onboard_estimation.inspection.inspect import common_namespace  # seldom needed
 
         namespace = common_namespace(self._publishers) or "/"
         if all((name.rpartition("/")[0] or "/") == namespace for name in missing):

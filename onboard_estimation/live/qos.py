@@ -11,7 +11,7 @@ from typing import Any
 
 from rosbags.interfaces import Qos, QosDurability, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.evaluation.bag_files import DEPTH, LATCHED_TOPICS, NEVER, bounded_yaml, offer
+from onboard_estimation.bags.files import DEPTH, LATCHED_TOPICS, NEVER, bounded_yaml, offer
 
 _INFINITE_NS = 2**63 - 1
 _FOXY_INFINITE_NS = (2**31 - 1) * 1_000_000_000

@@ -20,8 +20,8 @@ from typing import Any
 
 from rosbags.typesys import get_types_from_msg
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter, standard_definition
+from onboard_estimation.bags.writing import BagWriter, standard_definition
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import absolute, is_hidden
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash

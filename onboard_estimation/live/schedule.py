@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.options import option
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.judging.options import option
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.signals import StopRequest

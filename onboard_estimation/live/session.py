@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from onboard_estimation import ros2
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.base import ros2
+from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.live.signals import StopRequest, stop_on_signal
 
 _JOIN_S = 2.0

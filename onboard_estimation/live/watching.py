@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import absolute, others_endpoints, publishers, settle
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import matching

@@ -22,8 +22,8 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
+from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.message_layouts import SerializedReader

@@ -20,16 +20,17 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
-from onboard_estimation.configuration import parameter
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.base.series import SET_POSE
+from onboard_estimation.contract.robot import Robot, estimator_name
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Robot, estimator_name
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import to_measurement
@@ -38,7 +39,6 @@ from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 from onboard_estimation.ros.sensor_messages import New
 from onboard_estimation.ros.thinning import Thinning, Trail
 from onboard_estimation.ros.transforms import AUTOMATIC, MapToOdom, resolved_prefix
-from onboard_estimation.simulation import SET_POSE
 
 _STREAM = QoSProfile(depth=500)
 ODOMETRY = frozenset({"odometry"})

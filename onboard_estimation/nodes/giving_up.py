@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation.errors import EXIT_BAD_INPUT
+from onboard_estimation.base.errors import EXIT_BAD_INPUT
 
 REASON_VARIABLE = "ONBOARD_ESTIMATION_REASON_FILE"
 """Names the file in which a node leaves the sentence on why it did not start, for the launch to repeat."""

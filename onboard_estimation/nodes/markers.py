@@ -12,14 +12,14 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from visualization_msgs.msg import MarkerArray
 
-from onboard_estimation.capabilities.reported import poses_of_bodies
-from onboard_estimation.configuration import parameter
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import Estimate, Vector
+from onboard_estimation.contract.reported import poses_of_bodies
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.followed import FollowedRobot, Subject
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
-from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.transforms import AUTOMATIC, MAP, between_bodies, resolved_prefix, truth_to_body

@@ -14,8 +14,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
+from onboard_estimation.base.measurement import Channel, Estimate, Vector
 from onboard_estimation.live.messages import interface_class, new
-from onboard_estimation.measurement import Channel, Estimate, Vector
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import header
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection
 from itertools import count
 
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.base.measurement import Measurement
 
 PATIENCE_S = 0.25
 LONGEST_STAY_S = 0.01

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
 
-from onboard_estimation.configuration import (
+from onboard_estimation.base.configuration import (
     LARGEST_INTEGER,
     SMALLEST_INTEGER,
     ConfigurationError,
@@ -42,7 +42,7 @@ class NodeParameters(Generic[C, H]):
     node
         Made with `automatically_declare_parameters_from_overrides=True`, so that unknown names are seen.
     configuration_type, host_type
-        Dataclasses as `onboard_estimation.configuration` takes them; their names must differ.
+        Dataclasses as `onboard_estimation.base.configuration` takes them; their names must differ.
     run_time_parameters
         Names of parameters, or of whole sections, that may change while the node runs.
     on_change

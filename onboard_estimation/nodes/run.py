@@ -16,9 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation import ros2
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
-from onboard_estimation.kernel_cache import compilations
+from onboard_estimation.base import ros2
+from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.base.kernel_cache import compilations
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
 

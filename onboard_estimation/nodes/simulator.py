@@ -19,20 +19,20 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
-from onboard_estimation.capabilities.simulated import SimulatedLive, Simulation, chosen_scenario
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, Recording, with_truth_topics
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
-from onboard_estimation.robots import Robot
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
-from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, Recording, with_truth_topics
 
 _AHEAD_S = 0.1
 """What is simulated at a time."""

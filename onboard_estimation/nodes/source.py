@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.base.measurement import Measurement
 
 Take = Callable[[Sequence[Measurement]], float]
 """Takes readings in the order in which they came; how long the next may wait, s, so that several come together."""

@@ -10,11 +10,11 @@ import numpy as np
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from onboard_estimation.capabilities.reported import poses_of_bodies
+from onboard_estimation.base.measurement import Estimate, Vector
+from onboard_estimation.contract.reported import poses_of_bodies
+from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import new, serialized
-from onboard_estimation.measurement import Estimate, Vector
-from onboard_estimation.robots import Robot
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.thinning import Thinning
 from onboard_estimation.ros.transforms import estimate_transforms, transform, world_to_map

@@ -10,13 +10,13 @@ import numpy as np
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
+from onboard_estimation.base.series import truth_channel
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.truth import StartedFromTruth, initial_state
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
-from onboard_estimation.robots import Robot
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.simulation import truth_channel
 
 _TOGETHER_NS = NANOSECONDS_PER_SECOND // 20
 """Poses of the bodies count as of one instant within this."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onboard_estimation.measurement import Channel
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.sensor_messages import New, header
 
 OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import HEIGHT, VERTICAL_VELOCITY, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
-from onboard_estimation.measurement import Estimate, Matrix, Vector
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 

@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation import picture
-from onboard_estimation.capabilities.reported import outline_of, poses_of_bodies, shapes_of_bodies
-from onboard_estimation.description import Shape
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.contract import picture
+from onboard_estimation.contract.description import Shape
+from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
-from onboard_estimation.robots import Robot
 from onboard_estimation.ros.sensor_messages import New, axes, header
 from onboard_estimation.ros.sensor_messages import pose as pose_message
 from onboard_estimation.ros.transforms import ODOM, WORLD, composed, from_roll_pitch_yaw

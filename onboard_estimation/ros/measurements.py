@@ -1,7 +1,7 @@
 """Messages as measurements: the same numbers from a message of rclpy and from one of `rosbags`.
 
 Imports no ROS: a message is anything that has the fields of its type. What the elements of a measurement's value are
-is in the table at `onboard_estimation.measurement.Channel`.
+is in the table at `onboard_estimation.base.measurement.Channel`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import COMPONENTS, IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import (
+    COMPONENTS,
+    IMU_PARTS,
+    NANOSECONDS_PER_SECOND,
+    Channel,
+    Measurement,
+    Vector,
+)
 
 NOT_MEASURED = -1.0
 """Element 0 of a covariance of `sensor_msgs/Imu` whose quantity is not measured."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, Vector
+from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, Vector
 from onboard_estimation.ros.measurements import (
     NOT_MEASURED,
     UNIT_TOLERANCE,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.sensor_messages import New, to_message
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onboard_estimation.measurement import PhaseEvent
+from onboard_estimation.base.measurement import PhaseEvent
 from onboard_estimation.ros.estimates import Output
 from onboard_estimation.ros.sensor_messages import New, header
 

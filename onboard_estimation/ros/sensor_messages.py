@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel
 
 New = Callable[..., Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.sensor_messages import New
 
 

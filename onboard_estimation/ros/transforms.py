@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.ros.sensor_messages import New, axes, header
 
 WORLD, MAP, ODOM, BASE = "world", "map", "odom", "base_link"

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors, ImuCalibration, load_calibration
-from onboard_estimation.configuration import load, to_mapping, to_parameter_file
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import load, to_mapping, to_parameter_file
+from onboard_estimation.base.errors import UserError
 
 FINITE = st.floats(-50.0, 50.0)
 NEAR = st.tuples(*(st.floats(one - 0.2, one + 0.2) for one in np.eye(3).ravel()))

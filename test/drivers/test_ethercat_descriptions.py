@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, UnitCode, find, parse, shipped
 from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
-from onboard_estimation.configuration import ConfigurationError
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import ConfigurationError
+from onboard_estimation.base.errors import UserError
 
 SIZES = {
     "ati_axia80": (32, 8),

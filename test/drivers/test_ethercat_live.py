@@ -14,8 +14,8 @@ import yaml
 from emulated_slaves import EmulatedSlaves, emulated_slaves
 from ethernet_cables import Cable, cable
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import resource
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 
 pytestmark = [
     pytest.mark.skipif(

@@ -18,8 +18,8 @@ from drivers.ethercat.stream import (
     mean_at_rest,
     rotation_of,
 )
-from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.errors import UserError
 
 G = 9.80665
 PERIOD_NS = 1_000_000

@@ -27,8 +27,8 @@ from drivers.emulators.ethercat.slave import (
     State,
 )
 from drivers.ethercat.description import WRENCH, find, shipped
-from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.errors import UserError
 
 VALUES = (1.5, -2.25, 30.125, 0.25, -0.5, 0.125)
 

@@ -16,7 +16,7 @@ import pytest
 from launched import Launch, nothing_is_left, recorded
 from live_graph import wait_until
 
-from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.bags.bag import open_bag
 
 pytestmark = [
     pytest.mark.skipif(
@@ -244,7 +244,7 @@ def test_feedback_as_the_library_makes_it_is_converted(kind: str) -> None:
 
     from drivers.hebi.feeds import copied
     from drivers.hebi.log import converted
-    from onboard_estimation.errors import UserError
+    from onboard_estimation.base.errors import UserError
 
     rows = []
     for number in range(50 if kind == "feedback" else 0):

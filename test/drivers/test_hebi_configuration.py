@@ -14,9 +14,9 @@ import yaml
 
 from drivers.hebi.feeds import Feedback, HebiConfiguration, Module, checked_imu, commanded_velocities, coverage
 from drivers.hebi.log import converted
-from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import resource
+from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 
 THREE = {"names": ["a", "b", "c"], "families": ["F"]}
 JOINTS = ("left", "middle", "right")

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 
 from drivers.calibration.logs import POSITIONS, UP, CsvForm, ImuLog, Section, find_rests, read_log, read_sections
 from drivers.calibration.session import Found, Procedure, calibrate, fit_accelerometer
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 

@@ -26,9 +26,9 @@ from drivers.motion_capture.bodies import (
 )
 from drivers.optitrack.client import OptitrackConfiguration
 from drivers.vicon.receiver import ViconConfiguration
-from onboard_estimation.configuration import ConfigurationError, describe, load
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import resource
+from onboard_estimation.base.configuration import ConfigurationError, describe, load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 
 TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
 

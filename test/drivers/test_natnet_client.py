@@ -16,7 +16,7 @@ from drivers.emulators import natnet
 from drivers.emulators.natnet import EXTRA_BODY
 from drivers.optitrack import protocol
 from drivers.optitrack.protocol import VERSIONS, ServerInfo
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 WAYS = ("multicast", "unicast")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drivers.at_rest import HighGAlignment, high_g_offset
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 G = 9.80665
 OFFSET = np.array([4.0, -3.0, 2.0])

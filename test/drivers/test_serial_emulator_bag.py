@@ -15,13 +15,13 @@ from scipy.spatial import cKDTree
 from drivers.emulators.serial_imu import HIGH_G, LOW_G, PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
 from drivers.serial_frames import SerialReadings, Settings
 from hopper_estimation.robot import ROBOT
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.judging.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import Recording, Series, imu_channel, truth_channel
 
 Stamps = NDArray[np.int64]
 G = 9.80665

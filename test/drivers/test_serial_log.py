@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from serial_lines import SETTINGS, line, sample, saved
 
 from drivers.serial_frames import Fault, FrameReader, Sample, Settings, decode, encode_sample, encode_settings
-from hopper_estimation.serial_log import LogClock, read_serial_log
+from hopper_estimation.simulation.serial_log import LogClock, read_serial_log
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.cli import main
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.simulated_bags import convert
+from onboard_estimation.judging.simulated_bags import convert
 
 COUNT = st.integers(-32768, 32767)
 TRIPLE = st.tuples(COUNT, COUNT, COUNT)

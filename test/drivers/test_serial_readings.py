@@ -24,8 +24,8 @@ from drivers.serial_frames import (
     encode_settings,
 )
 from drivers.serial_imu.node import axes_matrix
-from hopper_estimation.serial_log import read_serial_log
-from onboard_estimation.errors import UserError
+from hopper_estimation.simulation.serial_log import read_serial_log
+from onboard_estimation.base.errors import UserError
 
 EPOCH_NS = 1_800_000_000 * 10**9
 TOLD = Settings(0, 0, low_g_range=2, gyro_range=1, high_g_range=3, low_pass=2, rate_hz=1000)

@@ -20,7 +20,7 @@ from drivers.lines import Connection
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.vicon.protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
 from drivers.vicon.receiver import Receiver, ViconConfiguration
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 pytestmark = pytest.mark.timeout(120)
 BODIES = ["box", "arm/upper", "arm/lower"]

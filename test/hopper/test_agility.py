@@ -11,10 +11,11 @@ from scipy.integrate import solve_ivp
 
 from benchmarks.hopper.paper_filters import AGILITY_COLUMNS, agility_columns, agility_of_constant_hops
 from benchmarks.hopper.paper_tables import SET_HEIGHTS_M, TABLE_IV, TABLE_S1
-from hopper_estimation import agility, report
-from hopper_estimation.hop_truth import true_hops
-from hopper_estimation.report import DIRECT, PAPER_DROP_WEIGHT, distance_error_ratio
-from onboard_estimation.errors import UserError
+from hopper_estimation.judging import report
+from hopper_estimation.judging.hop_truth import true_hops
+from hopper_estimation.judging.report import DIRECT, PAPER_DROP_WEIGHT, distance_error_ratio
+from hopper_estimation.model import agility
+from onboard_estimation.base.errors import UserError
 
 
 def flight(height: float, velocity: float, thrust: float, drag, until) -> tuple[float, float, float]:

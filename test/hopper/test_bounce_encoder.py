@@ -9,13 +9,13 @@ import pytest
 from hopper_samples_for_tests import CONFIGURATION, ROBOT
 
 from benchmarks.hopper.trials import deviations
-from hopper_estimation import phases
-from hopper_estimation.filter_calibration import filtered, judged
-from hopper_estimation.filter_model import filters_of
-from hopper_estimation.filters import body_of, state_filter
-from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, TOUCHDOWN
-from hopper_estimation.training_trials import Trial, trial_of
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from hopper_estimation.estimators.filter_model import filters_of
+from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.model import phases
+from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, TOUCHDOWN
+from hopper_estimation.training.filter_calibration import filtered, judged
+from hopper_estimation.training.trials import Trial, trial_of
+from onboard_estimation.judging.simulated_bags import simulated_recording
 
 ENTRY = filters_of("").entry("bounce")
 START = np.diag([1e-4, 1e-2])

@@ -10,8 +10,19 @@ from filterpy.kalman import KalmanFilter
 from numpy.polynomial import Polynomial
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, signals
 
-from hopper_estimation import bounce_events, bounce_kernels, phases
-from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
+from hopper_estimation.estimators import bounce_events, bounce_kernels
+from hopper_estimation.model import phases
+from hopper_estimation.model.phases import (
+    APEX,
+    DROP,
+    LIFTOFF,
+    MAX_SQUAT,
+    REBOUND,
+    STANCE_DOWN,
+    STANCE_UP,
+    STARTUP,
+    TOUCHDOWN,
+)
 
 STANCE_S, PRELOAD = 0.065, 60.0
 START = np.diag([0.01**2, 0.1**2])

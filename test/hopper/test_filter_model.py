@@ -13,8 +13,7 @@ import pytest
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import ROBOT, plain_model
 
-from hopper_estimation import phases
-from hopper_estimation.filter_model import (
+from hopper_estimation.estimators.filter_model import (
     PARAMETERS,
     TRAINED,
     FilterEntry,
@@ -22,8 +21,9 @@ from hopper_estimation.filter_model import (
     filters_of,
     load_filters,
 )
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.training import check_output
+from hopper_estimation.model import phases
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.campaigns.training import check_output
 
 
 def drawn_entry(rng: np.random.Generator) -> FilterEntry:

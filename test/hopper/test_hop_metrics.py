@@ -11,13 +11,13 @@ from hop_samples import STANDING_M, Hopped, hop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopper_estimation.hop_metrics import commands_at, hop_errors
-from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
-from hopper_estimation.local_polynomials import local_quadratics
-from hopper_estimation.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import PhaseEvent
+from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
+from hopper_estimation.judging.hop_truth import TrueHops, true_hops
+from hopper_estimation.judging.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
+from hopper_estimation.judging.local_polynomials import local_quadratics
+from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import PhaseEvent
 
 NOISE_M = 3e-4
 GROUNDS_M = (0.0, 0.05, 0.12, 0.02, -0.06, 0.0, 0.1)

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchmarks.hopper.pictures import Hop, hop_figure, simulated_hop
-from hopper_estimation.phases import REBOUND, STANCE_DOWN, STANCE_UP
+from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from report_samples import chain_result
 
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, PHASE_AFTER, STANCE_DOWN, STARTUP, TOUCHDOWN
-from hopper_estimation.report import hop_phases, phase_of, presented
-from onboard_estimation.evaluation.result import EvaluationResult, key_figures
-from onboard_estimation.measurement import PhaseEvent
+from hopper_estimation.judging.report import hop_phases, phase_of, presented
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.phases import (
+    APEX,
+    EVENTS,
+    LIFTOFF,
+    MAX_SQUAT,
+    PHASE_AFTER,
+    STANCE_DOWN,
+    STARTUP,
+    TOUCHDOWN,
+)
+from onboard_estimation.base.measurement import PhaseEvent
+from onboard_estimation.contract.result import EvaluationResult, key_figures
 
 # Flown up and dropped at 1 s, then three hops: the second apex was not seen.
 HAPPENED = (

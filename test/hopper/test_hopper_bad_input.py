@@ -36,13 +36,13 @@ from hopper_samples_for_tests import (
     write_bag,
 )
 
-from hopper_estimation.phases import EVENTS
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.simulation import Recording, Series
+from hopper_estimation.model.phases import EVENTS
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 IMUS = (LOW, HIGH)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exact_hops, signals
 
-from hopper_estimation import encoder_kernels as encoder
-from hopper_estimation import phases
-from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
+from hopper_estimation.estimators import encoder_kernels as encoder
+from hopper_estimation.model import phases
+from hopper_estimation.model.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
 
 KINDS = (encoder.BA1, encoder.DR1)
 EXACT_FIT = (2, 3, 0.0)

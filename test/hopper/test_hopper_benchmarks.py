@@ -8,7 +8,7 @@ import pytest
 from benchmarks.hopper import paper_filters, pictures
 from benchmarks.hopper.paper_filters import Size, Subject
 from benchmarks.hopper.steps import Samples
-from hopper_estimation.simulator import HopperSimulation
+from hopper_estimation.simulation.simulator import HopperSimulation
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ import pytest
 from bouncer import Bouncer, BouncerRobot
 from numpy.typing import NDArray
 
-from hopper_estimation.description import JOINT, hopper_body_poses, hopper_shapes, hopper_urdf
-from onboard_estimation.capabilities.reported import Drawn
-from onboard_estimation.description import Shape, Shapes
-from onboard_estimation.evaluation.bag_types import new
+from hopper_estimation.model.description import JOINT, hopper_body_poses, hopper_shapes, hopper_urdf
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.contract.description import Shape, Shapes
+from onboard_estimation.contract.reported import Drawn
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros import markers as m
 from onboard_estimation.ros.transforms import between_bodies, estimate_transforms
 

@@ -26,12 +26,20 @@ from hopper_samples_for_tests import (
 )
 from scipy.spatial.transform import Rotation
 
-from hopper_estimation import phases
-from hopper_estimation import readings_kernels as readings
-from hopper_estimation.estimator import Ground
-from hopper_estimation.phases import DROP, PHASES, STARTUP
-from hopper_estimation.samples import KINDS, NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
-from hopper_estimation.topics import (
+from hopper_estimation.estimators import readings_kernels as readings
+from hopper_estimation.estimators.estimator import Ground
+from hopper_estimation.estimators.samples import (
+    KINDS,
+    NOMINAL_DT_S,
+    SAMPLE,
+    messages_of,
+    nothing_arrived,
+    take,
+    taken_of,
+)
+from hopper_estimation.model import phases
+from hopper_estimation.model.phases import DROP, PHASES, STARTUP
+from hopper_estimation.model.topics import (
     ATTITUDE,
     COMMANDED_HEIGHT,
     HIGH_G,
@@ -41,17 +49,17 @@ from hopper_estimation.topics import (
     MOTORS,
     limited_channels,
 )
-from hopper_estimation.training_trials import trial_of
-from onboard_estimation.estimator import FilterBreakdown
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.replay import at_once, replay
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.measurement import IMU, Channel, Estimate, Measurement, PhaseEvent, filter_order
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import estimator_name
+from hopper_estimation.training.trials import trial_of
+from onboard_estimation.base.measurement import IMU, Channel, Estimate, Measurement, PhaseEvent, filter_order
+from onboard_estimation.base.series import Recording, Series, set_pose_channel
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import estimator_name
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.replay import at_once, replay
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.pipeline.estimator import FilterBreakdown
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.phases import NewEvents
-from onboard_estimation.simulation import Recording, Series, set_pose_channel
 
 # ----------------------------------------------------------------------------------------------------------- samples
 
@@ -587,7 +595,7 @@ def test_covariances_are_scaled_by_phase(configuration: Any, short: Recording) -
         height_floor_m=np.zeros(5) + 1e-9,
         velocity_floor_m_s=np.zeros(5) + 1e-9,
     )
-    from hopper_estimation.estimator import HopperEstimator
+    from hopper_estimation.estimators.estimator import HopperEstimator
 
     estimators = (HopperEstimator(configuration, "kf1", entry) for entry in (plain, wide))
     one, other = (at_once(each, loaded(short), 0.03, CHANNELS) for each in estimators)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hopper_samples import CONFIGURATION, IDEAL, SCENARIO, SECOND_NS, Events, trace_of
 
-from hopper_estimation import dynamics
-from hopper_estimation.foreign_effects import ForeignScenario, foreign_scenario
-from hopper_estimation.phases import REBOUND, STANCE_DOWN
-from hopper_estimation.simulator import HopperSimulation
-from onboard_estimation.robots import find_robot
+from hopper_estimation.model import dynamics
+from hopper_estimation.model.phases import REBOUND, STANCE_DOWN
+from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
+from hopper_estimation.simulation.simulator import HopperSimulation
+from onboard_estimation.contract.robot import find_robot
 
 EFFECTS = [one.name for one in fields(ForeignScenario) if one.default == 0.0]
 

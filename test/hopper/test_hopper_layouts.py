@@ -12,17 +12,17 @@ import pytest
 import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY, flattened
 
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.estimator import SPACE
-from hopper_estimation.phases import PHASES
+from hopper_estimation.estimators.estimator import SPACE
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.phases import PHASES
 from hopper_estimation.robot import ROBOT
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Estimate, PhaseEvent, neutral_value
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate, PhaseEvent, neutral_value
+from onboard_estimation.base.series import truth_channel
 from onboard_estimation.ros import phases
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import truth_channel
 
 NAMESPACE = "/hopper"
 CONFIGURATION = HopperConfiguration()

@@ -16,8 +16,8 @@ from hopper_samples_for_tests import HIGH, changed, hopping, values_by, write_ba
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
 
-from hopper_estimation.phases import EVENTS, PHASE_AFTER, PHASES
-from onboard_estimation.evaluation.bags import open_bag
+from hopper_estimation.model.phases import EVENTS, PHASE_AFTER, PHASES
+from onboard_estimation.bags.bag import open_bag
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
@@ -218,7 +218,7 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     from drivers.emulators.serial_imu import SerialBag, SerialFaults
     from drivers.serial_imu.node import SerialImu, SerialImuHost
     from hopper_estimation.robot import ROBOT
-    from onboard_estimation.configuration import describe, load
+    from onboard_estimation.base.configuration import describe, load
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -22,8 +22,9 @@ from hopper_samples import (
     trace_of,
 )
 
-from hopper_estimation import dynamics, simulator
-from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
+from hopper_estimation.model import dynamics
+from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
+from hopper_estimation.simulation import simulator
 
 MOTION = [dynamics.HEIGHT, dynamics.VELOCITY, dynamics.FOOT, dynamics.FOOT_VELOCITY]
 NO_THRUST = dynamics.Law(0.0, 0.0, 0.33, 2.0, 0.0, 0.0, 0.0)

@@ -22,8 +22,9 @@ from hopper_samples import (
 )
 from scipy import signal
 
-from hopper_estimation import dynamics, simulator
-from hopper_estimation.scenario import HopperScenario
+from hopper_estimation.model import dynamics
+from hopper_estimation.simulation import simulator
+from hopper_estimation.simulation.scenario import HopperScenario
 
 
 @pytest.fixture(scope="module")

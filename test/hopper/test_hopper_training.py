@@ -29,22 +29,22 @@ from hopper_samples_for_tests import (
 from scipy.stats import norm
 
 from benchmarks.hopper.trials import deviations
-from hopper_estimation import phases
-from hopper_estimation.configuration import HopperTrainingConfiguration
-from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, judged, scale_and_floor
-from hopper_estimation.filter_model import PARAMETERS, load_filters
-from hopper_estimation.filter_training import (
+from hopper_estimation.estimators.filter_model import PARAMETERS, load_filters
+from hopper_estimation.model import phases
+from hopper_estimation.model.configuration import HopperTrainingConfiguration
+from hopper_estimation.model.phases import APEX, PHASES
+from hopper_estimation.training.filter_calibration import WITHIN_ONE, calibrated, filtered, judged, scale_and_floor
+from hopper_estimation.training.filter_training import (
     SEARCHED,
     START_VARIANCES,
     FilterObjective,
     neutral_parameters,
     train_filter,
 )
-from hopper_estimation.phases import APEX, PHASES
-from hopper_estimation.training_trials import Trial, trials_of
-from onboard_estimation.errors import UserError
+from hopper_estimation.training.trials import Trial, trials_of
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.learning.optimisation.problem import Progress
-from onboard_estimation.simulation import Recording, Series
 
 START = np.diag(START_VARIANCES)
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hopper_estimation import filter_training, phases
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_training import FilterObjective
-from hopper_estimation.filters import body_of, state_filter
+from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.model import phases
+from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.robot import HopperRobot
-from hopper_estimation.training_trials import trials_of
-from onboard_estimation.evaluation.recording import from_simulator
+from hopper_estimation.training import filter_training
+from hopper_estimation.training.filter_training import FilterObjective
+from hopper_estimation.training.trials import trials_of
+from onboard_estimation.contract.recorded import from_simulator
 
 CONFIGURATION = HopperConfiguration()
 BODY = body_of(CONFIGURATION)

@@ -10,10 +10,10 @@ from filterpy.kalman import KalmanFilter
 from scipy.spatial.transform import Rotation
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, exact_hops, signals
 
-from hopper_estimation import error_state_kernels as error_state
-from hopper_estimation import phases
-from hopper_estimation import vertical_kernels as vertical
-from hopper_estimation.phases import (
+from hopper_estimation.estimators import error_state_kernels as error_state
+from hopper_estimation.estimators import vertical_kernels as vertical
+from hopper_estimation.model import phases
+from hopper_estimation.model.phases import (
     APEX,
     DROP,
     LIFTOFF,

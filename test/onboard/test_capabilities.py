@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from onboard_estimation import capabilities
-from onboard_estimation.capabilities.reported import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
-from onboard_estimation.capabilities.simulated import Simulated, SimulatedLive, WithGaits, chosen_scenario
-from onboard_estimation.capabilities.trained import Trained
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.cli import main
-from onboard_estimation.errors import UserError
+from onboard_estimation.contract.reported import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.contract.robot import Capability, Robot, all_robots, find_robot
+from onboard_estimation.contract.simulated import Simulated, SimulatedLive, WithGaits, chosen_scenario
+from onboard_estimation.contract.trained import Trained
 from onboard_estimation.filtering.state_space import StateSpace, se2, vector
-from onboard_estimation.robots import Capability, Robot, all_robots, find_robot
 
 MODULES = [import_module(f"{capabilities.__name__}.{one.name}") for one in pkgutil.iter_modules(capabilities.__path__)]
 CAPABILITIES = {

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onboard_estimation.configuration import (
+from onboard_estimation.base.configuration import (
     ConfigurationError,
     describe,
     load,
@@ -24,7 +24,7 @@ from onboard_estimation.configuration import (
     to_mapping,
     to_parameter_file,
 )
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onboard_estimation.robots import find_robot
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.testing import Check, checks
 
 ROBOTS = ("salp", "hopper", "strapdown", "softrobot")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from onboard_estimation.filtering.gating import Innovation
-from onboard_estimation.guarded_filter import (
+from onboard_estimation.pipeline.guarded_filter import (
     AGREED,
     CONTRADICTED,
     FARTHEST,

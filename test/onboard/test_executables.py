@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from onboard_estimation.base.executables import executables
 from onboard_estimation.commands import output
-from onboard_estimation.executables import executables
 
 
 def test_the_installation_counts_before_older_metadata_of_a_source_tree(

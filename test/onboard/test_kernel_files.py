@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from onboard_estimation import kernel_files
-from onboard_estimation.kernel_files import KernelFiles
+from onboard_estimation.base import kernel_files
+from onboard_estimation.base.kernel_files import KernelFiles
 
 KERNEL = """
 from numba import njit

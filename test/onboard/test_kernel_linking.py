@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from numba import njit
 
-from onboard_estimation.kernel_files import can_be_linked, undefined_symbols
+from onboard_estimation.base.kernel_files import can_be_linked, undefined_symbols
 
 
 @pytest.fixture(scope="module")

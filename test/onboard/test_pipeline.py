@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tracking import CHANNELS, COMMAND, Tracked, Tracker, as_bytes, pipeline_of, reading
 
-from onboard_estimation.estimator import SensorsRefused, Step
+from onboard_estimation.base.measurement import Estimate, Measurement, Notice, PhaseEvent
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.pipeline.estimator import SensorsRefused, Step
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 
 class Fragile(Tracker):

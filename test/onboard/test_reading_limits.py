@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from tracking import Tracked, Tracker, as_bytes, pipeline_of, reading
 
-from hopper_estimation.sensor_faults import sensor_notes
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Step
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.replay import replay
+from hopper_estimation.estimators.sensor_faults import sensor_notes
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import IMU, IMU_PARTS, Channel, Limit, Measurement, neutral_value
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.filtering.gating import Innovation
-from onboard_estimation.measurement import IMU, IMU_PARTS, Channel, Limit, Measurement, neutral_value
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.reading_limits import LARGEST_VALUE, ReadingCheck
-from onboard_estimation.robots import Robot, find_robot
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.replay import replay
+from onboard_estimation.pipeline.estimator import Step
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.pipeline.reading_limits import LARGEST_VALUE, ReadingCheck
 
 ROBOTS = ("hopper", "salp", "strapdown", "thruster_chain")
 

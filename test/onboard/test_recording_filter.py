@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import FilteredRecording, in_filter_order
-from onboard_estimation.capabilities.reported import Reported
-from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.replay import Replayed, at_once, replay
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thinned
+from onboard_estimation.base.measurement import Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.reported import Reported
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Series
-from onboard_estimation.use_counters import UseCounters
+from onboard_estimation.judging.judge import JudgeSettings, judge
+from onboard_estimation.judging.replay import Replayed, at_once, replay
+from onboard_estimation.pipeline.bulk_record import FilteredRecording, in_filter_order
+from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.use_counters import UseCounters
+from onboard_estimation.trajectories.written_estimates import MOST_ESTIMATES, thinned
 
 Rows = NDArray[np.float64]
 Integers = NDArray[np.int64]

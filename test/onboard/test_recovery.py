@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.alignment import align_heading
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import find_robot
-from onboard_estimation.simulation import Recording
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.alignment import align_heading
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.replay import replay
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 Array = NDArray[np.float64]
 

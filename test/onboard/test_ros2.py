@@ -13,7 +13,7 @@ import pytest
 from live_graph import wait_until
 from live_nodes import SPIN, TALKER, running, start
 
-from onboard_estimation import ros2
+from onboard_estimation.base import ros2
 
 _RANGES = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS")
 needs_wheels = pytest.mark.skipif(not ros2.from_wheels(), reason="ROS 2 is not of wheels here")

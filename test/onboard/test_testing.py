@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from turntable import ROBOT, SPACE, TABLE, Turntable, TurntableEstimator, TurntableRobot, TurntableState
 
-from onboard_estimation.bulk_record import FilteredRecording
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Step
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.particle_weights import Draws
-from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
-from onboard_estimation.robots import Robot
+from onboard_estimation.pipeline.bulk_record import FilteredRecording
+from onboard_estimation.pipeline.estimator import Step
+from onboard_estimation.pipeline.use_counters import UseCounters
 from onboard_estimation.testing import check_robot, checks
-from onboard_estimation.use_counters import UseCounters
 
 
 class Broken(TurntableRobot):

@@ -16,7 +16,7 @@ import pytest
 from evaluation_samples import command
 from live_graph import LONGEST_WAIT_S, wait_until
 
-from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.bags.bag import open_bag
 
 pytestmark = pytest.mark.timeout(400)
 

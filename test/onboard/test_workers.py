@@ -12,8 +12,8 @@ import tasks
 from threadpoolctl import threadpool_limits
 
 from benchmarks.core.clusters import Cluster, cluster
-from onboard_estimation.errors import UserError
-from onboard_estimation.workers import Workers, all_of, open_workers, sharing, software
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
 ROOT = Path(__file__).resolve().parents[2]

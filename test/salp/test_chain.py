@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from salp_estimation import chain_kernels as kernels
-from salp_estimation.chain import Chain
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.gaits import GAITS, Gait
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import Chain
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import GAITS, Gait
 
 
 @dataclass(frozen=True)

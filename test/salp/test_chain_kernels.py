@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from onboard_estimation.filtering.manifold_kernels import sine_cosine
-from salp_estimation import chain_kernels as kernels
-from salp_estimation.chain import Chain
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import Chain
 
 
 def a_chain(n: int) -> Chain:

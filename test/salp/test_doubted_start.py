@@ -10,15 +10,20 @@ import pytest
 from numpy.typing import NDArray
 from salp_models import a_model
 
-from onboard_estimation.estimator import FilterBreakdown, Step
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
-from salp_estimation.residual_estimator import ResidualEstimator, ResidualState, initial_covariance, residual_space
-from salp_estimation.residual_smoother import ResidualSmoother
+from onboard_estimation.pipeline.estimator import FilterBreakdown, Step
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
+from salp_estimation.estimators.residual_estimator import (
+    ResidualEstimator,
+    ResidualState,
+    initial_covariance,
+    residual_space,
+)
+from salp_estimation.estimators.residual_smoother import ResidualSmoother
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 Rows = NDArray[np.float64]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.foreign_effects import ForeignEffects, ForeignScenario, foreign_scenario
-from salp_estimation.gaits import GAITS
-from salp_estimation.hardware_simulator import HardwareSimulation
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import GAITS
 from salp_estimation.robot import ROBOT
+from salp_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario, foreign_scenario
+from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
 Array = NDArray[np.float64]
 CHAIN = SalpConfiguration().chain

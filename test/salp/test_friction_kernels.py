@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize, root
 
-from salp_estimation import chain_kernels
-from salp_estimation import friction_kernels as kernels
-from salp_estimation.chain import Chain
+from salp_estimation.model import chain_kernels
+from salp_estimation.model import friction_kernels as kernels
+from salp_estimation.model.chain import Chain
 
 Array = NDArray[np.float64]
 SLIP = np.array([0.004, 0.005, 0.04, 0.03])

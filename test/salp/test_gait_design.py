@@ -15,9 +15,9 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm, logm
 from test_chain import LATERAL, DenseChain, landsalp, random_chain
 
-from onboard_estimation.errors import UserError
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gait_design import (
+from onboard_estimation.base.errors import UserError
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.gait_design import (
     MOTIONS,
     DesignedGait,
     describe,
@@ -26,8 +26,8 @@ from salp_estimation.gait_design import (
     first_order_motion,
     lie_brackets,
 )
-from salp_estimation.gait_fit import effort, exponential, logarithm
-from salp_estimation.gaits import GAITS, Gait, gait_for
+from salp_estimation.model.gait_fit import effort, exponential, logarithm
+from salp_estimation.model.gaits import GAITS, Gait, gait_for
 
 LANDSALP = ChainConfiguration()
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.simulation import Recording
-from salp_estimation import chain_kernels, hardware_simulator
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gaits import GAITS
-from salp_estimation.hardware_scenario import (
+from onboard_estimation.base.series import Recording
+from salp_estimation.model import chain_kernels
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.gaits import GAITS
+from salp_estimation.simulation import hardware_simulator
+from salp_estimation.simulation.hardware_scenario import (
     ActuatorConfiguration,
     CaptureScenario,
     FloorConfiguration,
@@ -21,7 +22,7 @@ from salp_estimation.hardware_scenario import (
     HarnessConfiguration,
     hardware_scenario,
 )
-from salp_estimation.hardware_simulator import HardwareRobot, HardwareSimulation
+from salp_estimation.simulation.hardware_simulator import HardwareRobot, HardwareSimulation
 
 Array = NDArray[np.float64]
 CHAIN = ChainConfiguration()

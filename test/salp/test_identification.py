@@ -15,25 +15,25 @@ from salp_recordings import simulate
 from scipy.linalg import expm, logm
 from scipy.signal import lfilter
 
-from onboard_estimation.capabilities.trained import Identified
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.robot import find_robot, robot_names
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.contract.trained import Identified
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import find_robot, robot_names
-from onboard_estimation.simulation import Recording, Series
-from salp_estimation.chain import Chain
-from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
-from salp_estimation.gaits import FORWARD, GAITS, Gait
-from salp_estimation.identification import Samples, fit_drag, long_run_covariance
-from salp_estimation.identification_runs import Run, effort_channel, run_from_recording
-from salp_estimation.identified import expected_half_widths, identify
-from salp_estimation.motion import Motion, flipped_frames, motion_from_links, motion_from_tracks
-from salp_estimation.simulator import IdealScenario, pose_values
-from salp_estimation.validation import validate
+from salp_estimation.model.chain import Chain
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.model.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
+from salp_estimation.model.gaits import FORWARD, GAITS, Gait
+from salp_estimation.simulation.simulator import IdealScenario, pose_values
+from salp_estimation.training.identification import Samples, fit_drag, long_run_covariance
+from salp_estimation.training.identification_runs import Run, effort_channel, run_from_recording
+from salp_estimation.training.identified import expected_half_widths, identify
+from salp_estimation.training.motion import Motion, flipped_frames, motion_from_links, motion_from_tracks
+from salp_estimation.training.validation import validate
 
 CHAIN = ChainConfiguration()
 MODEL = CHAIN.build()

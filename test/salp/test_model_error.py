@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 from salp_noise import IDEAL_NOISE
 
-from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.filtering.consistency import coverage, nees
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COASTING_S, Bias, SalpEstimator, Wheels, link_errors
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.estimator import COASTING_S, Bias, SalpEstimator, Wheels, link_errors
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]

@@ -20,18 +20,17 @@ from report_samples import NO_BROWSER, Page, rendered
 from scipy.integrate import solve_ivp
 from scipy.stats import spearmanr
 
-from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.plots import write_groups, write_plots
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.report import render
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
-from onboard_estimation.robots import find_robot
-from onboard_estimation.simulation import Series
-from salp_estimation import observability
-from salp_estimation.chain import Chain
-from salp_estimation.training_runs import in_force, rim_speeds
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup, PartResult, ReportSection
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.report.page import render
+from onboard_estimation.report.plots import write_groups, write_plots
+from salp_estimation.judging import observability
+from salp_estimation.model.chain import Chain
+from salp_estimation.training.runs import in_force, rim_speeds
 
 
 class DenseChain:

@@ -7,12 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from salp_estimation import friction_kernels as kernels
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gaits import GAITS
-from salp_estimation.population import fit_population, kinds, left_over, run_effects
-from salp_estimation.residual_model import SLIP, Population
-from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
+from salp_estimation.estimators.residual_model import SLIP, Population
+from salp_estimation.model import friction_kernels as kernels
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.gaits import GAITS
+from salp_estimation.training.population import fit_population, kinds, left_over, run_effects
+from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun
 
 Array = NDArray[np.float64]
 LINKS = ChainConfiguration().build().links

@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from salp_models import a_model
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning import model_file
-from salp_estimation import residual_training
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_calibration import UNJUDGED_FACTOR, HeldOut, HeldOutErrors, inflation
-from salp_estimation.residual_filter import ResidualFilter
-from salp_estimation.residual_model import ResidualModel
+from salp_estimation.estimators.residual_calibration import UNJUDGED_FACTOR, HeldOut, HeldOutErrors, inflation
+from salp_estimation.estimators.residual_filter import ResidualFilter
+from salp_estimation.estimators.residual_model import ResidualModel
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.training import residual_training
 
 Array = NDArray[np.float64]
 

@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.linalg import expm, logm
 
-from salp_estimation import friction_kernels as friction
-from salp_estimation import residual_filter_kernels as kernels
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.population import kinds
-from salp_estimation.residual_model import SLIP
+from salp_estimation.estimators import residual_filter_kernels as kernels
+from salp_estimation.estimators.residual_model import SLIP
+from salp_estimation.model import friction_kernels as friction
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.training.population import kinds
 
 Array = NDArray[np.float64]
 BIAS_WALK, ANGLE_NOISE, ERROR_TIME_S = 1e-3, 2e-3, 1.0

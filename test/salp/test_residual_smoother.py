@@ -18,29 +18,28 @@ from salp_models import a_model
 from smoothing import FilterStep, smooth
 from test_residual_filter import Case, a_case, dense_prediction, predicted
 
-from onboard_estimation.capabilities.trained import Smoothed
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.contract.trained import Smoothed
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Later
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.live.view_recorded import load_records
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import find_robot
-from onboard_estimation.simulation import Recording
-from salp_estimation import residual_filter_kernels as kernels
-from salp_estimation.chain_estimator import Reading
-from salp_estimation.configuration import InitialConfiguration, SalpConfiguration
-from salp_estimation.residual_estimator import ResidualEstimator
-from salp_estimation.residual_filter import ROBOT_TIME_S
-from salp_estimation.residual_filter_kernels import Linearised, gyro_slope
-from salp_estimation.residual_smoother import (
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.judging.simulated_bags import write_series
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.view.recorded import load_records
+from salp_estimation.estimators import residual_filter_kernels as kernels
+from salp_estimation.estimators.chain_estimator import Reading
+from salp_estimation.estimators.residual_estimator import ResidualEstimator
+from salp_estimation.estimators.residual_filter import ROBOT_TIME_S
+from salp_estimation.estimators.residual_filter_kernels import Linearised, gyro_slope
+from salp_estimation.estimators.residual_smoother import (
     APART_NS,
     Correction,
     PastStep,
@@ -48,6 +47,7 @@ from salp_estimation.residual_smoother import (
     RecordingFilter,
     ResidualSmoother,
 )
+from salp_estimation.model.configuration import InitialConfiguration, SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]

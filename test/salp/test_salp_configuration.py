@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onboard_estimation.configuration import ConfigurationError, load
-from salp_estimation.configuration import SalpConfiguration
+from onboard_estimation.base.configuration import ConfigurationError, load
+from salp_estimation.model.configuration import SalpConfiguration
 
 
 def faults_of(overrides: dict) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from salp_models import a_model
 
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
-from salp_estimation.chain_estimator import SILENT_S
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import SalpEstimator
-from salp_estimation.residual_estimator import ResidualEstimator
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.pipeline.sensor_trust import SILENT_S
+from salp_estimation.estimators.estimator import SalpEstimator
+from salp_estimation.estimators.residual_estimator import ResidualEstimator
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 CONFIGURATION = SalpConfiguration()

@@ -13,12 +13,12 @@ import yaml
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import choose_robot
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
-from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.installed import resource
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.installed import resource
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.recording import load_recording
+from onboard_estimation.judging.sources import choose_robot
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
@@ -111,7 +111,7 @@ def test_a_node_that_cannot_be_imported_ends_the_launch_with_the_reason(tmp_path
         "import sys\n"
         "class Missing:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'salp_estimation.nodes.estimator':\n"
+        "        if name == 'salp_estimation.nodes':\n"
         "            raise ModuleNotFoundError(\"No module named 'nav_msgs'\", name='nav_msgs')\n"
         "sys.meta_path.insert(0, Missing())\n"
     )
@@ -186,7 +186,7 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, with its default."""
-    from onboard_estimation.configuration import describe
+    from onboard_estimation.base.configuration import describe
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -26,10 +26,10 @@ from live_graph import (
 )
 from numpy.typing import NDArray
 
-from onboard_estimation import kernel_cache
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.installed import resource
-from salp_estimation.configuration import SalpConfiguration
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base import kernel_cache
+from onboard_estimation.base.installed import resource
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 pytestmark = [
@@ -116,7 +116,7 @@ def test_a_simulation_ends_after_its_duration(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_replay_through_the_node_gives_the_offline_estimates_bit_for_bit(tmp_path: Path) -> None:
-    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+    from onboard_estimation.judging.simulated_bags import simulate_to_bag
 
     bag = tmp_path / "bag"
     simulate_to_bag(ROBOT, SalpConfiguration(), "ideal", "forward", 8.0, 5, bag)

@@ -13,17 +13,17 @@ from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 from scipy.stats import kstest
 
-from onboard_estimation.configuration import load
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.filtering.consistency import judge_consistency, nees
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.simulation import Recording, Series
-from salp_estimation.chain_estimator import COMMAND
-from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.estimator import SalpEstimator
-from salp_estimation.gaits import FORWARD, GAITS
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.chain_estimator import COMMAND
+from salp_estimation.estimators.estimator import SalpEstimator
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.model.gaits import FORWARD, GAITS
 from salp_estimation.robot import ROBOT
-from salp_estimation.simulator import IdealScenario
+from salp_estimation.simulation.simulator import IdealScenario
 
 QUIET = IdealScenario(
     gyro_noise_stddev_rad_s=0.0,

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.installed import resource
-from onboard_estimation.measurement import Estimate
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import find_robot
-from salp_estimation import friction_kernels
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.gaits import Gait
-from salp_estimation.hardware_simulator import HardwareSimulation
-from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
-from salp_estimation.residual_training import train
-from salp_estimation.training_runs import training_run
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
+from salp_estimation.model import friction_kernels
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import Gait
+from salp_estimation.simulation.hardware_simulator import HardwareSimulation
+from salp_estimation.training.residual_training import train
+from salp_estimation.training.runs import training_run
 
 # A wave along the chain: designing a gait of ten links takes seconds, and any that bends all joints will do.
 _PHASES = 1.3 * np.arange(10)

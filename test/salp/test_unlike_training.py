@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from salp_models import a_model
 from test_residual_filter import a_case
 
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import WARN, HealthReport
-from salp_estimation import residual_filter_kernels as kernels
-from salp_estimation.chain_estimator import COMMAND, Reading
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_estimator import TOLD_FROM, ResidualEstimator
-from salp_estimation.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
+from salp_estimation.estimators import residual_filter_kernels as kernels
+from salp_estimation.estimators.chain_estimator import COMMAND, Reading
+from salp_estimation.estimators.residual_estimator import TOLD_FROM, ResidualEstimator
+from salp_estimation.estimators.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]

@@ -12,11 +12,11 @@ from evaluation_samples import command, refusal
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Estimate
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.description import chain_urdf
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.description import chain_urdf
 
 Poses = dict[str, NDArray[np.float64]]
 

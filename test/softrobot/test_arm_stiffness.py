@@ -23,7 +23,7 @@ from benchmarks.softrobot.real_arm import (
     predicted_deflections,
     read_pressure_step,
 )
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from benchmarks.softrobot.real_beam import (
     rod,
 )
 from benchmarks.softrobot.soft_arm import BEAM, LOADS, foretold
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from softrobot_estimation import curvature_kernels as kernels
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, tip_quaternion_xyzw
+from softrobot_estimation.model import curvature_kernels as kernels
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, tip_quaternion_xyzw
 
 Array = NDArray[np.float64]
 DIGITS = 140

@@ -12,10 +12,10 @@ from scipy.integrate import solve_bvp, trapezoid
 from scipy.linalg import eigh
 from scipy.spatial.transform import Rotation
 
-from softrobot_estimation import fine_chain_kernels as kernels
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.fine_chain_kernels import Chain, ChainState
-from softrobot_estimation.laboratory import Magnitudes, draw, with_payload
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.simulation import fine_chain_kernels as kernels
+from softrobot_estimation.simulation.fine_chain_kernels import Chain, ChainState
+from softrobot_estimation.simulation.laboratory import Magnitudes, draw, with_payload
 
 Array = NDArray[np.float64]
 

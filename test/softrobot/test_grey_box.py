@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.integrate import quad, quad_vec, solve_ivp
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import load
-from softrobot_estimation import curvature_kernels, grey_box_kernels
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.grey_box import STEP_S, GreyBox, linearised
+from onboard_estimation.base.configuration import load
+from softrobot_estimation.model import curvature_kernels, grey_box_kernels
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.grey_box import STEP_S, GreyBox, linearised
 
 Array = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onboard_estimation.errors import UserError
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.curvature_kernels import MOTION, acceleration
-from softrobot_estimation.grey_box import SAFETY, largest_stable_step_s, linearised, sub_steps
+from onboard_estimation.base.errors import UserError
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.model.grey_box import SAFETY, largest_stable_step_s, linearised, sub_steps
 
 MASS, LENGTH, BENDING, GRAVITY = 0.166, 0.128, 0.15, 9.81
 SEGMENT = ConstantCurvatureSegment(

@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import load
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
-from softrobot_estimation.grey_box import GreyBox, nominal
-from softrobot_estimation.grey_box_kernels import ROW
+from onboard_estimation.base.configuration import load
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import tip_quaternion_xyzw
+from softrobot_estimation.model.grey_box import GreyBox, nominal
+from softrobot_estimation.model.grey_box_kernels import ROW
 
 Array = NDArray[np.float64]
 

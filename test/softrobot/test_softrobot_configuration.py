@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import resource
-from softrobot_estimation.configuration import SoftRobotConfiguration
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
 
 
 def test_the_file_has_the_defaults() -> None:

@@ -14,22 +14,23 @@ import pytest
 from evaluation_samples import command, refusal
 from grey_box_recordings import grey_box_recording
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter, write_configuration
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.options import WhatIf
-from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
-from onboard_estimation.evaluation.simulated_bags import convert, write_series
-from onboard_estimation.evaluation.topics import match_topics
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.simulation import Series, truth_channel
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.description import TIP
-from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, with_values
-from softrobot_estimation.identification_runs import run_from_recording
-from softrobot_estimation.identified import Identification, identify, mass_sentences
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.topics import match_topics
+from onboard_estimation.bags.writing import BagWriter, write_configuration
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Series, truth_channel
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.judging.options import WhatIf
+from onboard_estimation.judging.recording import load_recording
+from onboard_estimation.judging.simulated_bags import convert, write_series
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.description import TIP
 from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.training.identification import fit_grey_box, free_run, unknowns, with_values
+from softrobot_estimation.training.identification_runs import run_from_recording
+from softrobot_estimation.training.identified import Identification, identify, mass_sentences
 
 NOMINAL = SoftRobotConfiguration()
 DISTURBANCE_N_M = 0.002

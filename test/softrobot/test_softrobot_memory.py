@@ -12,7 +12,7 @@ from node_memory import NEVER, started
 @pytest.mark.live
 def test_nothing_for_offline_use_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
-    found = started("softrobot", "softrobot_estimation.nodes.estimator:SoftRobotNode")
+    found = started("softrobot", "softrobot_estimation.nodes:SoftRobotNode")
     offline = ("training", "simulator", "ground_truth", "identified", "stiffness_report")
     assert found.loaded(*NEVER, *(f"softrobot_estimation.{name}" for name in offline)) == []
     assert set(found.scipy()) <= {"special"}  # the gate's threshold

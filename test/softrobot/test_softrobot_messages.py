@@ -13,24 +13,24 @@ from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
-from onboard_estimation.capabilities.reported import poses_of_bodies
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Channel, Estimate
+from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.learning.reduced_rank import LearnedFunction
-from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, estimate_transforms
-from softrobot_estimation.channels import SPACE
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import coordinates_of_tip
-from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.particle_estimator import stiffness_prior
+from softrobot_estimation.estimators.particle_estimator import stiffness_prior
+from softrobot_estimation.estimators.stiffness_surface import CELLS, StiffnessSurface
+from softrobot_estimation.model.channels import SPACE
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import coordinates_of_tip
+from softrobot_estimation.model.description import BASE, TIP
+from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.stiffness_surface import CELLS, StiffnessSurface
 
 CONFIGURATION = SoftRobotConfiguration()
 NAMESPACE = "/softrobot"

@@ -11,23 +11,23 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
-from softrobot_estimation.channels import SPACE
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
-from softrobot_estimation.description import BASE, PIECES, TIP
-from softrobot_estimation.grey_box import GreyBox, linearised, nominal, undamped_segment
-from softrobot_estimation.grey_box_kernels import ROW
+from softrobot_estimation.model.channels import SPACE
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
+from softrobot_estimation.model.description import BASE, PIECES, TIP
+from softrobot_estimation.model.grey_box import GreyBox, linearised, nominal, undamped_segment
+from softrobot_estimation.model.grey_box_kernels import ROW
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
+from softrobot_estimation.simulation.unknown_soft_robot import read_unknown_soft_robot
 
 Array = NDArray[np.float64]
 

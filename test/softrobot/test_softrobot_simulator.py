@@ -10,20 +10,20 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.bag_writing import configuration_in
-from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
-from onboard_estimation.simulation import Recording
-from softrobot_estimation import simulated_signals
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import tip_quaternion_xyzw
-from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.ground_truth import in_base
-from softrobot_estimation.laboratory import Magnitudes
-from softrobot_estimation.paper_simulator import PaperSimulation, StiffnessMap, known_configuration
+from onboard_estimation.bags.writing import configuration_in
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.series import Recording
+from onboard_estimation.judging.simulated_bags import simulate_to_bag
+from softrobot_estimation.judging.ground_truth import in_base
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import tip_quaternion_xyzw
+from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.simulated_signals import Gaps, Stream, Way, mixture
-from softrobot_estimation.simulator import LaboratorySimulation
+from softrobot_estimation.simulation import simulated_signals
+from softrobot_estimation.simulation.laboratory import Magnitudes
+from softrobot_estimation.simulation.paper_simulator import PaperSimulation, StiffnessMap, known_configuration
+from softrobot_estimation.simulation.simulated_signals import Gaps, Stream, Way, mixture
+from softrobot_estimation.simulation.simulator import LaboratorySimulation
 
 Array = NDArray[np.float64]
 

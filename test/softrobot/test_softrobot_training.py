@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from grey_box_recordings import grey_box_recording
 
-from onboard_estimation.configuration import load, to_mapping
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.configuration import load, to_mapping
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.judging.judge import judge
 from onboard_estimation.learning import model_file
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
-from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.filter_model import FilterModel
-from softrobot_estimation.filter_tuning import Search
-from softrobot_estimation.particle_estimator import ParticleEstimator
+from softrobot_estimation.estimators.filter_model import FilterModel
+from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
+from softrobot_estimation.model import grey_box_kernels as kernels
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.training import TrainedFilters, train
+from softrobot_estimation.training.filter_tuning import Search
+from softrobot_estimation.training.training import TrainedFilters, train
 
 CONFIGURATION = load(
     SoftRobotConfiguration,

@@ -11,16 +11,16 @@ import pytest
 import yaml
 from laboratory_folders import changed, lines, write
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import configuration_in
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.simulated_bags import convert
-from onboard_estimation.simulation import truth_channel
-from softrobot_estimation.channels import WRENCH, pressure_channel, pressure_command_channel
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.unknown_soft_robot import read_configuration, read_unknown_soft_robot
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.writing import configuration_in
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import truth_channel
+from onboard_estimation.judging.simulated_bags import convert
+from softrobot_estimation.model.channels import WRENCH, pressure_channel, pressure_command_channel
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.simulation.unknown_soft_robot import read_configuration, read_unknown_soft_robot
 
 START_NS = 1_777_277_384_000_000_000
 ROWS = 400
@@ -85,7 +85,7 @@ def table(
 
 def converted(folder: Path, bag: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """As the command does it, whatever entry points are installed."""
-    monkeypatch.setattr("onboard_estimation.evaluation.simulated_bags.load", lambda *_: read_unknown_soft_robot)
+    monkeypatch.setattr("onboard_estimation.judging.simulated_bags.load", lambda *_: read_unknown_soft_robot)
     return convert("unknown-soft-robot", folder, bag)
 
 

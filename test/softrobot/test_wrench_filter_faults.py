@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.simulation import Recording, Series
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.description import BASE, TIP
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.pipeline.pipeline import Pipeline
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
-from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.grey_box import STEP_S, GreyBox
-from softrobot_estimation.paper_simulator import known_configuration
+from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.model import grey_box_kernels as kernels
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.description import BASE, TIP
+from softrobot_estimation.model.grey_box import STEP_S, GreyBox
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.simulated_signals import mixture
-from softrobot_estimation.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.simulation.paper_simulator import known_configuration
+from softrobot_estimation.simulation.simulated_signals import mixture
 
 Array = NDArray[np.float64]
 
@@ -149,9 +149,9 @@ _EXERCISED = """
 import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.evaluation.recording import from_simulator
-from softrobot_estimation.configuration import SoftRobotConfiguration
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.judging.recording import from_simulator
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.robot import ROBOT
 
 def compiled():

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.measurement import Estimate, Measurement, Notice
-from onboard_estimation.pipeline import Pipeline
-from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.estimator import StrapdownEstimator
-from strapdown_estimation.model import DIMENSION, SPACE
+from onboard_estimation.base.measurement import Estimate, Measurement, Notice
+from onboard_estimation.pipeline.pipeline import Pipeline
+from strapdown_estimation.estimators.estimator import StrapdownEstimator
+from strapdown_estimation.model.configuration import Strapdown
+from strapdown_estimation.model.state import DIMENSION, SPACE
 from strapdown_estimation.robot import ROBOT
-from strapdown_estimation.simulator import GAITS, Conditions, Walk
+from strapdown_estimation.simulation.simulator import GAITS, Conditions, Walk
 
 SENSOR = "imu/foot"
 GRAVITY_M_S2 = Strapdown().start.gravity_m_s2

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.moments import Moments
-from strapdown_estimation.alignment import align_at_rest, level
-from strapdown_estimation.configuration import Contact, Ground, Strapdown
-from strapdown_estimation.contact import (
+from strapdown_estimation.estimators.alignment import align_at_rest, level
+from strapdown_estimation.estimators.contact import (
     ORIGIN,
     UNSEEN,
     Claim,
@@ -25,7 +24,8 @@ from strapdown_estimation.contact import (
     stand_on,
     window_energy,
 )
-from strapdown_estimation.model import SPACE
+from strapdown_estimation.model.configuration import Contact, Ground, Strapdown
+from strapdown_estimation.model.state import SPACE
 
 STEP_NS = 5_000_000
 

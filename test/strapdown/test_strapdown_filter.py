@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.configuration import describe, load
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.base.configuration import describe, load
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.installed import resource
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.simulation import Recording
-from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.estimator import StrapdownEstimator
-from strapdown_estimation.model import SPACE, move
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.pipeline.pipeline import Pipeline
+from strapdown_estimation.estimators.estimator import StrapdownEstimator
+from strapdown_estimation.model.configuration import Strapdown
+from strapdown_estimation.model.state import SPACE, move
 from strapdown_estimation.robot import ROBOT
-from strapdown_estimation.simulator import GAITS, Conditions, Walk, simulate
+from strapdown_estimation.simulation.simulator import GAITS, Conditions, Walk, simulate
 
 POSITION = SPACE.coordinates("position")
 SENSOR = "imu/foot"

@@ -10,9 +10,9 @@ from evaluation_samples import command
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S
 
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.report.evaluate import evaluate_bag
 
 pytestmark = [
     pytest.mark.timeout(400),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from strapdown_estimation.model import (
+from strapdown_estimation.model.state import (
     ATTITUDE,
     DIMENSION,
     POSITION,

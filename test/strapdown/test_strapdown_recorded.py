@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.signal import find_peaks, medfilt
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
 from recorded_robots.pyshoe import read_pyshoe
-from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.estimator import StrapdownEstimator
+from strapdown_estimation.estimators.estimator import StrapdownEstimator
+from strapdown_estimation.model.configuration import Strapdown
 from strapdown_estimation.robot import ROBOT
 
 BOUNDS_M = {

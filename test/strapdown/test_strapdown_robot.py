@@ -9,9 +9,9 @@ COUNT_COMPILED = """
 import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
-from strapdown_estimation.configuration import Strapdown
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.pipeline.pipeline import Pipeline
+from strapdown_estimation.model.configuration import Strapdown
 from strapdown_estimation.robot import ROBOT
 
 def compiled():

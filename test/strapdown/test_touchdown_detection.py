@@ -26,9 +26,9 @@ from benchmarks.strapdown.touchdowns import (
     stances_from_position,
 )
 from benchmarks.strapdown.walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from recorded_robots.quadruped import contact_threshold, read_quadruped
-from strapdown_estimation import simulator as simulator
+from strapdown_estimation.simulation import simulator
 
 LIFTS = "2018-02-09-11-16-53"
 

@@ -19,7 +19,7 @@ from benchmarks.strapdown.touchdowns import (
     stances_from_position,
 )
 from benchmarks.strapdown.walks import TouchdownHeight, filter_height
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 MILLISECONDS = st.lists(st.integers(0, 1000), unique=True, max_size=25)
 

@@ -14,7 +14,7 @@ from rosbags.rosbag1 import Writer as Ros1Writer
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from onboard_estimation.measurement import Channel
+from onboard_estimation.base.measurement import Channel
 
 JAZZY = get_typestore(Stores.ROS2_JAZZY)
 NOETIC = get_typestore(Stores.ROS1_NOETIC)

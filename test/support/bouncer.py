@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
-from onboard_estimation.configuration import parameter
-from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
+from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, SimulatedLive
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Recording, Series, set_pose_channel, stamps_between
+from onboard_estimation.pipeline.estimator import Estimator, Step
 
 HEIGHT = Channel("height", "geometry_msgs/msg/PointStamped", "height")
 PHASES = ("falling", "rising")

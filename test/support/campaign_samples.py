@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onboard_estimation.installed import resource
+from onboard_estimation.base.installed import resource
 
 TABLE = """
 robot: salp

@@ -13,13 +13,13 @@ import numpy as np
 from bag_samples import Sample, write_rosbag2
 from salp_recordings import simulate
 
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.series import Recording
 from onboard_estimation.cli import main
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
+from onboard_estimation.judging.simulated_bags import EPOCH_NS
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import Recording
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.gaits import GAITS
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import GAITS
 
 CONFIGURATION = SalpConfiguration()
 LINKS = CONFIGURATION.chain.link_names

@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.simulation import Series
-from softrobot_estimation.channels import WRENCH, pressure_channel
-from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.description import BASE, TIP
-from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.grey_box_kernels import MOMENTS, RATES
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.tracks import BodyTrack
+from softrobot_estimation.model.channels import WRENCH, pressure_channel
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.description import BASE, TIP
+from softrobot_estimation.model.grey_box import GreyBox
+from softrobot_estimation.model.grey_box_kernels import MOMENTS, RATES
 
 STEP_S = 0.008
 START_NS = 1_000 * NANOSECONDS_PER_SECOND

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from hopper_estimation.dynamics import Plant
+from hopper_estimation.model.dynamics import Plant
 
 
 @dataclass

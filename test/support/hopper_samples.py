@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hopper_estimation import dynamics, simulator
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP
-from hopper_estimation.scenario import hopper_scenario, ideal_scenario
+from hopper_estimation.model import dynamics
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP
+from hopper_estimation.simulation import simulator
+from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 
 CONFIGURATION = HopperConfiguration()
 SCENARIO = hopper_scenario()

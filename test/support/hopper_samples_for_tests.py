@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import phases
-from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_model import TRAINED, FilterModel, untrained_entry
-from hopper_estimation.filter_training import neutral_parameters
-from hopper_estimation.topics import HIGH_G, LOW_G
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.robots import find_robot
-from onboard_estimation.simulation import Recording, Series
+from hopper_estimation.estimators.filter_model import TRAINED, FilterModel, untrained_entry
+from hopper_estimation.model import phases
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.topics import HIGH_G, LOW_G
+from hopper_estimation.training.filter_training import neutral_parameters
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.judging.simulated_bags import write_series
 
 Array = NDArray[np.float64]
 Change = Callable[[Series], Series | None]

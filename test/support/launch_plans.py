@@ -23,9 +23,10 @@ ENVIRONMENT = {"PATH": os.defpath, "HOME": "/"}
 
 def small(file: str, arguments: Mapping[str, str]) -> Any:
     """By the small launcher."""
-    from onboard_estimation.small_launch import nodes, served
-    from onboard_estimation.small_launch.entities import LaunchContext, LogInfo, Process, Shutdown, plan, read
-    from onboard_estimation.small_launch.running import words_of
+    from onboard_estimation.launching import nodes
+    from onboard_estimation.launching.entities import LaunchContext, LogInfo, Process, Shutdown, plan, read
+    from onboard_estimation.launching.running import words_of
+    from onboard_estimation.launching.stand_in import served
 
     find = nodes._program
     nodes._program = lambda package, executable: [f"{package}/{executable}" if package else executable]

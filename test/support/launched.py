@@ -10,8 +10,8 @@ from pathlib import Path
 
 from live_graph import LONGEST_WAIT_S, wait_until
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
 
 LAUNCH = [sys.executable, "-m", "onboard_estimation", "launch"]
 

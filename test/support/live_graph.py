@@ -19,17 +19,17 @@ LONGEST_WAIT_S = 180.0
 TF_IS_HERE = find_spec("tf2_msgs") is not None
 
 EXECUTABLES = {
-    "salp_estimator": "salp_estimation.nodes.main:estimator",
-    "salp_simulator": "salp_estimation.nodes.main:simulator",
-    "hopper_estimator": "hopper_estimation.nodes.main:estimator",
-    "hopper_simulator": "hopper_estimation.nodes.main:simulator",
+    "salp_estimator": "salp_estimation.main:estimator",
+    "salp_simulator": "salp_estimation.main:simulator",
+    "hopper_estimator": "hopper_estimation.main:estimator",
+    "hopper_simulator": "hopper_estimation.main:simulator",
     "optitrack": "drivers.main:optitrack",
-    "optitrack_emulator": "drivers.emulators.main:optitrack_emulator",
+    "optitrack_emulator": "drivers.main:optitrack_emulator",
     "serial_imu": "drivers.main:serial_imu",
-    "serial_imu_emulator": "hopper_estimation.nodes.main:serial_emulator",
+    "serial_imu_emulator": "hopper_estimation.main:serial_emulator",
     "vicon": "drivers.main:vicon",
-    "vicon_emulator": "drivers.emulators.main:vicon_emulator",
-    "ethercat_wrench_emulator": "drivers.emulators.main:ethercat_wrench_emulator",
+    "vicon_emulator": "drivers.main:vicon_emulator",
+    "ethercat_wrench_emulator": "drivers.main:ethercat_wrench_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 

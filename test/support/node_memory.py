@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from onboard_estimation.kernel_cache import configure
+from onboard_estimation.base.kernel_cache import configure
 
 # In place of spinning: by then the node has made all it needs, and has been through every kind of measurement.
 CODE = """
@@ -35,7 +35,7 @@ run.NodeExecutable(sys.argv[1])(["--ros-args", "-r", "__ns:=/" + sys.argv[2], "-
 NEVER = (
     "cma", "evo", "jinja2", "lz4", "matplotlib", "mcap", "pandas", "rich", "rosbags", "sqlite3", "typer", "viser",
     "onboard_estimation.cli", "onboard_estimation.commands", "onboard_estimation.evaluation",
-    "onboard_estimation.learning.optimisation", "onboard_estimation.picture", "onboard_estimation.testing",
+    "onboard_estimation.learning.optimisation", "onboard_estimation.contract.picture", "onboard_estimation.testing",
 )  # fmt: skip
 """Packages for evaluation, training, plots and the command line; no node needs them."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from salp_estimation.thruster_chain.dynamics import rods
-from salp_estimation.thruster_chain.observed_chain import AssumedChain, ObservedChain, packed
+from thruster_chain_estimation.judging.observed_chain import AssumedChain, ObservedChain, packed
+from thruster_chain_estimation.model.dynamics import rods
 
 PAPER_ANGLES = (np.pi / 4, 2 * np.pi / 3, -np.pi / 2)
 

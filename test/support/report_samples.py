@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.contract.result import Drawing, EvaluationResult, PartResult
 
 SENSOR = {"received": 1200, "used": 1195, "late": 3, "gated": 2, "duplicates": 0, "invalid": 0, "rate_hz": 20.0}
 

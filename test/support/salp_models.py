@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.population import kinds
-from salp_estimation.residual_model import Population, ResidualModel, chain_hash
+from salp_estimation.estimators.residual_model import Population, ResidualModel, chain_hash
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.training.population import kinds
 
 CONFIGURATION = SalpConfiguration()
 LINKS = CONFIGURATION.chain.link_names

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.simulation import Recording
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gaits import Gait
-from salp_estimation.simulator import IdealScenario, SalpSimulation
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording
+from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.gaits import Gait
+from salp_estimation.simulation.simulator import IdealScenario, SalpSimulation
 
 
 def simulate(

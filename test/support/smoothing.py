@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.filtering.unscented import SigmaPoints
-from onboard_estimation.measurement import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True)

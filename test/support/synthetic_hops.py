@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hopper_estimation.phases import SIGNAL, Body
+from hopper_estimation.model.phases import SIGNAL, Body
 
 LENGTH, GRAVITY = 0.2683, 9.80665
 BODY_KG, SPRING, PRELOAD = 0.5619, 704.0, 50.0

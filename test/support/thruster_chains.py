@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from salp_estimation.thruster_chain import dynamics as d
-from salp_estimation.thruster_chain.observed_chain import given_and_motion
+from thruster_chain_estimation.judging.observed_chain import given_and_motion
+from thruster_chain_estimation.model import dynamics as d
 
 Array = NDArray[np.float64]
 

@@ -7,13 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.base.measurement import (
+    NANOSECONDS_PER_SECOND,
+    Channel,
+    Estimate,
+    Measurement,
+    Scanned,
+    filter_order,
+)
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, Scanned, filter_order
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.timing.buffer import MeasurementBuffer
+from onboard_estimation.pipeline.buffer import MeasurementBuffer
+from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 COMMAND = "thruster/command"
 ROWS = {"range": np.array([[1.0, 0.0]]), "speed": np.array([[0.0, 1.0]]), "sonar": np.array([[1.0, 0.2]])}

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.capabilities.simulated import Scenario, Simulated
-from onboard_estimation.capabilities.truth import StartedFromTruth
-from onboard_estimation.configuration import parameter
-from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import IMU, Channel, Estimate, Matrix, Measurement
+from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_ns, truth_channel
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, Simulated
+from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
-from onboard_estimation.measurement import IMU, Channel, Estimate, Matrix, Measurement
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Recording, Series, imu_channel, stamps_ns, truth_channel
+from onboard_estimation.pipeline.estimator import Estimator, Step
 
 TABLE = imu_channel("table", needs=("angular_velocity",))
 SPACE = StateSpace(angles("heading", ("heading",)), vector("gyro_bias", ("z",), "rad/s"))

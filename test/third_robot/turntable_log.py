@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from turntable import TABLE
 
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.simulation import Recording, Series
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.converters import Converted
 
 
 def read_log(file: Path, as_recorded: bool = False) -> Converted:

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.moments import part
-from salp_estimation.thruster_chain.calibration import Calibration
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import lasting, prior_stddev
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.training import WIDENED, CalibrationReport, train
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
+from thruster_chain_estimation.model.calibration import Calibration
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.inertial_layout import lasting, prior_stddev
+from thruster_chain_estimation.robot import ROBOT
+from thruster_chain_estimation.training.training import WIDENED, CalibrationReport, train
 
 CONFIGURATION = ThrusterChainConfiguration()
 CONFIGURATION = replace(

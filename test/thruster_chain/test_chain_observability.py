@@ -13,14 +13,14 @@ import pytest
 from observed_chains import PAPER_ANGLES, drawn_state, paper_chain, paper_prior, paper_state
 from thruster_chains import drawn_links, read, slope
 
-from salp_estimation.thruster_chain.observability import (
+from thruster_chain_estimation.judging.observability import (
     HORIZON_S,
     Jet,
     observability,
     observability_matrices,
     theorem_conditions,
 )
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, given_and_motion, packed, quantities
+from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, given_and_motion, packed, quantities
 
 # Jets.
 

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, accelerated, drawn_links, in_mujoco, read
 
 from benchmarks.thruster_chain import peers as paper_equations
-from salp_estimation.thruster_chain.dynamics import propagate, rods
+from thruster_chain_estimation.model.dynamics import propagate, rods
 
 
 def drawn_states(count: int, points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

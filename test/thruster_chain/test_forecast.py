@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from observed_chains import PAPER_ANGLES, assumed, paper_chain, paper_noise, paper_prior, paper_state
 
-from salp_estimation.thruster_chain.configuration import PaperConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.information import Forecast, Push, forecast, moved, predict
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, quantities
-from salp_estimation.thruster_chain.paper_filter import PaperFilter
+from thruster_chain_estimation.estimators.paper_filter import PaperFilter
+from thruster_chain_estimation.judging.information import Forecast, Push, forecast, moved, predict
+from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, quantities
+from thruster_chain_estimation.model.configuration import PaperConfiguration, ThrusterChainConfiguration
 
 PHYSICAL = paper_chain(True)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from onboard_estimation.filtering.moments import reduced, spread_by
-from salp_estimation.thruster_chain import inertial_kernels as kernels
-from salp_estimation.thruster_chain import inertial_layout as layout
+from thruster_chain_estimation.estimators import inertial_kernels as kernels
+from thruster_chain_estimation.model import inertial_layout as layout
 
 Array = NDArray[np.float64]
 

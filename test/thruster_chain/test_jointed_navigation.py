@@ -9,17 +9,18 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.unknown import laboratory
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.base.measurement import IMU, Estimate, Measurement, Notice
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.measurement import IMU, Estimate, Measurement, Notice
-from onboard_estimation.simulation import Recording
-from salp_estimation.thruster_chain import inertial_kernels, inertial_layout
-from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.simulator import ThrusterChainSimulation
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from thruster_chain_estimation.estimators import inertial_kernels
+from thruster_chain_estimation.estimators.jointed_navigation import JointedNavigation, NavigationState
+from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
+from thruster_chain_estimation.model import inertial_layout
+from thruster_chain_estimation.robot import ROBOT
+from thruster_chain_estimation.simulation.simulator import ThrusterChainSimulation
 
 Array = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.moments import Moments, corrected
-from salp_estimation.thruster_chain import inertial_layout, parameter_layout
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, errors_of, of_tick
-from salp_estimation.thruster_chain.parameter_filter import ParameterFilter
+from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, JointedNavigation, errors_of, of_tick
+from thruster_chain_estimation.estimators.parameter_filter import ParameterFilter
+from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
 Array = NDArray[np.float64]
 CONFIGURATION = ThrusterChainConfiguration()

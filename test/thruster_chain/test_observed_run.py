@@ -11,16 +11,16 @@ import pytest
 from evaluation_samples import command, refusal
 from matplotlib import image
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.observability import observed_now
-from salp_estimation.thruster_chain.observed_chain import AssumedChain, assumed_chain, blocks
-from salp_estimation.thruster_chain.observed_run import ObservedRun, observe_run
-from salp_estimation.thruster_chain.robot import ROBOT
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from thruster_chain_estimation.judging.observability import observed_now
+from thruster_chain_estimation.judging.observed_chain import AssumedChain, assumed_chain, blocks
+from thruster_chain_estimation.judging.observed_run import ObservedRun, observe_run
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
+from thruster_chain_estimation.robot import ROBOT
 
 pytestmark = pytest.mark.timeout(600)  # the first of them compiles the paper's filter
 

@@ -9,18 +9,18 @@ import pytest
 
 from benchmarks.thruster_chain import paper as figures
 from benchmarks.thruster_chain.paper import AT_089, Case, run_case
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Step
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.measurement import Estimate, Measurement, Notice
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Estimate, Measurement, Notice
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.pipeline.estimator import Step
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.dynamics import propagate, read_imus
-from salp_estimation.thruster_chain.paper_estimator import PaperEstimator, StampGroups
-from salp_estimation.thruster_chain.paper_filter import PaperFilter
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.space import COMMAND
+from thruster_chain_estimation.estimators.paper_estimator import PaperEstimator, StampGroups
+from thruster_chain_estimation.estimators.paper_filter import PaperFilter
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.dynamics import propagate, read_imus
+from thruster_chain_estimation.model.space import COMMAND
+from thruster_chain_estimation.robot import ROBOT
 
 PERIOD_NS = 10_000_000
 CONFIGURATION = ThrusterChainConfiguration()

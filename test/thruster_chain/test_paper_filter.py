@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
-from salp_estimation.thruster_chain import paper_filter as paper
-from salp_estimation.thruster_chain.dynamics import propagate, read_imus, rods
+from thruster_chain_estimation.estimators import paper_filter as paper
+from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
 
 PERIOD = 0.01
 VARIANCES = np.array([1e-4, 1e-4, 1e-6])

@@ -14,18 +14,18 @@ import pytest
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.moments import Moments
-from salp_estimation.thruster_chain import parameter_layout as layout
-from salp_estimation.thruster_chain import simulation_kernels as simulated
-from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.jointed_navigation import Moved, NavigationErrors
-from salp_estimation.thruster_chain.parameter_filter import (
+from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
+from thruster_chain_estimation.estimators.parameter_filter import (
     UNLIKELY,
     ParameterFilter,
     ParameterState,
     _adapted,
     weighed,
 )
-from salp_estimation.thruster_chain.simulator import laboratory_mixture
+from thruster_chain_estimation.model import parameter_layout as layout
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
+from thruster_chain_estimation.simulation import simulation_kernels as simulated
+from thruster_chain_estimation.simulation.simulator import laboratory_mixture
 
 Array = NDArray[np.float64]
 

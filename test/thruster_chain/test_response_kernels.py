@@ -11,9 +11,9 @@ from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, in_mujoco
 
 from benchmarks.thruster_chain import peers as paper_equations
-from salp_estimation.thruster_chain import parameter_layout as layout
-from salp_estimation.thruster_chain import response_kernels as kernels
-from salp_estimation.thruster_chain.dynamics import LANES, LINK
+from thruster_chain_estimation.model import parameter_layout as layout
+from thruster_chain_estimation.model import response_kernels as kernels
+from thruster_chain_estimation.model.dynamics import LANES, LINK
 
 Array = NDArray[np.float64]
 

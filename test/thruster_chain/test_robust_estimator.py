@@ -14,17 +14,17 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.unknown import laboratory
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.simulation import Recording
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain import inertial_layout, parameter_layout
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
-from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
+from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
+from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.robot import ROBOT
+from thruster_chain_estimation.simulation.unknown_chain import read_unknown_chain
 
 Array = NDArray[np.float64]
 

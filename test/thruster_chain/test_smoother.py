@@ -14,16 +14,16 @@ from evaluation_samples import command, refusal
 from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.unknown import laboratory
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.replay import EstimateSeries
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from salp_estimation.thruster_chain import robust_smoother
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.robust_smoother import RobustSmoother, SmootherState
-from salp_estimation.thruster_chain.space import published_space
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.judging.replay import EstimateSeries
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.pipeline.pipeline import Pipeline
+from thruster_chain_estimation.estimators import robust_smoother
+from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother, SmootherState
+from thruster_chain_estimation.model.space import published_space
+from thruster_chain_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]
 

@@ -19,14 +19,20 @@ from test_parameter_filter import COMMANDED, FIRST_PUSH_S, Truth
 from test_parameter_filter import CONFIGURATION as PARAMETERS
 from test_parameter_filter import driven as pushed
 
-from onboard_estimation.estimator import Step
+from onboard_estimation.base.measurement import IMU
 from onboard_estimation.filtering.moments import Later, Moments
-from onboard_estimation.measurement import IMU
-from salp_estimation.thruster_chain import inertial_kernels, inertial_layout, parameter_layout
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Passage
-from salp_estimation.thruster_chain.parameter_filter import Corrected, ParameterFilter, ParameterPassage, ParameterState
-from salp_estimation.thruster_chain.robust_estimator import Followed, PastTick, RobustState
-from salp_estimation.thruster_chain.robust_smoother import Hindsight, Line, before_navigation_tick
+from onboard_estimation.pipeline.estimator import Step
+from thruster_chain_estimation.estimators import inertial_kernels
+from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Passage
+from thruster_chain_estimation.estimators.parameter_filter import (
+    Corrected,
+    ParameterFilter,
+    ParameterPassage,
+    ParameterState,
+)
+from thruster_chain_estimation.estimators.robust_estimator import Followed, PastTick, RobustState
+from thruster_chain_estimation.estimators.robust_smoother import Hindsight, Line, before_navigation_tick
+from thruster_chain_estimation.model import inertial_layout, parameter_layout
 
 Array = NDArray[np.float64]
 

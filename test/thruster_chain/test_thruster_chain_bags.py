@@ -9,15 +9,15 @@ import pytest
 import yaml
 from test_unknown_chain import run_folder
 
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 from onboard_estimation.commands.evaluate import summary
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
-from onboard_estimation.evaluation.simulated_bags import convert, simulate_to_bag
-from onboard_estimation.installed import resource
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.robot import ROBOT
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.simulated_bags import convert, simulate_to_bag
+from onboard_estimation.report.evaluate import evaluate_bag
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
 TEN = "config/thruster_chain_ten_links.yaml"

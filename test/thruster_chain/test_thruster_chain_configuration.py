@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.installed import resource
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.space import (
+from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.installed import resource
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import (
     centre_of_mass,
     initial_covariance,
     link_positions,

@@ -11,11 +11,11 @@ import pytest
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
-from onboard_estimation.evaluation.bags import Bag, open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.measurement import Channel
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.space import parameter_names
+from onboard_estimation.bags.bag import Bag, open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.base.measurement import Channel
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import parameter_names
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Estimate
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, planar
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.space import initial_covariance, published_space
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import initial_covariance, published_space
+from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
 SPACE = published_space(CONFIGURATION)

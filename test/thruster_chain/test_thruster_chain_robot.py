@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.simulated_bags import simulated_recording
-from onboard_estimation.installed import resource
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.robot import ROBOT
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
 TEN = load(ThrusterChainConfiguration, resource("config/thruster_chain_ten_links.yaml"))

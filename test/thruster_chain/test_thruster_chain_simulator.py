@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.integrate import simpson
 
-from onboard_estimation.simulation import Recording
-from salp_estimation.thruster_chain import simulation_kernels as kernels
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
-from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.robot_build import hardware_build, papers_build
-from salp_estimation.thruster_chain.simulator import laboratory_mixture, square_waves
+from onboard_estimation.base.series import Recording
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.robot import ROBOT
+from thruster_chain_estimation.simulation import simulation_kernels as kernels
+from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
+from thruster_chain_estimation.simulation.robot_build import hardware_build, papers_build
+from thruster_chain_estimation.simulation.simulator import laboratory_mixture, square_waves
 
 CONFIGURATION = ThrusterChainConfiguration()
 COUNT = 3

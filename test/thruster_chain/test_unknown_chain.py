@@ -12,11 +12,11 @@ import pytest
 import yaml
 from laboratory_folders import changed, lines, write
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import configuration_in
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.simulated_bags import convert
-from salp_estimation.thruster_chain.unknown_chain import read_configuration, read_unknown_chain
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.writing import configuration_in
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.judging.simulated_bags import convert
+from thruster_chain_estimation.simulation.unknown_chain import read_configuration, read_unknown_chain
 
 START_NS = 1_777_277_384_000_000_000
 POSES = [[0.1, 0.2, 0.3], [0.35, 0.25, 0.1], [0.6, 0.3, -0.2], [0.85, 0.3, 0.0]]
@@ -247,7 +247,7 @@ def test_recorded_runs_become_bags(shared_data: Path, tmp_path: Path, monkeypatc
     run = shared_data / "unknown_thruster_chain" / "robot_b" / "run_3"
     if not run.is_dir():
         pytest.skip(f"no recorded thruster chain in {run}")
-    monkeypatch.setattr("onboard_estimation.evaluation.simulated_bags.load", lambda *_: read_unknown_chain)
+    monkeypatch.setattr("onboard_estimation.judging.simulated_bags.load", lambda *_: read_unknown_chain)
     written = convert("unknown-chain", run, tmp_path / "bag")
     assert written["source"] == "simulated"
     assert written["counts"] == {"links": 3}

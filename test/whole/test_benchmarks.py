@@ -13,8 +13,8 @@ from benchmarks.run import RESULTS, load_results, parts
 from benchmarks.salp import accuracy, residual_models, runs
 from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
 from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
 
 TINY = TrainingSet(gaits=("left", "turning"), seeds=2, duration_s=13.0)
 

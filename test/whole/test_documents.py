@@ -18,15 +18,15 @@ from documents import Line
 from evaluation_samples import command
 
 from onboard_estimation import cli
-from onboard_estimation.capabilities.simulated import Simulated
-from onboard_estimation.capabilities.trained import Trained
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.launch import planned, project_launch_files
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions, parse_overrides
-from onboard_estimation.robots import all_robots, find_robot, robot_names
-from onboard_estimation.small_launch import served
-from onboard_estimation.small_launch.entities import LaunchContext
+from onboard_estimation.contract.robot import all_robots, find_robot, robot_names
+from onboard_estimation.contract.simulated import Simulated
+from onboard_estimation.contract.trained import Trained
+from onboard_estimation.judging.options import EvaluateOptions, parse_overrides
+from onboard_estimation.judging.sources import load_configuration
+from onboard_estimation.launching.entities import LaunchContext
+from onboard_estimation.launching.stand_in import served
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 APP: Any = typer.main.get_command(cli.app)

@@ -22,7 +22,7 @@ import pytest
 from built_packages import TOP_LEVEL_PACKAGES, build
 from packaging.requirements import Requirement
 
-from onboard_estimation.ros2 import how_to_install, wheels_exist
+from onboard_estimation.base.ros2 import how_to_install, wheels_exist
 
 LONGEST_WAIT_S = 180.0
 # Where the code comes from. Prints as JSON: folders of the packages, entry points and their distribution's place.
@@ -215,8 +215,8 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
     installed.command("simulate", "hopper", "--duration", "4", "--output", "hops")
     assert "report: run/report.html" in installed.command("evaluate", "hops", "--output", "run")
     report = (installed.folder / "run" / "report.html").read_text(encoding="utf-8")
-    evaluation = installed.site / "onboard_estimation" / "evaluation"
-    parts = [*evaluation.glob("report_*.js"), evaluation / "report_template.css"]
+    assets = installed.site / "onboard_estimation" / "report" / "assets"
+    parts = [*assets.glob("*.js"), assets / "page.css"]
     assert len(parts) > 2
     assert all(part.read_text(encoding="utf-8").strip() in report for part in parts)
     installed.command("campaign", "hops", "--output", "many")
@@ -233,7 +233,7 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
             with direct.open(address, timeout=LONGEST_WAIT_S) as page:
                 assert "<html" in page.read().decode().lower()
 
-    style = evaluation / "report_template.css"
+    style = assets / "page.css"
     style.unlink()
     shutil.rmtree(installed.folder / "run")
     said = installed.refusal("evaluate", "hops", "--output", "run")

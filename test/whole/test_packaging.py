@@ -23,7 +23,7 @@ import setuptools
 from built_packages import TOP_LEVEL_PACKAGES, build, packaged_files
 from packaging.requirements import Requirement
 
-from onboard_estimation import kernel_cache
+from onboard_estimation.base import kernel_cache
 
 # Imported only where ROS 2 is, and then declared in package.xml.
 ROS_PACKAGES = {"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"}
@@ -191,7 +191,7 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
         "hopper": "hopper_estimation.robot:ROBOT",
         "softrobot": "softrobot_estimation.robot:ROBOT",
         "strapdown": "strapdown_estimation.robot:ROBOT",
-        "thruster_chain": "salp_estimation.thruster_chain.robot:ROBOT",
+        "thruster_chain": "thruster_chain_estimation.robot:ROBOT",
     }
     metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
     assert metadata["Requires-Python"] == ">=3.10"
@@ -215,7 +215,9 @@ def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, 
     purelib = sysconfig.get_path("purelib", "posix_prefix", {"base": str(tmp_path)})
     if way == "--target":
         purelib = str(tmp_path)
-    code = "import onboard_estimation.installed as r; print(r.__file__); print(r.resource('config/deep/robot.yaml'))"
+    code = (
+        "import onboard_estimation.base.installed as r; print(r.__file__); print(r.resource('config/deep/robot.yaml'))"
+    )
     environment = {**os.environ, "PYTHONPATH": purelib, "ONBOARD_ESTIMATION_CACHE_DIR": str(tmp_path / "cache")}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -226,8 +228,8 @@ def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, 
 
 
 def test_resource_of_the_source_tree_and_of_nowhere(repository: Path) -> None:
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.installed import resource
+    from onboard_estimation.base.errors import UserError
+    from onboard_estimation.base.installed import resource
 
     assert resource("package.xml") == repository / "package.xml"
     with pytest.raises(UserError, match=r"resource config/no_such\.yaml not found; looked at .*config/no_such\.yaml$"):

@@ -19,8 +19,8 @@ from evaluation_samples import command, salp_messages, write
 from nbclient import NotebookClient
 
 import onboard_estimation as oe
-from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.small_launch import served
+from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.launching.stand_in import served
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "python.md").read_text(encoding="utf-8")

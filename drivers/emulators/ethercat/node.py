@@ -18,8 +18,8 @@ from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat.slave import Slave
 from drivers.ethercat.description import find
 from drivers.node import SteadyNode
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.nodes.parameters import NodeParameters
 
 _LOOK_S = 0.05

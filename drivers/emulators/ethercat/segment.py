@@ -13,8 +13,8 @@ from typing import Literal
 from drivers.emulators.ethercat.controller import COUNTED_UP, ETHERTYPE, LARGEST_FRAME, FrameError, places
 from drivers.emulators.ethercat.slave import Slave, State
 from drivers.ethercat.cycle import check_interface
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
 """DL status: port 0 has a link, or ports 0 and 1; the others are closed."""

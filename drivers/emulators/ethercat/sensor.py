@@ -23,12 +23,12 @@ from drivers.ethercat.description import (
     SdoObject,
     SensorDescription,
 )
-from onboard_estimation.configuration import parameter
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 Signal = Callable[[int], Sequence[float]]
 """Values of `Sensor.fields` at a time, ns since the epoch: N, N m, V."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix, Vector
 
 
 @contextmanager

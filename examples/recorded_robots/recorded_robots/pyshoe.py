@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
-from onboard_estimation.simulation import Recording, Series
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.converters import Converted
 from recorded_robots.files import in_unit, increasing, read_matlab, real, size
 
 IMU = Channel("imu/foot/data_raw", "sensor_msgs/msg/Imu", "imu/foot")

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.contract.converters import Converted
 from recorded_robots.files import in_unit, reading
 
 IMU = imu_channel("foot")

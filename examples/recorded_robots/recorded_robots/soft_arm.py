@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.simulation import Recording, Series, truth_channel
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import Recording, Series, truth_channel
+from onboard_estimation.contract.converters import Converted
 from recorded_robots.files import reading
 
 _METRES = {"m": 1.0, "cm": 0.01, "mm": 0.001}

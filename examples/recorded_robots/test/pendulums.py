@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.estimator import Step
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.simulation import Series
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.series import Series
+from onboard_estimation.pipeline.estimator import Step
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from onboard_estimation import converters, installed, robots
-from onboard_estimation.errors import UserError
+from onboard_estimation.base import installed
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract import converters
+from onboard_estimation.contract import robot as robots
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LIBRARIES = {"c3d", "numba", "numpy", "scipy"}

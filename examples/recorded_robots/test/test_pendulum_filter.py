@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pendulums import ANGLE_NOISE_RAD, Links, filtered, recording
 
-from onboard_estimation.configuration import ConfigurationError, load
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.simulation import Recording, truth_channel
+from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.series import Recording, truth_channel
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.judging.judge import judge
 from onboard_estimation.testing import Check, checks
 from recorded_robots.pendulum import dynamics, figures
 from recorded_robots.pendulum.configuration import Pendulum

@@ -10,12 +10,12 @@ from pendulums import Links, recording
 from scipy.io import savemat
 
 from benchmarks.recorded_robots import pendulums as benchmark
-from onboard_estimation.configuration import load, to_mapping
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import configuration_in, write_configuration
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import convert
+from onboard_estimation.bags.writing import configuration_in, write_configuration
+from onboard_estimation.base.configuration import load, to_mapping
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.report.evaluate import evaluate_bag
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.recordings import read_actuated_pendulum, read_triple_pendulum
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import convert
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.report.evaluate import evaluate_bag
 from recorded_robots.pyshoe import read_pyshoe
 
 NAME = "2017-11-22-11-48-35"

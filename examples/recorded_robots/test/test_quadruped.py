@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.simulated_bags import convert
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.judging.simulated_bags import convert
 from recorded_robots.quadruped import fit_imu_clock, read_quadruped
 
 

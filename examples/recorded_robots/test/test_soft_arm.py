@@ -10,11 +10,11 @@ from marker_files import ARMS_M, write_markers
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.simulated_bags import convert
-from onboard_estimation.simulation import truth_channel
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import truth_channel
+from onboard_estimation.judging.simulated_bags import convert
 from recorded_robots.soft_arm import read_soft_arm
 
 LABELS = ["Base - 1", "Base - 2", "Base - 3", "Tip - 1", "Tip - 2", "Tip - 3", "Loose"]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.simulation import Recording, Series
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.judging.judge import judge
 from onboard_estimation.testing import Check, checks
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.robot import ROBOT

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.stats import rankdata
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning.optimisation.problem import LOG, Problem, Settings
 
 Array = NDArray[np.float64]

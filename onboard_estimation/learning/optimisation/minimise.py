@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.errors import UserError
-from onboard_estimation.installed import versions
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import versions
 from onboard_estimation.learning.model_file import MOST_ARRAYS, read_arrays
 from onboard_estimation.learning.optimisation.methods import METHODS
 from onboard_estimation.learning.optimisation.problem import (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 Objective = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Costs (P,) of a population (P, n) of parameters in their units, within the bounds. Called with a whole generation at

@@ -23,9 +23,9 @@ import typer.main
 from evaluation_samples import command, refusal, salp_messages, write
 
 from onboard_estimation import cli
+from onboard_estimation.base.configuration import load
 from onboard_estimation.commands import output
-from onboard_estimation.configuration import load
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 
 COMMANDS = ("demo", "robots", "simulate", "inspect", "evaluate", "compare", "campaign", "convert", "config")
 MODULE = [sys.executable, "-m", "onboard_estimation"]

@@ -10,8 +10,8 @@ import numpy as np
 from evaluation_samples import command, salp_messages, write
 
 from onboard_estimation.commands import demo
-from onboard_estimation.evaluation.evaluate import Evaluation, evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.report.evaluate import Evaluation, evaluate_bag
 
 
 def test_cost_progress_and_one_table_with_reports(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 from bag_samples import IMU, START_NS, Sample, imu, type_of, write_ros1, write_rosbag2
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation import bulk
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.measurement import Channel, neutral_value, value_size
+from onboard_estimation.bags import bulk
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Channel, neutral_value, value_size
+from onboard_estimation.base.series import imu_channel, set_pose_channel
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import imu_channel, set_pose_channel
 
 CHANNEL = Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", "orientation", required=False)
 TOPIC = "/imu/attitude/data"

@@ -28,12 +28,12 @@ from evaluation_samples import (
     write,
 )
 
-from onboard_estimation.evaluation import run_folder
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
-from onboard_estimation.evaluation.truth import mirror
-from onboard_estimation.simulation import Recording
-from strapdown_estimation import simulator as walking
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.tracks import mirror
+from onboard_estimation.judging.simulated_bags import EPOCH_NS
+from onboard_estimation.report import run_folder
+from strapdown_estimation.simulation import simulator as walking
 
 SECONDS = 4.0
 SECOND = 1_000_000_000

@@ -32,10 +32,10 @@ from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import get_types_from_msg
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import new, type_hash
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bags import Bag, open_bag
+from onboard_estimation.bags.bag import Bag, open_bag
+from onboard_estimation.bags.message_types import new, type_hash
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.ros.measurements import MessageFault
 
 Make = Callable[[Path, list[Sample]], Path]

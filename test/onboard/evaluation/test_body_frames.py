@@ -11,11 +11,11 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
-from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
-from onboard_estimation.evaluation.clock_alignment import TrackedBody, find_offset
-from onboard_estimation.evaluation.inspection import truth_report
-from onboard_estimation.evaluation.inspection_findings import frame_findings
-from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.contract.tracks import BodyTrack, mirror
+from onboard_estimation.inspection.findings import frame_findings
+from onboard_estimation.inspection.inspect import truth_report
+from onboard_estimation.judging.body_frames import FrameReport, find_frames
+from onboard_estimation.judging.clock_alignment import TrackedBody, find_offset
 
 MS = 1_000_000
 

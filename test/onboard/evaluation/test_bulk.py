@@ -35,11 +35,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bulk
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import Column, read_channels, read_headers
-from onboard_estimation.measurement import Channel
+from onboard_estimation.bags import bulk
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import Column, read_channels, read_headers
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import NoLayout, layout_of
 

@@ -24,27 +24,21 @@ from live_graph import LONGEST_WAIT_S, wait_until
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.campaign import Campaign, read_errors, run_campaign, thinning
-from onboard_estimation.evaluation.campaign_report import write_campaign_report
-from onboard_estimation.evaluation.campaign_summary import (
-    Difference,
-    differences,
-    differing_axes,
-    groups_of,
-    interval_of_mean,
-)
-from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
-from onboard_estimation.evaluation.evaluate import evaluated
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
-from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.evaluation.simulated_bags import simulated_source
-from onboard_estimation.evaluation.topics import match_topics
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.topics import match_topics
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.workers import Workers, open_workers
+from onboard_estimation.campaigns.campaign import Campaign, read_errors, run_campaign, thinning
+from onboard_estimation.campaigns.report import write_campaign_report
+from onboard_estimation.campaigns.summary import Difference, differences, differing_axes, groups_of, interval_of_mean
+from onboard_estimation.campaigns.table import Table, cases_of, read_table, simulated_runs
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import chi_square_band
-from onboard_estimation.installed import resource
-from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, open_workers
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.recording import load_recording
+from onboard_estimation.judging.simulated_bags import simulated_source
+from onboard_estimation.report.evaluate import evaluated
 
 SALP = find_robot("salp")
 

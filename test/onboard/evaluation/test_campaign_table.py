@@ -9,11 +9,11 @@ import pytest
 from campaign_samples import table
 from evaluation_samples import command, refusal
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign import Case
-from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.installed import resource
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from onboard_estimation.campaigns.campaign import Case
+from onboard_estimation.campaigns.table import Table, cases_of, read_table
+from onboard_estimation.judging.options import EvaluateOptions
 
 
 def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:

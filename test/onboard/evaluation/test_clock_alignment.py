@@ -13,22 +13,15 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
-from onboard_estimation.evaluation.bulk import Column
-from onboard_estimation.evaluation.clock_alignment import (
-    ClockReport,
-    TrackedBody,
-    aligned,
-    find_offset,
-    named_after,
-    pair,
-)
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.inspection import inspect_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import convert
-from onboard_estimation.evaluation.topics import truth_channels
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.bags.bulk import Column
+from onboard_estimation.bags.topics import truth_channels
+from onboard_estimation.base.series import imu_channel
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.inspection.inspect import inspect_bag
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, aligned, find_offset, named_after, pair
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.report.evaluate import evaluate_bag
 
 STILL = Moved(rate_rad_s=0.0, reach_m=0.0, vibration_rad_s=0.0, vibration_m_s2=0.0)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.comparison import Comparison, compare_runs
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.report.comparison import Comparison, compare_runs
 
 CHAIN = {
     "joint_angle_rmse_deg": 0.2,

@@ -31,12 +31,14 @@ from bag_samples import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_blocks, bag_mcap, bag_sqlite
-from onboard_estimation.evaluation.bags import Bag, open_bag
-from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.inspection import inspect_bag, render
-from onboard_estimation.measurement import Channel
+from onboard_estimation.bags import blocks as bag_blocks
+from onboard_estimation.bags import mcap_files as bag_mcap
+from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags.bag import Bag, open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.inspection.inspect import inspect_bag, render
 from onboard_estimation.ros.measurements import value_types
 
 SAMPLES = walk(150)

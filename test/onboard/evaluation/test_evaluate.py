@@ -14,13 +14,13 @@ import pytest
 import yaml
 from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
 
-from onboard_estimation.atomic_file import to_json
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation import run_folder
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, words
-from salp_estimation.configuration import SalpConfiguration
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.configuration import load
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf, words
+from onboard_estimation.report import run_folder
+from onboard_estimation.report.evaluate import evaluate_bag
+from salp_estimation.model.configuration import SalpConfiguration
 
 SIMULATE = ["simulate", "salp", "--scenario", "ideal", "--gait", "forward", "--duration", "6", "--seed", "3"]
 

@@ -18,10 +18,10 @@ from bag_samples import IMU, imu
 from evaluation_samples import refusal, salp_messages, write
 from serial_lines import line, saved
 
-from onboard_estimation.atomic_file import write_atomically
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.run_folder import claimed
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.report.run_folder import claimed
 
 START_NS = 1_700_000_000 * 10**9
 
@@ -129,7 +129,7 @@ def test_the_second_run_into_a_folder_learns_it_at_once(tmp_path: Path) -> None:
 
 def test_a_claim_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom onboard_estimation.evaluation.run_folder import claimed\n"
+        "import sys, time\nfrom pathlib import Path\nfrom onboard_estimation.report.run_folder import claimed\n"
         "with claimed(Path(sys.argv[1])):\n    print('claimed', flush=True)\n    time.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE, text=True)

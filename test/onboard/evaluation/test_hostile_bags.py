@@ -20,11 +20,11 @@ import yaml
 from bag_samples import IMU, JAZZY, START_NS, Sample, imu, serialised, walk, write_mcap, write_ros1, write_rosbag2
 from environment import with_support
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_files
-from onboard_estimation.evaluation.bag_blocks import FileBytes
-from onboard_estimation.evaluation.bag_files import bounded_yaml
-from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.bags import files as bag_files
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.blocks import FileBytes
+from onboard_estimation.bags.files import bounded_yaml
+from onboard_estimation.base.errors import UserError
 
 SAMPLES = walk(150)
 WRITTEN = serialised(SAMPLES)

@@ -32,9 +32,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from onboard_estimation.evaluation.inspection import common_namespace, inspect_bag, render, timing_report, truth_report
-from onboard_estimation.evaluation.inspection_report import Inspection, TopicReport, TruthReport
-from onboard_estimation.measurement import Channel, Limit
+from onboard_estimation.base.measurement import Channel, Limit
+from onboard_estimation.inspection.inspect import common_namespace, inspect_bag, render, timing_report, truth_report
+from onboard_estimation.inspection.report import Inspection, TopicReport, TruthReport
 
 MS = 1_000_000
 IMU_1, IMU_2, TRUTH = "/salp/imu/link_1/data_raw", "/salp/imu/link_2/data_raw", "/salp/ground_truth/link_1/pose"

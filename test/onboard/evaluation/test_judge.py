@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from salp_noise import IDEAL_NOISE
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.replay import EstimateSeries
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Estimate, Measurement
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import Robot, TruthSpecification
+from onboard_estimation.contract.tracks import BodyTrack, mirror
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
-from onboard_estimation.measurement import Channel, Estimate, Measurement
-from onboard_estimation.robots import Robot, TruthSpecification
-from onboard_estimation.simulation import Series
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings, WhatIf
+from onboard_estimation.judging.replay import EstimateSeries
+from onboard_estimation.pipeline.estimator import Estimator, Step
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]

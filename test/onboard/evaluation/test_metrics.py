@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
-from onboard_estimation.evaluation.metrics import all_metrics, part_metrics
-from onboard_estimation.evaluation.result import PartResult
+from onboard_estimation.contract.result import PartResult
+from onboard_estimation.judging.metrics import all_metrics, part_metrics
 
 Rows = NDArray[np.float64]
 TIMES = np.arange(0.0, 30.0, 0.05)

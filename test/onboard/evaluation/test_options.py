@@ -12,9 +12,9 @@ import pytest
 import typer
 import typer.main
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.arguments import taking, taking_all
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.options import (
+from onboard_estimation.judging.options import (
     EvaluateOptions,
     JudgeSettings,
     WhatIf,

@@ -32,15 +32,14 @@ from report_samples import (
 )
 from scipy import stats
 
-from onboard_estimation.capabilities.reported import Picture, ReportSection
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.charts import Chart, coverage, error_charts, thin, truth_centre, worst_window
-from onboard_estimation.evaluation.plots import ESTIMATE, EVENTS, TRUTH, write_plots
-from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label, unit_suffix
-from onboard_estimation.evaluation.report import write_report
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult
-from onboard_estimation.measurement import Vector
-from onboard_estimation.picture import ellipse
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.presentation import display_unit, format_value, metric_label, unit_suffix
+from onboard_estimation.contract.picture import ellipse
+from onboard_estimation.contract.result import Drawing, EvaluationResult, Picture, ReportSection
+from onboard_estimation.report.charts import Chart, coverage, error_charts, thin, truth_centre, worst_window
+from onboard_estimation.report.page import write_report
+from onboard_estimation.report.plots import ESTIMATE, EVENTS, TRUTH, write_plots
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,21 @@ import numpy as np
 import pytest
 from report_samples import NO_BROWSER, Page, chain_result, rendered, shortened, walk_result, without_truth
 
-from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
-from onboard_estimation.evaluation.plots import motion_figure, write_plots
-from onboard_estimation.evaluation.report import render, write_report
-from onboard_estimation.evaluation.result import COUNT, Drawing, EvaluationResult, KeyFigure, Phases, key_figures
+from onboard_estimation.contract.result import (
+    COUNT,
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Panel,
+    PanelGroup,
+    Phases,
+    ReportSection,
+    key_figures,
+)
+from onboard_estimation.report.page import render, write_report
+from onboard_estimation.report.plots import motion_figure, write_plots
 
-TEMPLATES = Path(__file__).parents[3] / "onboard_estimation" / "evaluation"
+TEMPLATES = Path(__file__).parents[3] / "onboard_estimation" / "report" / "assets"
 
 
 def hopping_result(count: int = 4000) -> EvaluationResult:
@@ -191,7 +200,7 @@ def contrast(one: str, other: str) -> float:
 
 def schemes() -> Iterator[tuple[str, dict[str, str]]]:
     """Variables of the light and of the dark scheme."""
-    style = (TEMPLATES / "report_template.css").read_text()
+    style = (TEMPLATES / "page.css").read_text()
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", style)
     assert len(blocks) == 2
     for name, block in zip(("light", "dark"), blocks, strict=True):
@@ -203,12 +212,10 @@ SCHEMES = dict(schemes())
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_text_can_be_read_and_lines_be_seen(scheme: str) -> None:
-    style, colours = (TEMPLATES / "report_template.css").read_text(), SCHEMES[scheme]
+    style, colours = (TEMPLATES / "page.css").read_text(), SCHEMES[scheme]
     used = set(re.findall(r"(?<![\w-])color: var\(--([\w-]+)\)", style))
     used |= set(re.findall(r"text[^{}]*\{[^}]*fill: var\(--([\w-]+)\)", style))
-    used |= set(
-        re.findall(r'fillStyle = (?:scene\.)?color\("(faint|ink)"\)', (TEMPLATES / "report_scene.js").read_text())
-    )
+    used |= set(re.findall(r'fillStyle = (?:scene\.)?color\("(faint|ink)"\)', (TEMPLATES / "scene.js").read_text()))
     assert {"ink", "faint", "truth", "estimate"} <= used
     for text, ground in product(used, ("page", "panel")):
         assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)

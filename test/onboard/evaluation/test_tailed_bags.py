@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from evaluation_samples import command
 
-from onboard_estimation.capabilities.simulated import Simulated
-from onboard_estimation.evaluation import run_folder
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import evaluate_bag
-from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory
-from onboard_estimation.evaluation.inspection import inspect_bag
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
-from onboard_estimation.robots import all_robots, find_robot
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.contract.robot import all_robots, find_robot
+from onboard_estimation.contract.simulated import Simulated
+from onboard_estimation.inspection.inspect import inspect_bag
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import simulate_to_bag
+from onboard_estimation.report import run_folder
+from onboard_estimation.report.evaluate import evaluate_bag
+from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory
 
 ROBOTS = [robot.name for robot in all_robots() if isinstance(robot, Simulated)]
 DEAD = "does not decode as sensor_msgs/msg/JointState"

@@ -15,21 +15,22 @@ import pytest
 from evaluation_samples import command, refusal
 from salp_noise import IDEAL_NOISE
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator, with_beacon
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import TruthSpecification, find_robot
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose
-from onboard_estimation.robots import TruthSpecification, find_robot
-from onboard_estimation.simulation import Recording
-from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_model import ResidualModel
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.judging.simulated_bags import write_series
+from onboard_estimation.judging.sources import load_configuration
+from onboard_estimation.judging.what_if import with_beacon
+from salp_estimation.estimators.residual_model import ResidualModel
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT, SalpRobot
-from salp_estimation.training_runs import outside
+from salp_estimation.training.runs import outside
 
 SECONDS = 14.0
 GAITS = ("forward", "backward", "left", "turning")
@@ -361,8 +362,8 @@ def test_the_live_node_takes_the_model_at_its_start_only(folder: Path) -> None:
     from rclpy.parameter import Parameter
     from rclpy.signals import SignalHandlerOptions
 
-    from salp_estimation.nodes.estimator import SalpPoseShapeNode
-    from salp_estimation.residual_estimator import ResidualEstimator
+    from salp_estimation.estimators.residual_estimator import ResidualEstimator
+    from salp_estimation.nodes import SalpPoseShapeNode
 
     model = ["--ros-args", "-r", "__ns:=/salp", "-p", f"residual_model:={folder / 'model.npz'}"]
     rclpy.init(args=model, signal_handler_options=SignalHandlerOptions.NO)

@@ -16,9 +16,9 @@ from evo.tools import file_interface
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.alignment import align_se3
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.trajectory import as_record, cleaned
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.judging.alignment import align_se3
+from onboard_estimation.trajectories.trajectory import as_record, cleaned
 
 Rows = NDArray[np.float64]
 COUNT = 301

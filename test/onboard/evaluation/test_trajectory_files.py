@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.trajectory import Trajectory
-from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.trajectories.files import format_of, read_trajectory
+from onboard_estimation.trajectories.trajectory import Trajectory
 
 GOOD = [f"1767225600.{k}00000001 {k} 0.5 {0.1 * k} 0 0 0.6 0.8" for k in range(10)]
 START_NS = 1_767_225_600_000_000_001

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 from scipy.spatial.transform import Rotation, Slerp
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.alignment import align_heading
-from onboard_estimation.evaluation.handedness import Compared, Evidence, refuse_mirrored
-from onboard_estimation.evaluation.handedness import evidence as evidence_of
-from onboard_estimation.evaluation.truth import BodyTrack, clock_parts, mirror
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.tracks import BodyTrack, clock_parts, mirror
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
+from onboard_estimation.judging.alignment import align_heading
+from onboard_estimation.judging.handedness import Compared, Evidence, refuse_mirrored
+from onboard_estimation.judging.handedness import evidence as evidence_of
 
 Rows = NDArray[np.float64]
 START_NS = 1_700_000_000_000_000_000

@@ -14,13 +14,11 @@ import pytest
 from evaluation_samples import command, refusal, salp_messages, write
 from scipy.stats import multivariate_normal
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions, TuningSettings
-from onboard_estimation.evaluation.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.evaluation.tuning import LeftOut, Tuning, _Search, tunables, tune
-from onboard_estimation.evaluation.tuning_score import (
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import Channel, Estimate, Measurement
+from onboard_estimation.base.workers import Finished, Workers, open_workers
+from onboard_estimation.campaigns.score import (
     OUTLIER_FACTOR,
     OUTLIER_SHARE,
     Score,
@@ -29,14 +27,16 @@ from onboard_estimation.evaluation.tuning_score import (
     contaminated_normal,
     score,
 )
+from onboard_estimation.campaigns.tuning import LeftOut, Tuning, _Search, tunables, tune
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.gating import OPEN, Innovation
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.installed import resource
-from onboard_estimation.measurement import Channel, Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Finished, Workers, open_workers
+from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
+from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
+from onboard_estimation.judging.sources import load_configuration
+from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 OPTIONS = EvaluateOptions(robot="salp", estimator="ukf", config=resource("config/salp_ideal.yaml"))
 RUNS = {f"run {seed}": SimulatedRun("salp", "ideal", "forward", 12.0, seed) for seed in range(3)}
@@ -108,7 +108,7 @@ def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
 def test_the_score_by_truth_is_the_density_of_the_errors() -> None:
     run = RUNS["run 1"]
     found = score(Scored(run, OPTIONS, {}, "truth"))
-    from onboard_estimation.evaluation.judge import judge
+    from onboard_estimation.judging.judge import judge
 
     source = simulated_source(run, OPTIONS, ["ukf"])
     result = judge(source.robot, source.configuration, "ukf", source.recording, source.options.settings)

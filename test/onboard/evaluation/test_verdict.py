@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from salp_noise import IDEAL_NOISE
 from scipy.signal import lfilter
 
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import WhatIf
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.result import PartResult
-from onboard_estimation.evaluation.verdict import verdict
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import PartResult
 from onboard_estimation.filtering.consistency import nees
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import WhatIf
+from onboard_estimation.judging.verdict import verdict
+from onboard_estimation.judging.what_if import changed
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
@@ -301,7 +302,7 @@ def test_quantities_without_length_or_angle() -> None:
 
 def simulated(gait: str, *biases: str) -> str:
     recording = from_simulator(salp_recording(20.0, gait, seed=5), CONFIGURATION.chain.link_names)
-    return judge(SALP, IDEAL_NOISE, "ukf", recording.changed(WhatIf(bias=biases))).verdict
+    return judge(SALP, IDEAL_NOISE, "ukf", changed(recording, WhatIf(bias=biases))).verdict
 
 
 @pytest.mark.parametrize("gait", ["forward", "backward"])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from evaluation_samples import salp_recording
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.options import WhatIf
-from onboard_estimation.evaluation.recording import changed_series, from_simulator, parse_duration
-from onboard_estimation.measurement import Channel
-from onboard_estimation.simulation import Series
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.judging.options import WhatIf
+from onboard_estimation.judging.what_if import changed_series, parse_duration
 
 RECORDING = salp_recording(5.0)
 LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))

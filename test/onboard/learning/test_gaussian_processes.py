@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning import sparse
 from onboard_estimation.learning.sparse import (
     JITTER,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning import model_file, sparse
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 

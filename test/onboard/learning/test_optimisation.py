@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hopper_estimation.training import write_sensitivity
-from onboard_estimation.errors import UserError
+from hopper_estimation.training.training import write_sensitivity
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning.optimisation.methods import (
     adaptive_mutation,
     breed,

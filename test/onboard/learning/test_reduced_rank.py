@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis

@@ -16,9 +16,9 @@ import pytest
 from evaluation_samples import command, refusal
 from live_graph import LONGEST_WAIT_S, wait_until
 
-from onboard_estimation.live import budget_verdict as verdict
-from onboard_estimation.live.budget_verdict import Figures, Remedy
-from onboard_estimation.live.machine_facts import machine, processor, state
+from onboard_estimation.realtime import verdict
+from onboard_estimation.realtime.machine_facts import machine, processor, state
+from onboard_estimation.realtime.verdict import Figures, Remedy
 
 needs_graph = [
     pytest.mark.usefixtures("compiled_kernels"),

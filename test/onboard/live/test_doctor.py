@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from evaluation_samples import command, refusal
 
-from onboard_estimation import kernel_files
-from onboard_estimation.live import doctor
-from onboard_estimation.live.doctor import Finding
+from onboard_estimation.base import kernel_files
+from onboard_estimation.realtime import doctor
+from onboard_estimation.realtime.doctor import Finding
 
 EXPECTED = {
     "Python", "drivers", "kernel cache", "disk", "clock", "clock jumps", "serial ports", "optional packages",

@@ -14,8 +14,8 @@ from bag_samples import JAZZY
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import decoded
+from onboard_estimation.bags.message_types import decoded
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.messages import interface_class, serialized
 
 rclpy: Any = pytest.importorskip("rclpy", reason="needs ROS 2")

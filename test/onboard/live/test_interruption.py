@@ -93,9 +93,9 @@ def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str
     assert (bag / "metadata.yaml").is_file()  # closed in order; it may hold no messages
 
 
-@pytest.mark.parametrize("moment", ["rclpy", "numba", "salp_estimation.nodes.estimator"])
+@pytest.mark.parametrize("moment", ["rclpy", "numba", "salp_estimation.nodes"])
 def test_a_node_that_is_interrupted_while_it_starts_ends_in_order(moment: str) -> None:
-    code = "from salp_estimation.nodes.main import estimator; estimator()"
+    code = "from salp_estimation.main import estimator; estimator()"
     node = program(code=interrupted_at(moment, code))
     errors = ended(node)
     assert "interrupted now" in errors

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from live_graph import wait_until
 from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.live_graph import parameter_value
-from onboard_estimation.errors import UserError
 from onboard_estimation.live import by_hand, discovery, session, watching
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.watching import RateMeter

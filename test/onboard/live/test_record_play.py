@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from live_nodes import COUNTER, LONGEST_WAIT_S, REPORT, SPIN, heard_by, running, start, stop
 from rosbags.interfaces import Qos, QosDurability, QosTime
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_files import NEVER, offer
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bags import RawMessage, open_bag
+from onboard_estimation.bags.bag import RawMessage, open_bag
+from onboard_estimation.bags.files import NEVER, offer
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.player import PlayOptions

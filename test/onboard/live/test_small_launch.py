@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from onboard_estimation.small_launch import entities, served
-from onboard_estimation.small_launch.entities import LaunchContext, Process
-from onboard_estimation.small_launch.running import words_of
+from onboard_estimation.launching import entities
+from onboard_estimation.launching.entities import LaunchContext, Process
+from onboard_estimation.launching.running import words_of
+from onboard_estimation.launching.stand_in import served
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LONGEST_WAIT_S = 90.0
@@ -79,7 +80,7 @@ exec(LISTENER)
 """
 IMPATIENT = """
 import sys
-from onboard_estimation.small_launch import running
+from onboard_estimation.launching import running
 running._PATIENCE_S = 0.3
 from onboard_estimation.cli import main
 sys.argv[0] = "onboard-estimation"
@@ -409,7 +410,7 @@ def test_an_interrupt_while_a_node_is_imported_leaves_no_traceback(launches: Lau
         "import sys\n"
         "class Slow:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'onboard_estimation.kernel_cache' and '-c' in sys.orig_argv:\n"
+        "        if name == 'onboard_estimation.base.kernel_cache' and '-c' in sys.orig_argv:\n"
         "            print('slow', flush=True); import time; time.sleep(1000)\n"
         "sys.meta_path.insert(0, Slow())\n"
     )

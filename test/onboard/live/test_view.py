@@ -25,18 +25,18 @@ import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.measurement import Estimate, Measurement, neutral_value
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.followed import ShownRun, Subject
-from onboard_estimation.live.view_live import health_table
-from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
-from onboard_estimation.live.view_robot import MOST_PLOTS, curves
-from onboard_estimation.measurement import Estimate, Measurement, neutral_value
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.view.live import health_table
+from onboard_estimation.view.recorded import load_records, namespaces_with_estimates
+from onboard_estimation.view.robot import MOST_PLOTS, curves
 from salp_estimation.robot import ROBOT as SALP
 
 NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
@@ -356,7 +356,7 @@ def test_rates_have_a_heading_and_optional_topics_may_be_silent() -> None:
 def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
     """Truth that comes before, with and after its estimate; a clock that jumps back; a message of another robot."""
     from onboard_estimation.live.session import graph_node
-    from onboard_estimation.live.view_live import LiveGraph
+    from onboard_estimation.view.live import LiveGraph
 
     run = load_one(place / "run")
     messages = EstimateMessages(SPACE, new)
@@ -423,9 +423,9 @@ class _Publishers:
         self._made[topic].publish(live_new(JOINTS, name=["x"] * count, position=np.zeros(count)))
 
     def truth(self, stamp_ns: int, bodies: dict[str, Rows]) -> None:
+        from onboard_estimation.base.series import truth_channel
         from onboard_estimation.live.messages import new as live_new
         from onboard_estimation.ros.sensor_messages import to_message
-        from onboard_estimation.simulation import truth_channel
 
         for body, pose in bodies.items():
             channel = truth_channel(body)

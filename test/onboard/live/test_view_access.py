@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.live.view_access import Place, allowed_places, guarded_servers, parse_place
-from onboard_estimation.live.view_access import refusal as refused
-from onboard_estimation.live.view_server import Page, open_server
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.view.access import Place, allowed_places, guarded_servers, parse_place
+from onboard_estimation.view.access import refusal as refused
+from onboard_estimation.view.server import Page, open_server
 
 NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
 LONGEST_WAIT_S = 30.0

@@ -14,13 +14,13 @@ from launched import Launch, nothing_is_left, recorded
 from live_graph import wait_until
 
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.measurement import Estimate, Measurement, filter_order
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.measurement import Estimate, Measurement, filter_order
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.robot import Robot
 from onboard_estimation.nodes.source import connect
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Robot
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.measurements import stamp_ns, to_measurement
-from onboard_estimation.simulation import Series
 from salp_estimation.robot import ROBOT as SALP
 
 MODULE = [sys.executable, "-m", "onboard_estimation"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from hopper_estimation.topics import ATTITUDE, HIGH_G, LOW_G
+from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
+from onboard_estimation.base.measurement import Measurement, neutral_value
 from onboard_estimation.live.messages import interface_class, new
-from onboard_estimation.measurement import Measurement, neutral_value
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
 from onboard_estimation.ros.sensor_messages import to_message
 
@@ -244,7 +244,7 @@ def test_steady_timers_go_on_while_the_clock_of_a_bag_stands_still() -> None:
 NODES = """
 import time
 from rclpy.node import Node
-from onboard_estimation.errors import UserError
+from onboard_estimation.base.errors import UserError
 
 class Ticks(Node):
     def __init__(self):

@@ -27,11 +27,11 @@ pytestmark = [
     pytest.mark.live,
 ]
 NODES = {
-    "/salp/salp_estimator": "salp_estimation.nodes.estimator:SalpPoseShapeNode",
-    "/salp/salp_simulator": "salp_estimation.nodes.estimator:SalpSimulatorNode",
+    "/salp/salp_estimator": "salp_estimation.nodes:SalpPoseShapeNode",
+    "/salp/salp_simulator": "salp_estimation.nodes:SalpSimulatorNode",
     "/salp/markers": "onboard_estimation.nodes.markers:MarkerNode",
-    "/hopper/hopper_estimator": "hopper_estimation.nodes.estimator:HopperEstimatorNode",
-    "/hopper/hopper_simulator": "hopper_estimation.nodes.estimator:HopperSimulatorNode",
+    "/hopper/hopper_estimator": "hopper_estimation.nodes:HopperEstimatorNode",
+    "/hopper/hopper_simulator": "hopper_estimation.nodes:HopperSimulatorNode",
 }
 KINDS = {
     "Imu", "JointState", "PoseWithCovarianceStamped", "PoseStamped", "PointStamped", "Odometry", "String",
@@ -55,12 +55,12 @@ def serve(bag: Path) -> None:
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
-    from onboard_estimation.evaluation.bag_writing import BagWriter
-    from onboard_estimation.evaluation.options import EvaluateOptions
+    from onboard_estimation.bags.writing import BagWriter
+    from onboard_estimation.judging.options import EvaluateOptions
     from onboard_estimation.live.recorder import Recorder, Selection
     from onboard_estimation.live.schedule import Schedule, offer_services
     from onboard_estimation.live.signals import StopRequest
-    from onboard_estimation.live.view_live import LiveGraph
+    from onboard_estimation.view.live import LiveGraph
 
     arguments = ["--ros-args"]
     for name in NODES:

@@ -11,15 +11,15 @@ from node_memory import NEVER, Started, started
 from onboard_estimation.nodes.run import unchanged_ranges
 
 TARGETS = {
-    "hopper": "hopper_estimation.nodes.estimator:HopperEstimatorNode",
-    "salp": "salp_estimation.nodes.estimator:SalpPoseShapeNode",
-    "strapdown": "strapdown_estimation.nodes.estimator:StrapdownEstimatorNode",
+    "hopper": "hopper_estimation.nodes:HopperEstimatorNode",
+    "salp": "salp_estimation.nodes:SalpPoseShapeNode",
+    "strapdown": "strapdown_estimation.nodes:StrapdownEstimatorNode",
 }
 OFFLINE = {
-    "hopper": ("hopper_estimation.training", "hopper_estimation.report", "hopper_estimation.hop_metrics"),
+    "hopper": ("hopper_estimation.training.training", "hopper_estimation.judging.report", "hopper_estimation.judging.hop_metrics"),
     "salp": (
-        "onboard_estimation.learning", "salp_estimation.hardware_simulator", "salp_estimation.identification",
-        "salp_estimation.motion", "salp_estimation.population", "salp_estimation.training_runs",
+        "onboard_estimation.learning", "salp_estimation.simulation.hardware_simulator", "salp_estimation.training.identification",
+        "salp_estimation.training.motion", "salp_estimation.training.population", "salp_estimation.training.runs",
     ),
     "strapdown": (),
 }  # fmt: skip

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, collect_transforms, listening_node, running, spin_until
 
+from onboard_estimation.base.measurement import Channel
 from onboard_estimation.live.messages import interface_class, new
-from onboard_estimation.measurement import Channel
 from onboard_estimation.ros.sensor_messages import to_message
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 pytestmark = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.base.measurement import Measurement
 from onboard_estimation.nodes.pacing import PATIENCE_S, Instant, PacedIntake
 
 

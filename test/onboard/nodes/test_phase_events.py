@@ -15,10 +15,10 @@ import pytest
 from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
 from live_graph import LONGEST_WAIT_S
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Measurement, PhaseEvent
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Measurement, PhaseEvent
 from onboard_estimation.nodes.outputs import published_topics
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 
@@ -265,7 +265,7 @@ class TestLive:
             assert ns_of(measurements[-1].header.stamp) - at_ns > 0.4 * 1e9
 
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
-        from onboard_estimation.errors import UserError
+        from onboard_estimation.base.errors import UserError
         from onboard_estimation.nodes.simulator import SimulatorNode
 
         class Uncontrolled(type(ROBOT)):  # type: ignore[misc]

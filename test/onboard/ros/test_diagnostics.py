@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, WARN, HealthReport
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
 SENSOR = "imu/link_1"

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from rosbags.highlevel import AnyReader
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import write_estimates
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
-from onboard_estimation.measurement import Estimate
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.report.run_folder import write_estimates
 from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages, EstimateReader
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.transforms import estimate_transforms

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from bouncer import ROBOT, Bouncer, BouncerEstimator
 
-from onboard_estimation.measurement import Measurement, neutral_value
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.base.measurement import Measurement, neutral_value
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import LateReport
 
 CHANNEL = next(channel for channel in ROBOT.channels(Bouncer()) if channel.required)

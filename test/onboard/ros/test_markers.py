@@ -11,14 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation import picture
-from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.bag_types import new
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.contract import picture
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
-from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros import markers as m
 from onboard_estimation.ros import transforms as tf
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 from strapdown_estimation.robot import ROBOT as STRAPDOWN
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from bag_samples import JAZZY, RANGE, START_NS, distance
 
-from onboard_estimation.measurement import (
+from onboard_estimation.base.measurement import (
     COMPONENTS,
     TWIST,
     Channel,

@@ -10,16 +10,16 @@ import pytest
 from bag_samples import JAZZY
 from numpy.typing import NDArray
 
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Channel, Estimate, value_size
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate, SerializedEstimates, SerializedSensor
 from onboard_estimation.ros.sensor_messages import to_message
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
-from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.robot import ROBOT as SOFT_ROBOT
 
 STAMPS_NS = (0, 1_700_000_000_999_999_999, 2_000_000_001)

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY, flattened
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Channel, Estimate, Measurement, value_size
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Channel, Estimate, Measurement, value_size
+from onboard_estimation.base.series import SET_POSE, truth_channel
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import planar
-from onboard_estimation.simulation import SET_POSE, truth_channel
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 
 NAMESPACE = "/salp"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from rviz_files import faults, read_rviz
 
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Estimate
-from onboard_estimation.robots import all_robots
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.contract.robot import all_robots
 from onboard_estimation.ros import markers
 from onboard_estimation.ros.markers import Scene
 

@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed import malformed
 
-from onboard_estimation.evaluation import bag_types
-from onboard_estimation.evaluation.bag_types import new
-from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.bags import message_types as bag_types
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
 

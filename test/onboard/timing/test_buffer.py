@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracking import COMMAND, Tracked, Tracker, as_bytes, buffer_of, pipeline_of, reading
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Step
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.pipeline.estimator import Step
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 LAG_S = 0.2
 

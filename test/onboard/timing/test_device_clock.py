@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import theilslopes
 
-from onboard_estimation.timing.device_clock import DeviceClock, robust_line
+from onboard_estimation.pipeline.device_clock import DeviceClock, robust_line
 
 EPOCH_NS = 1_800_000_000 * 10**9
 TICK_S, WRAP = 1e-6, 1 << 32

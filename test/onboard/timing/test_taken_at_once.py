@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracking import Bare, Tracker, as_bytes, reading
 
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
 from hopper_estimation.robot import ROBOT
-from hopper_estimation.topics import ATTITUDE, HIGH_G, LOW_G
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.simulation import SET_POSE
-from onboard_estimation.timing.buffer import MeasurementBuffer
+from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.series import SET_POSE
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.pipeline.buffer import MeasurementBuffer
+from onboard_estimation.pipeline.pipeline import Pipeline
 
 SENSORS = ("range", "speed", "sonar")
 

@@ -2,7 +2,7 @@
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.launching.robot_launch import RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:

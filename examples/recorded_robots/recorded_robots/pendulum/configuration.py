@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onboard_estimation.configuration import parameter
-from onboard_estimation.measurement import Matrix
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.measurement import Matrix
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 QUANTITIES = {
     "mass": "mass_kg",

@@ -18,11 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.state_space import StateSpace, angles, vector
-from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
-from onboard_estimation.measurement import (
+from onboard_estimation.base.measurement import (
     NANOSECONDS_PER_SECOND,
     Channel,
     Estimate,
@@ -31,6 +27,10 @@ from onboard_estimation.measurement import (
     Notice,
     Vector,
 )
+from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.filtering.state_space import StateSpace, angles, vector
+from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
+from onboard_estimation.pipeline.estimator import Estimator, Step
 from recorded_robots.pendulum import dynamics
 from recorded_robots.pendulum.configuration import QUANTITIES, Pendulum
 

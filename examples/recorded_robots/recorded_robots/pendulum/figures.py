@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from recorded_robots.pendulum import dynamics
 from recorded_robots.pendulum.estimator import PendulumEstimator
 from recorded_robots.pendulum.forecast import Motion

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.series import Series
 from onboard_estimation.filtering.unscented import Unscented
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.simulation import Series
 from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.configuration import load
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.simulation import Recording, Series, truth_channel
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.base.series import Recording, Series, truth_channel
+from onboard_estimation.contract.converters import Converted
 from recorded_robots.files import increasing, read_matlab, reading, size
 from recorded_robots.pendulum.configuration import Pendulum, link_names
 from recorded_robots.pendulum.estimator import angle_channel, torque_channel

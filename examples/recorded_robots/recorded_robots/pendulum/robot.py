@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import Note, Reported
-from onboard_estimation.capabilities.truth import WithTrueRates
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Series
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.reported import Reported
+from onboard_estimation.contract.result import Note
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.truth import WithTrueRates
 from recorded_robots.pendulum import figures
 from recorded_robots.pendulum.configuration import Pendulum, link_names
 from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel
 from recorded_robots.pendulum.forecast import Motion, forecast
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.result import EvaluationResult
-    from onboard_estimation.evaluation.truth import BodyTrack
+    from onboard_estimation.contract.result import EvaluationResult
+    from onboard_estimation.contract.tracks import BodyTrack
 
 Rows = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from onboard_estimation.configuration import parameter
+from onboard_estimation.base.configuration import parameter
 
 Kind = Literal["free", "hinge"]
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.moments import Moments, update
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
+from onboard_estimation.pipeline.estimator import Estimator, Step
 from recorded_robots.two_link import model
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.hinge import Shown

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Matrix, Vector
 
 _CLEAR = 30.0
 """The second smallest eigenvalue has to be so many times the smallest: links on other joints stay below 10."""

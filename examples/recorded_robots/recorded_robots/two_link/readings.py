@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 _FINE, _COARSE = 4, 2
 """Degrees of the polynomials; the fine one has fewer where there are not enough readings."""

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.simulation import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.contract.converters import Converted
 from recorded_robots.files import in_unit, read_matlab, real, size
 
 Array = NDArray[np.float64]

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.capabilities.simulated import Scenario, Simulated
-from onboard_estimation.measurement import POSE, Channel
-from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import TruthSpecification
-from onboard_estimation.simulation import Recording, imu_channel
+from onboard_estimation.base.measurement import POSE, Channel
+from onboard_estimation.base.series import Recording, imu_channel
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, Simulated
+from onboard_estimation.pipeline.reading_limits import imu_limits
 from recorded_robots.two_link import simulator
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.estimator import TwoLinkEstimator

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.simulation import (
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.base.series import (
     STANDARD_GRAVITY_M_S2,
     Recording,
     Series,

@@ -1,0 +1,1 @@
+"""The robot's filters and smoothers."""

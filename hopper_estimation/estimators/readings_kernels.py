@@ -1,0 +1,299 @@
+"""Compiled: vertical acceleration of the body from the readings of two accelerometers and a gyro.
+
+Accelerometers are zeroed while the robot stands upright on the ground (paper, section VI): what they read then beside
+gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame follows
+the gyro, freed of what it reads at rest, or an attitude sensor where there is one; accelerometers cannot see tilt in
+flight. With u that direction, the vertical acceleration is
+
+    a = f . u - g                                                                     eqs. (1), (3), (4)
+
+A reading near its range is clipped, and the same reading over and over comes from a stuck sensor: neither is used, and
+a stuck sensor's gyro turns nothing. A single high-g reading that is missing (lost, or a moment late) is told apart from
+a sensor that is silent.
+
+In shocks the two sensors must agree along the leg: a high-g sensor that is mounted upside down, has other axes or
+another scale is left out, for the low-g one was held against gravity, until shocks agree again. One whose reading at
+rest is farther from gravity than its offset may be is left out for good.
+
+A fault found at rest stays, with the reading that it was found in: a robot that is put right later was still started
+with sensors that cannot be right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+
+import numpy as np
+from numba import njit
+
+from hopper_estimation.model import phases
+from hopper_estimation.model.configuration import HopperConfiguration, HopperSensors
+from hopper_estimation.model.phases import (
+    HIGH_DUE,
+    HIGH_USABLE,
+    LOW_CLIPPED,
+    LOW_USABLE,
+    Array,
+    Record,
+    Records,
+    layout,
+)
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+
+STATE = layout(
+    [
+        *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        *(
+            (name, np.float64)
+            for name in (
+                *("rest", "low_count", "high_count", "zeroed", "fault"),
+                *("low_equal", "high_equal", "low_last", "high_last", "high_silent"),
+                *("compared", "below", "above", "at_odds", "turned", "at_odds_s"),
+            )
+        ),
+    ]
+)
+"""Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; for how long
+it rests, s, and how many readings that was; the last readings, and how often they were the same; for how long the
+high-g sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
+
+FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
+
+_STILL_M_S2 = 1.5
+_CLIPPED = 0.99
+_NOISE_WIDTHS = 5.0
+_RESTS_ALONE = 2.0
+FOR_GOOD = 2.0
+"""At odds at rest: what a shock says cannot mend it."""
+SHOCK_M_S2, LEAST_RATIO, LARGEST_RATIO = 50.0, 0.6, 1.6
+"""Readings along the leg beyond the first are compared; their ratios lie between the others, as a rule."""
+_FALLING_M_S2 = 5.0
+_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 96.0, 0.5, 0.35
+"""Of robots whose sensors agree, bandwidths and clocks of their own put up to a third of the ratios to one side."""
+_LOW_ENOUGH = 0.9
+
+
+SETTINGS = layout(
+    [
+        *((one.name, np.float64) for one in fields(HopperSensors)),
+        *((name, np.float64) for name in ("gravity", "full_thrust", "largest_tilt_cosine")),
+        ("silent_ns", np.int64),
+    ]
+)
+"""What is known of the sensors, as `HopperSensors` has it; gravity and full specific thrust, m/s^2."""
+
+
+def reading_settings(configuration: HopperConfiguration) -> Records:
+    """(1,) of `SETTINGS`."""
+    sensors, gravity = configuration.sensors, configuration.robot.gravity_m_s2
+    return phases.new_state(
+        SETTINGS,
+        **asdict(sensors),
+        gravity=gravity,
+        full_thrust=configuration.rotors.full_thrust_weights * gravity,
+        largest_tilt_cosine=float(np.cos(np.deg2rad(sensors.largest_tilt_deg))),
+        silent_ns=round(sensors.silent_s * NANOSECONDS_PER_SECOND),
+    )
+
+
+def new_state() -> Records:
+    """(1,) of `STATE` before the first reading: upright, not zeroed."""
+    state = phases.new_state(STATE, high_silent=np.inf)
+    state["up"] = 0.0, 0.0, 1.0
+    return state
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _turn(r: Record, rate: Array, dt: float) -> None:
+    """Up as the body sees it after turning for `dt`: u' = -w x u, exact for a constant rate."""
+    wx, wy = rate[0] - r.gyro[0], rate[1] - r.gyro[1]
+    wz = rate[2] - r.gyro[2]
+    ux, uy, uz = r.up[0], r.up[1], r.up[2]
+    angle = np.sqrt(wx * wx + wy * wy + wz * wz) * dt
+    if angle < 1e-12:
+        return
+    s = np.sin(angle) * dt / angle
+    c = (1.0 - np.cos(angle)) * dt * dt / (angle * angle)
+    along = wx * ux + wy * uy + wz * uz
+    square = wx * wx + wy * wy + wz * wz
+    r.up[0] = ux - s * (wy * uz - wz * uy) + c * (wx * along - ux * square)
+    r.up[1] = uy - s * (wz * ux - wx * uz) + c * (wy * along - uy * square)
+    r.up[2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _rest_alone(settings: Record, r: Record, dt: float, high: Array) -> None:
+    """Zero the high-g sensor where there is no other: once, after a rest longer than a flight.
+
+    Its noise and offset hide the difference between standing and falling.
+    """
+    still = True
+    if r.high_count > 0.0:
+        for i in range(3):
+            still = still and abs(high[3 + i] - r.mean_high[i]) < _NOISE_WIDTHS * settings.high_noise_m_s2
+    if not still:
+        r.rest = r.low_count = r.high_count = 0.0
+        return
+    r.rest += dt if r.high_count > 0.0 else 0.0
+    r.high_count += 1.0
+    for i in range(3):
+        r.mean_high[i] += (high[3 + i] - r.mean_high[i]) / r.high_count
+    if r.rest < _RESTS_ALONE * settings.rest_s:
+        return
+    for i in range(3):
+        offset = r.mean_high[i] - (settings.gravity if i == 2 else 0.0)
+        if abs(offset) < settings.high_offset_m_s2:
+            r.high[i] = offset
+    r.zeroed = 1.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _rest(settings: Record, r: Record, dt: float, low: Array, high: Array, has: int) -> None:
+    """Zero the sensors while the robot stands."""
+    if r.fault > 0.0:
+        return
+    if has == 2 and r.zeroed == 0.0:
+        _rest_alone(settings, r, dt, high)
+        return
+    still = has & 1
+    count = r.low_count
+    if still and count > 0:
+        for i in range(3):
+            still = still and abs(low[3 + i] - r.mean_low[i]) < _STILL_M_S2
+            still = still and abs(low[i] - r.mean_gyro[i]) < 3.0 * settings.rest_rate_rad_s
+    if not still:
+        if has & 1:
+            r.rest = r.low_count = r.high_count = 0.0
+        return
+    r.rest += dt if count > 0 else 0.0
+    count += 1.0
+    r.low_count = count
+    for i in range(3):
+        r.mean_low[i] += (low[3 + i] - r.mean_low[i]) / count
+        r.mean_gyro[i] += (low[i] - r.mean_gyro[i]) / count
+    if has & 2:
+        r.high_count += 1.0
+        for i in range(3):
+            r.mean_high[i] += (high[3 + i] - r.mean_high[i]) / r.high_count
+    if r.rest >= settings.rest_s:
+        _zero(settings, r)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _zero(settings: Record, r: Record) -> None:
+    """What the sensors read at rest beside gravity along the leg is their offset, or they cannot be right."""
+    x, y, z = r.mean_low[0], r.mean_low[1], r.mean_low[2]
+    size = np.sqrt(x * x + y * y + z * z)
+    fault = 0.0
+    if z < settings.largest_tilt_cosine * size:
+        fault = FAULT_TILTED
+    elif abs(size - settings.gravity) > settings.low_offset_m_s2:
+        fault = FAULT_OFFSET
+    if fault > 0.0:
+        # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
+        if r.zeroed == 0.0:
+            r.fault = fault
+        return
+    for i in range(3):
+        down = settings.gravity if i == 2 else 0.0
+        r.gyro[i] = r.mean_gyro[i]
+        r.low[i] = r.mean_low[i] - down
+        if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset_m_s2:
+            r.high[i] = r.mean_high[i] - down
+        elif r.high_count > 0.0 and i == 2:
+            r.at_odds = FOR_GOOD
+        r.up[i] = 1.0 if i == 2 else 0.0
+    r.zeroed = 1.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _compare(settings: Record, r: Record, low: float, high: float) -> None:
+    """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
+    if r.turned > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
+        r.at_odds = 1.0 - r.at_odds
+        r.turned = 0.0
+    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range_m_s2:
+        return
+    r.compared += 1.0
+    r.below += high < LEAST_RATIO * low
+    r.above += high > LARGEST_RATIO * low
+    if r.compared < _FEWEST_SHOCKS:
+        return
+    outside = max(r.below, r.above) / r.compared
+    turned = outside < _FEW_OUTSIDE if r.at_odds > 0.0 else outside > _MOST_OUTSIDE
+    if turned:  # bad for a while, or good again
+        r.turned = 1.0
+        r.compared = r.below = r.above = 0.0
+    elif r.compared >= (_FEWEST_SHOCKS if r.at_odds > 0.0 else _MOST_SHOCKS):  # long ago counts less
+        r.compared *= 0.5
+        r.below *= 0.5
+        r.above *= 0.5
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _stuck(settings: Record, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
+    """Whether the low-g, the high-g sensor says the same over and over, after another reading of those there are."""
+    low_stuck = high_stuck = False
+    if has & 1:
+        mark = low[3] + 3.0 * low[4] + 7.0 * low[5]
+        r.low_equal = r.low_equal + 1.0 if mark == r.low_last else 0.0
+        r.low_last = mark
+        low_stuck = r.low_equal >= settings.stuck_readings
+    if has & 2:
+        mark = high[3] + 3.0 * high[4] + 7.0 * high[5]
+        r.high_equal = r.high_equal + 1.0 if mark == r.high_last else 0.0
+        r.high_last = mark
+        high_stuck = r.high_equal >= settings.stuck_readings
+    return low_stuck, high_stuck
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _usable(settings: Record, r: Record, low: Array, high: Array, moving: int, has: int, dt: float) -> int:
+    """Bits of a `SIGNAL`; `moving` are the sensors that are not stuck."""
+    bits = 0
+    if has & 1:
+        if abs(low[5]) >= _CLIPPED * settings.low_range_m_s2:
+            bits |= LOW_CLIPPED
+        elif moving & 1:
+            bits |= LOW_USABLE
+    if moving & 2 and abs(high[5]) < _CLIPPED * settings.high_range_m_s2:
+        bits |= HIGH_USABLE
+    if not has & 2 and r.high_silent <= settings.silent_s:
+        bits |= HIGH_DUE
+    if bits & LOW_USABLE and bits & HIGH_USABLE and r.at_odds < FOR_GOOD:
+        _compare(settings, r, low[5] - r.low[2], high[5] - r.high[2])
+    if r.at_odds > 0.0:
+        r.at_odds_s += dt
+        bits &= ~(HIGH_USABLE | HIGH_DUE)
+    return bits
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
+    """A sample (see `samples.SAMPLE`) as a `SIGNAL`, which is written; `r`, a `STATE`, is changed."""
+    low, high, up, has, dt = sample.low, sample.high, r.up, sample.has, sample.dt
+    r.high_silent = 0.0 if has & 2 else r.high_silent + dt
+    low_stuck, high_stuck = _stuck(settings, r, low, high, has)
+    if has & 1 and not low_stuck:
+        _turn(r, low, dt)
+    if not np.isnan(sample.up[0]):
+        for i in range(3):
+            up[i] = sample.up[i]
+    moving = (has & 1) * (not low_stuck) + (has & 2) * (not high_stuck)
+    _rest(settings, r, dt, low, high, moving)
+    bits = _usable(settings, r, low, high, moving, has, dt)
+    ux, uy, uz = up[0], up[1], up[2]
+    fx, fy, fz = low[3] - r.low[0], low[4] - r.low[1], low[5] - r.low[2]
+    gx, gy, gz = high[3] - r.high[0], high[4] - r.high[1], high[5] - r.high[2]
+    s.low = fx * ux + fy * uy + fz * uz - settings.gravity
+    s.high = gx * ux + gy * uy + gz * uz - settings.gravity
+    if moving == 2 and r.zeroed == 0.0 and r.rest > 0.0:
+        s.high = 0.0  # of unknown offset, and nothing moves: taken for standing
+    if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
+        fx, fy, fz = gx, gy, gz
+    # Two horizontal axes: the body's x and y, as far as they are level.
+    norm = np.sqrt(max(1.0 - ux * ux, 1e-6))
+    ax, ay, az = norm, -ux * uy / norm, -ux * uz / norm
+    s.side_x = fx * ax + fy * ay + fz * az
+    s.side_y = fx * (uy * az - uz * ay) + fy * (uz * ax - ux * az) + fz * (ux * ay - uy * ax)
+    s.dt, s.usable, s.goal, s.thrust, s.leg = dt, bits, sample.goal, sample.thrust, sample.leg

@@ -1,0 +1,236 @@
+"""Errors of an estimated vertical motion hop by hop: M1 to M5, equations S12 to S16 of the paper.
+
+Over N hops, each with its points i from touchdown to next touchdown (formulas as the paper's words have them):
+
+    M1 = mean over hops of (sum |z_est,i - z_i| / sum z_i)            height, in percent                    (S12)
+    M2 = mean over hops of (sum |v_est,i - v_i| / sum |v_i|)          vertical velocity, in percent         (S13)
+    M3 = mean of |h_est - h| / h                                      apex height, in percent               (S14)
+    M4 = mean of |t_est - t|                                          apex time, s                          (S15)
+    M5 = mean of |h - h_commanded|                                    apex height, m                        (S16)
+
+Readings where the paper leaves a choice:
+
+- z in M1 is the vertical position, so the body's height above the ground under it (what an optical-flow sensor needs,
+  S17). Counted from the standing height instead, M1 is larger, as the mean height is smaller: that is given beside it.
+- h in M3 and M5 is the hop height, above standing, as commanded and as in Tables IV and S1. Above ground M3 would be
+  smaller.
+- v in the denominator of M2 is its size: its mean over a hop is about zero.
+- M5 is the control's error: the true apex against the commanded one.
+- M1 and M2 take the whole true cycle, or its flight. The paper's HVSE3 and HVSE4 take "the aerial phase as detected by
+  the robot"; where the robot did not have that hop, the true one.
+
+Every true hop that the estimate spans has M1 and M2, also one that was missed; an estimate that is not a number makes
+them infinite. M3 and M4 need the apex that was told: of a hop that was missed, or told without an apex, they are NaN.
+The counts of hops without these stand beside the means, and a mean of M3 in which such a hop counts 100 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hopper_estimation.judging.hop_truth import TrueHops
+from hopper_estimation.judging.hops import HopCycles, HopMatches, match_cycles
+
+Array = NDArray[np.float64]
+
+Part = Literal["cycle", "aerial"]
+
+METRICS = ("m1", "m2", "m3", "m4", "m5")
+_KEYS = {
+    "m1": "m1_height_nmae_percent",
+    "m2": "m2_velocity_nmae_percent",
+    "m3": "m3_apex_height_mape_percent",
+    "m4": "m4_apex_time_mae_s",
+    "m5": "m5_apex_height_to_command_mae_m",
+}
+
+
+@dataclass(frozen=True)
+class HopErrors:
+    """Errors of one estimator, by true hop.
+
+    Attributes
+    ----------
+    estimator
+        Its name.
+    control
+        What the height was controlled by: `GT`, the true state, or `SE`, the estimated one.
+    part
+        Points of M1 and M2: the `cycle`, or the `aerial` phase only.
+    values
+        (N,) by metric, `m1` to `m5`; percent, percent, percent, s, m. NaN: not defined, see the module.
+    m1_from_standing
+        (N,) M1 with heights from the standing height, percent.
+    apex_error_m, apex_time_error_s
+        (N,) with their signs: estimated less true; NaN as M3.
+    command_m
+        (N,) commanded hop height, NaN: none.
+    touchdown_s
+        (N,) time that each hop begins.
+    matches
+        Pairs, missed and extra hops.
+    """
+
+    estimator: str
+    control: str
+    part: Part
+    values: dict[str, Array]
+    m1_from_standing: Array
+    apex_error_m: Array
+    apex_time_error_s: Array
+    command_m: Array
+    touchdown_s: Array
+    matches: HopMatches
+
+    def __len__(self) -> int:
+        return len(self.touchdown_s)
+
+    @property
+    def m3_with_missed(self) -> Array:
+        """(N,) M3, percent, with 100 % for a hop whose apex was not told."""
+        return np.where(np.isnan(self.values["m3"]), 100.0, self.values["m3"])
+
+    def summary(self) -> dict[str, Any]:
+        """Means over hops, medians of M3, signed apex errors and all counts; units in the names."""
+        out: dict[str, Any] = {
+            "hops": len(self),
+            "missed_hops": self.matches.missed,
+            "extra_hops": len(self.matches.extra),
+            "hops_without_apex": int(np.sum(np.isnan(self.values["m3"]))),
+            "hops_without_trajectory": int(np.sum(np.isnan(self.values["m1"]))),
+        }
+        for metric in METRICS:
+            mean = mean_of(self.values[metric])
+            if np.isfinite(mean):
+                out[_KEYS[metric]] = mean
+        with_missed = mean_of(self.m3_with_missed)
+        if np.isfinite(with_missed):
+            out["m3_with_missed_hops_percent"] = with_missed
+        for name, value, statistic in (
+            ("m1_from_standing_nmae_percent", self.m1_from_standing, np.mean),
+            ("apex_height_percent_error_median", self.values["m3"], np.median),
+            ("apex_height_error_mean_m", self.apex_error_m, np.mean),
+            ("apex_height_error_std_m", self.apex_error_m, np.std),
+            ("apex_time_error_mean_s", self.apex_time_error_s, np.mean),
+        ):
+            known = value[np.isfinite(value)]
+            if len(known):
+                out[name] = float(statistic(known))
+        return out
+
+
+def hop_errors(
+    estimator: str,
+    truth: TrueHops,
+    time_s: ArrayLike,
+    height_m: ArrayLike,
+    velocity_m_s: ArrayLike,
+    cycles: HopCycles,
+    command_m: ArrayLike | None = None,
+    control: str = "GT",
+    part: Part = "cycle",
+    from_ground: bool = False,
+) -> HopErrors:
+    """Errors of an estimated motion against motion capture.
+
+    Parameters
+    ----------
+    time_s, height_m, velocity_m_s
+        (K,) estimate, times in order, on the truth's clock; taken between its samples by straight lines.
+    cycles
+        The estimate's own hops, see `hopper_estimation.judging.hops.hop_cycles`.
+    command_m
+        (N,) commanded hop height of each true hop, or one number; None: there was none, so no M5.
+    part
+        `cycle`: from touchdown to touchdown. `aerial`: from liftoff to touchdown, as the estimator told them.
+    from_ground
+        The estimate is a height above the ground last stood on, so the true heights of each hop are taken above that
+        ground too (M1). Hop heights of both always are.
+    """
+    time, height, velocity = (np.asarray(one, float) for one in (time_s, height_m, velocity_m_s))
+    true = truth.cycles
+    count = len(true)
+    commanded = np.broadcast_to(np.asarray(np.nan if command_m is None else command_m, float), (count,)).copy()
+    span = (float(truth.time_s[0]), float(truth.time_s[-1]))
+    matches = match_cycles(true, cycles, span, truth.unknown_s)
+
+    told = np.array([_between(truth.time_s, time, one) for one in (height, velocity)])
+    spans = [_span(true, cycles, hop, int(matches.partner[hop]), part) for hop in range(count)]
+    along = np.array([_along(truth, told, hop, span, from_ground) for hop, span in enumerate(spans)]).reshape(-1, 3)
+    values = {metric: np.full(count, np.nan) for metric in METRICS}
+    values["m1"], from_standing, values["m2"] = along.T
+    apex_error, apex_time_error = np.full((2, count), np.nan)
+    paired = np.flatnonzero(matches.partner >= 0)
+    other = matches.partner[paired]
+    apex_error[paired] = cycles.hop_height_m[other] - true.hop_height_m[paired]
+    if not from_ground:
+        # The estimate's heights are in the truth's frame: what it takes for the ground does not matter.
+        apex_error[paired] += cycles.ground_m[other] - true.ground_m[paired]
+    apex_time_error[paired] = cycles.apex_s[other] - true.apex_s[paired]
+    values["m3"] = 100.0 * np.abs(apex_error) / true.hop_height_m
+    values["m4"] = np.abs(apex_time_error)
+    values["m5"] = np.abs(true.hop_height_m - commanded)
+    told_apexes = apex_error, apex_time_error
+    return HopErrors(
+        estimator, control, part, values, from_standing, *told_apexes, commanded, true.touchdown_s, matches
+    )
+
+
+def _along(
+    truth: TrueHops, told: Array, hop: int, span: tuple[float, float], from_ground: bool
+) -> tuple[float, float, float]:
+    """M1, M1 from the standing height, M2 of a hop, percent; `told` (2, K) are height and velocity at the truth's."""
+    first, last = np.searchsorted(truth.time_s, span)
+    points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
+    if not len(points):
+        return np.nan, np.nan, np.nan
+    ground = truth.cycles.ground_m[hop]
+    height, velocity = truth.height_m[points] - (ground if from_ground else 0.0), truth.velocity_m_s[points]
+    above_standing = (height - truth.cycles.standing_height_m - (0.0 if from_ground else ground)).mean()
+    error, wrong = np.abs(told[0, points] - height).mean(), np.abs(told[1, points] - velocity).mean()
+    from_standing = 100.0 * error / above_standing if above_standing > 0.0 else np.nan
+    return 100.0 * error / height.mean(), from_standing, 100.0 * wrong / np.abs(velocity).mean()
+
+
+def commands_at(apex_s: ArrayLike, command_time_s: ArrayLike, command_m: ArrayLike) -> Array:
+    """Commanded hop height in force at each apex: the last one given before it; NaN before the first.
+
+    Parameters
+    ----------
+    apex_s
+        (N,) times of the apexes.
+    command_time_s, command_m
+        (C,) when commands were given, in order, and the hop heights.
+    """
+    times, heights = np.asarray(command_time_s, float), np.asarray(command_m, float)
+    apexes = np.asarray(apex_s, float)
+    found = np.append(np.nan, heights)[np.searchsorted(times, apexes, side="right")]
+    return np.where(np.isfinite(apexes), found, np.nan)
+
+
+def mean_of(values: ArrayLike) -> float:
+    """Mean of what is known; NaN where nothing is. An infinite error makes it infinite."""
+    known = np.asarray(values, float)
+    known = known[~np.isnan(known)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+def _span(true: HopCycles, estimated: HopCycles, hop: int, partner: int, part: Part) -> tuple[float, float]:
+    """Times of the points of M1 and M2."""
+    if part == "cycle":
+        return float(true.touchdown_s[hop]), float(true.next_touchdown_s[hop])
+    if partner >= 0 and np.isfinite(estimated.liftoff_s[partner]):
+        return float(estimated.liftoff_s[partner]), float(estimated.next_touchdown_s[partner])
+    start = true.liftoff_s[hop] if np.isfinite(true.liftoff_s[hop]) else true.touchdown_s[hop]
+    return float(start), float(true.next_touchdown_s[hop])
+
+
+def _between(at: Array, time: Array, value: Array) -> Array:
+    """Value at times: NaN before and after the estimate, infinite where it is not a number, which is an error."""
+    found = np.interp(at, time, value)
+    found = np.where(np.isfinite(found), found, np.inf)
+    return np.where((at >= time[0]) & (at <= time[-1]), found, np.nan)

@@ -1,0 +1,366 @@
+"""Events of a hop from motion capture alone: heights at some hundred hertz, with noise, gaps and times of rest.
+
+Where the robot touches. In flight the body is slowed or pulled by less than gravity; on the ground the spring's preload
+alone pushes with several times gravity. So a stance is a stretch with an upward acceleration that nothing in the air
+reaches, or a gap over which the velocity turns upwards that fast. Standing, hovering and slow landings have none of it.
+
+When. At touchdown and liftoff the leg is extended, so the body passes the standing height above the ground: the time is
+where the flight's own curve, a parabola through its last 40 ms, crosses that height. Not the smoothed height: it is
+bent over the kink there. At 8 m/s and 0.3 mm of noise, that is known to some 0.05 ms.
+
+Where the ground's height is not known, the kink tells it: at touchdown the acceleration jumps from that of flight to
+that of the preloaded spring (by some 100 m/s^2), at liftoff the velocity drops too, as the body pulls the leg along.
+Curves of flight, stance and flight are fitted to the heights, and the level at which they fit best when they meet there
+is that of the ground: known to some millimetres (`contact_level`). Touchdown and liftoff of one stance share it. The
+lowest point would not do: it tells the ground less the compression.
+
+The apex is where the derivative of a cubic about the highest point is zero (thrust changes there, so no parabola).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+
+from hopper_estimation.judging.hops import HopCycles, HopEvents, finite_samples, hop_cycles
+from hopper_estimation.judging.local_polynomials import local_quadratics
+from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from onboard_estimation.base.errors import UserError
+
+Array = NDArray[np.float64]
+
+_CONTACT_M_S2 = 20.0
+_SLOWEST_M_S = 0.7
+"""Speed of touchdown and liftoff from which on it counts as a hop: 2.5 cm of height."""
+_HALF_WINDOW_S = 0.0125
+_FLIGHT_S = 0.04
+_SQUAT_S = 0.01
+_APEX_S = 0.03
+_LONGEST_GAP_S = 0.3
+_LONGEST_GAP_IN_STANCE_S = 0.015
+_LONGEST_EXTRAPOLATION_S = 0.05
+_LONGEST_STANCE_S = 0.4
+_FEWEST_SAMPLES = 6
+_COARSE_M, _FINE_M = 0.008, 0.002
+"""Steps in which the level of a stance is searched, and of its cost's curvature."""
+_FEWEST_OF_A_STANCE = 16
+_STANCE_POWERS = (2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class TrueHops:
+    """What motion capture says of a run.
+
+    Attributes
+    ----------
+    time_s, height_m, velocity_m_s
+        (K,) samples with a height; velocity by local parabolas, NaN beside gaps.
+    events
+        Of all stances and of the apexes between them.
+    cycles
+        From touchdown to touchdown.
+    ground_m, ground_stddev_m
+        (S,) height of the ground at each touchdown, and its standard deviation (0: it was given).
+    unseen_events
+        Events that must have been, in a gap too long to tell when. No cycle goes across an unseen touchdown, nor across
+        a gap of more than 0.3 s, in which there may have been one.
+    unknown_s
+        (B, 2) times between touchdowns that such a gap lies between: hops and events there cannot be judged.
+    """
+
+    time_s: Array
+    height_m: Array
+    velocity_m_s: Array
+    events: HopEvents
+    cycles: HopCycles
+    ground_m: Array
+    ground_stddev_m: Array
+    unseen_events: int
+    unknown_s: Array
+
+
+def true_hops(
+    time_s: ArrayLike,
+    height_m: ArrayLike,
+    standing_height_m: float,
+    ground_m: float | None = 0.0,
+    velocity_m_s: ArrayLike | None = None,
+) -> TrueHops:
+    """Find stances, events and hop cycles in a motion capture track.
+
+    Parameters
+    ----------
+    time_s, height_m
+        (K,) times in order and heights of the body's centre of mass, m; NaN where it was not seen. 200 Hz or more.
+    standing_height_m
+        Height of the body above the ground with the leg extended, m.
+    ground_m
+        Height of level ground, m; None: not level, estimated anew at each stance.
+    velocity_m_s
+        (K,) true velocity, where there is one; else it is differentiated from the heights.
+
+    Raises
+    ------
+    UserError
+        Where samples are too few or too slow for the kink of a touchdown.
+    """
+    columns = [height_m] if velocity_m_s is None else [height_m, velocity_m_s]
+    time, height, *given = finite_samples(time_s, *columns)
+    if len(time) < 2 * _FEWEST_SAMPLES:
+        raise UserError(f"{len(time)} heights of motion capture; hops need {2 * _FEWEST_SAMPLES} or more")
+    step = float(np.median(np.diff(time)))
+    if step > 0.0051:
+        raise UserError(f"motion capture at {1.0 / step:.0f} Hz; events of hops need 200 Hz or more")
+    half_window = max(_HALF_WINDOW_S, 3.0 * step)
+    _, velocity, acceleration = local_quadratics(time, height, half_window)
+
+    spans = _contacts(time, velocity, acceleration)
+    stances = [one for one in (_stance(time, height, span) for span in spans) if one is not None]
+    levels = [
+        (ground_m, 0.0) if ground_m is not None else _ground(time, height, one, standing_height_m) for one in stances
+    ]
+    found: list[tuple[int, float, float]] = []
+    landed: list[tuple[float, float]] = []
+    unseen = 0
+    breaks = time[:-1][np.diff(time) > _LONGEST_GAP_S].tolist()
+    for number, (one, level) in enumerate(zip(stances, levels, strict=True)):
+        end_s = stances[number + 1].first_s if number + 1 < len(stances) else float(time[-1])
+        events = _events_of(time, height, one, standing_height_m + level[0], end_s)
+        found += [(kind, *event) for kind, event in events.items() if event is not None]
+        if events.get(TOUCHDOWN) is not None:
+            landed.append(level)
+        elif one.falls:
+            breaks.append(one.lowest_s)
+        # The last flight need not have been recorded to its apex.
+        unseen += sum(event is None for kind, event in events.items() if kind != APEX or number + 1 < len(stances))
+    kinds, times, heights = np.array(found, float).reshape(-1, 3).T
+    all_events = HopEvents.of(kinds, times, None, heights)
+    ground, deviation = np.array(landed, float).reshape(-1, 2).T
+    cycles = hop_cycles(all_events, time, height, standing_height_m, ground, breaks_s=sorted(breaks))
+    return TrueHops(
+        time,
+        height,
+        given[0] if given else velocity,
+        all_events,
+        cycles,
+        ground,
+        deviation,
+        unseen,
+        _unknown(time, all_events.times_s(TOUCHDOWN), np.array(breaks, float)),
+    )
+
+
+def _unknown(time: Array, touchdowns: Array, breaks: Array) -> Array:
+    """(B, 2) stretches between touchdowns, or to an end of the track, with a break in them."""
+    edges = np.concatenate(([time[0]], touchdowns, [time[-1]]))
+    at = np.unique(np.clip(np.searchsorted(edges, breaks, side="right") - 1, 0, len(edges) - 2))
+    return np.column_stack([edges[at], edges[at + 1]])
+
+
+class _Stance(NamedTuple):
+    """A stretch of contact: first and last instant of strong acceleration, the lowest point, what happens around it."""
+
+    first_s: float
+    last_s: float
+    lowest_s: float
+    falls: bool
+    rises: bool
+
+
+def _contacts(time: Array, velocity: Array, acceleration: Array) -> list[tuple[float, float]]:
+    """First and last instants with an upward acceleration of contact; gaps count by their mean acceleration."""
+    known = np.flatnonzero(np.isfinite(acceleration))
+    if len(known) < 2:
+        return []
+    pushed = acceleration[known] > _CONTACT_M_S2
+    spans = np.flatnonzero(np.diff(np.concatenate(([False], pushed, [False])).astype(np.int8))).reshape(-1, 2)
+    contacts = [(time[known[a]], time[known[b - 1]]) for a, b in spans]
+    # Beside a gap no parabola fits: what happened in it shows in the velocities before and after.
+    lasted, gained = np.diff(time[known]), np.diff(velocity[known])
+    turned = (np.diff(known) > 1) & (lasted <= _LONGEST_GAP_S) & (gained > _CONTACT_M_S2 * lasted)
+    contacts += [(time[known[k]], time[known[k + 1]]) for k in np.flatnonzero(turned)]
+    contacts.sort()
+    merged: list[tuple[float, float]] = []
+    for first, last in contacts:
+        if merged and first - merged[-1][1] < 0.02:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _stance(time: Array, height: Array, span: tuple[float, float]) -> _Stance | None:
+    """A contact with its lowest point, if the robot falls into it or rises from it; else None."""
+    first, last = span
+    if last - first > _LONGEST_STANCE_S:
+        return None
+    inside = slice(*np.searchsorted(time, [first - 0.01, last + 0.01]))
+    if inside.stop <= inside.start:
+        lowest = 0.5 * (first + last)
+    else:
+        lowest = float(time[inside][np.argmin(height[inside])])
+    before, after = _speed(time, height, first - _FLIGHT_S, first), _speed(time, height, last, last + _FLIGHT_S)
+    falls, rises = before < -_SLOWEST_M_S, after > _SLOWEST_M_S
+    turns = after - before > _SLOWEST_M_S  # noise in flight does not
+    return _Stance(first, last, lowest, falls, rises) if turns and (falls or rises) else None
+
+
+def _speed(time: Array, height: Array, start: float, stop: float) -> float:
+    """Mean velocity between two times, m/s; NaN without samples."""
+    first, last = np.searchsorted(time, [start, stop])
+    if last - first < 3:
+        return np.nan
+    return float(np.polyfit(time[first:last] - start, height[first:last], 1)[0])
+
+
+def _events_of(
+    time: Array, height: Array, one: _Stance, level: float, end_s: float
+) -> dict[int, tuple[float, float] | None]:
+    """Times and heights of the events of a stance and of the flight after it, by kind; None: it was not seen."""
+    out: dict[int, tuple[float, float] | None] = {}
+    if one.falls:
+        out[TOUCHDOWN] = _crossing(time, height, one, level, down=True)
+    if one.falls and one.rises:
+        out[MAX_SQUAT] = _extremum(time, height, one.lowest_s, _SQUAT_S, 2)
+    if one.rises:
+        out[LIFTOFF] = _crossing(time, height, one, level, down=False)
+        out[APEX] = _apex(time, height, one.last_s, end_s)
+    return out
+
+
+def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool) -> tuple[float, float] | None:
+    """Where the flight before (down) or after the stance crosses a level: its parabola there."""
+    start, stop = (
+        (one.lowest_s - _LONGEST_GAP_S, one.lowest_s) if down else (one.lowest_s, one.lowest_s + _LONGEST_GAP_S)
+    )
+    first, last = np.searchsorted(time, [start, stop])
+    above = first + np.flatnonzero(height[first:last] > level)
+    if not len(above):
+        return None
+    edge = float(time[above[-1 if down else 0]])
+    used = above[np.abs(time[above] - edge) <= _FLIGHT_S]
+    if len(used) < _FEWEST_SAMPLES:
+        return None
+    roots = _real(np.polyfit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
+    return (edge + roots[0], level) if roots else None
+
+
+def _ground(time: Array, height: Array, one: _Stance, standing: float) -> tuple[float, float]:
+    """Height of the ground under a stance and its standard deviation, from the kinks at its ends."""
+    first, last = np.searchsorted(time, [one.first_s - _FLIGHT_S, one.last_s + _FLIGHT_S])
+    if last - first < 2 or np.diff(time[first:last]).max() > _LONGEST_GAP_IN_STANCE_S:
+        return np.nan, np.nan
+    level = contact_level(time[first:last], height[first:last], one.lowest_s, one.falls, one.rises)
+    return (level[0] - standing, level[1]) if level else (np.nan, np.nan)
+
+
+def contact_level(
+    time_s: Array, height_m: Array, lowest_s: float, lands: bool, leaves: bool
+) -> tuple[float, float] | None:
+    """Height of a body at touchdown and liftoff, where its track has its kinks, and standard deviation, m.
+
+    None with too few samples or no level that fits best.
+
+    For a level, t_d and t_l are when the track crosses it. With t' = min(t, t_l) the model is
+
+        z(t) = c_0 + c_1 t' + c_2 t'^2 + sum over k = 2 .. 5 of b_k max(t' - t_d, 0)^k         flight, then stance
+             + d_1 max(t - t_l, 0) + d_2 max(t - t_l, 0)^2                                     flight again
+
+    Height and velocity go on at touchdown, the acceleration jumps. At liftoff the velocity jumps too, since the body
+    pulls the leg along. The model is linear for a given level, which is the one with the least squared residuals; its
+    standard deviation follows from their size and curvature.
+
+    Parameters
+    ----------
+    time_s, height_m
+        (K,) samples of the stance with some 40 ms of flight before and after it.
+    lowest_s
+        Time of the lowest point.
+    lands, leaves
+        Whether the track has a touchdown and a liftoff. Without one, the samples on its side of the lowest point are
+        not used.
+    """
+    used = np.ones(len(time_s), bool)
+    used &= (time_s <= lowest_s) | leaves
+    used &= (time_s >= lowest_s) | lands
+    times, heights = time_s[used], height_m[used]
+    if len(times) < _FEWEST_OF_A_STANCE or not (lands or leaves):
+        return None
+    scale = max(times[-1] - times[0], 1e-3)
+    x, lowest = (times - times[0]) / scale, (lowest_s - times[0]) / scale
+    before, after = x <= lowest, x >= lowest
+
+    def columns(level: float) -> Array:
+        landing = _last_crossing(x[before], heights[before], level) if lands else 0.0
+        leaving = -_last_crossing(-x[after][::-1], heights[after][::-1], level) if leaves else x[-1]
+        held = np.minimum(x, leaving)
+        flight = [np.ones_like(x), held, held**2]
+        stance = [np.maximum(held - landing, 0.0) ** power for power in _STANCE_POWERS if lands or power > 2]
+        rest = [np.maximum(x - leaving, 0.0), np.maximum(x - leaving, 0.0) ** 2] if leaves else []
+        return np.column_stack([*flight, *stance, *rest])
+
+    def cost(level: float) -> float:
+        # What is left of the heights once the columns are taken out of them: the last element of the triangle.
+        triangle = np.asarray(np.linalg.qr(np.column_stack([columns(level), heights]), mode="r"))
+        return float(triangle[-1, -1] ** 2)
+
+    bottom = float(heights.min())
+    tops = [heights[before].max()] * lands + [heights[after].max()] * leaves
+    grid = np.arange(bottom + 0.01, min(tops) - 0.01, _COARSE_M)
+    if len(grid) < 3:
+        return None
+    costs = np.array([cost(level) for level in grid])
+    best = int(np.argmin(costs))
+    if best in (0, len(grid) - 1):
+        return None
+    bounds = (grid[best - 1], grid[best + 1])
+    level = float(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-5}).x)
+    least = cost(level)
+    curvature = (cost(level + _FINE_M) - 2.0 * least + cost(level - _FINE_M)) / _FINE_M**2
+    variance = least / max(len(times) - columns(level).shape[1] - 1, 1)
+    spread = float(np.sqrt(2.0 * variance / curvature)) if curvature > 0.0 else float(grid[-1] - grid[0])
+    return level, max(spread, 1e-6)
+
+
+def _last_crossing(x: Array, height: Array, level: float) -> float:
+    """Where a track that comes down crosses a level for the last time; its end if it does not."""
+    above = np.flatnonzero(height > level)
+    if not len(above) or above[-1] + 1 >= len(x):
+        return float(x[-1])
+    k = above[-1]
+    return float(x[k] + (x[k + 1] - x[k]) * (height[k] - level) / (height[k] - height[k + 1]))
+
+
+def _apex(time: Array, height: Array, after: float, before: float) -> tuple[float, float] | None:
+    """Time and height of the highest point between two stances; None where it was not seen."""
+    first, last = np.searchsorted(time, [after, before])
+    if last - first < _FEWEST_SAMPLES:
+        return None
+    top = first + int(np.argmax(height[first:last]))
+    # A maximum at the end of the recording is no apex.
+    if top in (first, last - 1):
+        return None
+    return _extremum(time, height, float(time[top]), _APEX_S, 3)
+
+
+def _extremum(time: Array, height: Array, near: float, half_window: float, degree: int) -> tuple[float, float] | None:
+    """Time and height of the extremum next to a time; None beside a gap of a third of the window or more."""
+    first, last = np.searchsorted(time, [near - half_window, near + half_window])
+    times = time[first:last]
+    gaps = np.diff(times, prepend=near - half_window, append=near + half_window)
+    if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
+        return None
+    curve = np.polyfit(times - near, height[first:last], degree)
+    roots = _real(curve[:-1] * np.arange(degree, 0, -1), half_window)
+    return (near + roots[0], float(np.polyval(curve, roots[0]))) if roots else None
+
+
+def _real(coefficients: Array, largest: float) -> list[float]:
+    """Real roots of a polynomial up to a size, the smallest first."""
+    roots = np.roots(coefficients)
+    real = [float(root.real) for root in roots if abs(root.imag) < 1e-9 * (1.0 + abs(root.real))]
+    return sorted((root for root in real if abs(root) <= largest), key=abs)

@@ -1,0 +1,401 @@
+"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors.
+
+Its report begins with five figures, the height over time, and the phases by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import trapezoid
+
+from hopper_estimation.estimators.sensor_faults import sensor_notes
+from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
+from hopper_estimation.judging.hop_truth import TrueHops, true_hops
+from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, first_event, hop_cycles
+from hopper_estimation.model import agility, phases
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Series
+from onboard_estimation.contract.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Note,
+    Panel,
+    PanelGroup,
+    Phases,
+    ReportSection,
+    error_figures,
+    honesty_figures,
+)
+
+Array = NDArray[np.float64]
+
+_FEWEST_SAMPLES = 50
+_SAME_TOUCHDOWN_S = 0.1
+_DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
+
+
+def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
+    """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
+    rows = events.kind == phases.TOUCHDOWN
+    return events.height_m[rows] - configuration.robot.standing_height_m
+
+
+def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array | None:
+    """Commanded hop height at times since `start_ns`; None where none was told."""
+    found = next((one for one in series if one.channel.sensor == COMMANDED_HEIGHT.sensor and len(one.stamps_ns)), None)
+    if found is None:
+        return None
+    touchdowns_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    return commands_at(at_s, touchdowns_s, found.values[:, 2])
+
+
+def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
+    """Shares of errors within one and three standard deviations in each phase, by quantity and phase."""
+    phase = phase_of(result)
+    out: dict[str, dict[str, float]] = {}
+    for name in ("height", "vertical_velocity"):
+        part = result.parts.get(name)
+        if part is None:
+            continue
+        ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
+        for number, words in enumerate(phases.PHASES):
+            chosen = ratio[(phase == number) & np.isfinite(ratio)]
+            if len(chosen) >= _FEWEST_SAMPLES:
+                out.setdefault(name, {})
+                out[name] |= {
+                    f"{words}_within_1_sigma": float(np.mean(chosen < 1.0)),
+                    f"{words}_within_3_sigma": float(np.mean(chosen < 3.0)),
+                }
+    return out
+
+
+def hop_figures(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> dict[str, Any]:
+    """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
+    height, start_ns = result.parts["height"].estimate[:, 0], int(result.stamps_ns[0])
+    events = HopEvents.from_phase_events(result.phase_events, start_ns)
+    grounds = estimated_grounds(configuration, events) if configuration.ground_changes else 0.0
+    cycles = hop_cycles(events, result.time_s, height, configuration.robot.standing_height_m, grounds)
+    hops: dict[str, Any] = {"hops_estimated": len(cycles)}
+    out: dict[str, Any] = {"hops": hops}
+    truth = _true_hops(configuration, result)
+    if truth is not None:
+        velocity = result.parts["vertical_velocity"].estimate[:, 0]
+        command = commands_of(series, start_ns, truth.cycles.apex_s)
+        hops |= hop_errors(result.estimator, truth, result.time_s, height, velocity, cycles, command).summary()
+        hops |= _flow_error(configuration, result)
+        out["agility_true"] = _agility(truth.cycles)
+        if configuration.ground_changes:
+            out["ground"] = _ground(configuration, events, truth)
+        span = (float(truth.time_s[0]), float(truth.time_s[-1]))
+        out["events"] = event_summary(truth.events, events, span, truth.unknown_s)
+    out["agility_estimated"] = _agility(cycles)
+    out["coverage"] = coverage_by_phase(result)
+    return {name: value for name, value in out.items() if value}
+
+
+def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> TrueHops | None:
+    """None where motion capture tells of no hop: there are the errors along the way."""
+    height, ground = result.parts["height"], None if configuration.ground_changes else 0.0
+    known = height.matched
+    if "vertical_velocity" not in result.parts or int(np.sum(known)) < _FEWEST_SAMPLES:
+        return None
+    try:
+        truth = true_hops(result.time_s[known], height.truth[known, 0], configuration.robot.standing_height_m, ground)
+    except UserError:
+        return None  # too slow or too short a truth
+    return truth if len(truth.cycles) else None
+
+
+def _flow_error(configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, float]:
+    """Of the distance that an optical-flow sensor measures in flight."""
+    height = result.parts["height"]
+    flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
+    flying &= phase_of(result) != phases.STARTUP
+    if int(np.sum(flying)) < _FEWEST_SAMPLES:
+        return {}
+    ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
+    return {"optical_flow_distance_error_percent": 100.0 * ratio}
+
+
+def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHops) -> dict[str, Any]:
+    """Drift of the ground's height, over the touchdowns that estimate and truth share."""
+    touchdowns_s, true_s = events.times_s(phases.TOUCHDOWN), truth.events.times_s(phases.TOUCHDOWN)
+    if not len(touchdowns_s) or not len(true_s):
+        return {}
+    nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
+    if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
+        return {}  # a touchdown that is missing has no place in a sum over hops
+    before = np.append(0.0, estimated_grounds(configuration, events)[:-1])
+    apex = [first_event(events, phases.APEX, start, stop)[1] for start, stop in pairwise([np.inf, *touchdowns_s])]
+    touchdown = events.height_m[events.kind == phases.TOUCHDOWN]
+    standing = configuration.robot.standing_height_m
+    return summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
+
+
+def _agility(cycles: HopCycles) -> dict[str, Any]:
+    # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
+    hop, drop, rising_s, falling_s = cycles.hop_height_m, cycles.drop_height_m, cycles.rebound_s, cycles.drop_s
+    sound = (hop > 0.0) & (drop > 0.0) & (rising_s > 0.0) & (falling_s > 0.0)
+    return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
+
+
+def hop_section(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> ReportSection:
+    """Hops in words, and diagrams of the errors by hop and of what the sensors read."""
+    figures: Mapping[str, Any] = result.metrics.get(result.robot, {})
+    sentences = [*hop_sentences(figures), _DIAGRAMS]
+    height = result.parts["height"]
+    panels = [Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]})]
+    readings = {}
+    for channel, words in ((LOW_G, "low-g"), (HIGH_G, "high-g")):
+        one = next((one for one in series if one.channel.sensor == channel.sensor and len(one.stamps_ns)), None)
+        if one is not None:
+            readings[words] = np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5])
+    if readings:
+        panels.append(Panel("readings", "m/s^2", readings))
+    groups = (PanelGroup("Height and readings", tuple(panels)),)
+    return ReportSection("Hops", tuple(sentences), result.time_s, groups)
+
+
+def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
+    """The figures of `hop_figures` in words."""
+    out = []
+    hops = figures.get("hops")
+    if hops is not None and "m3_apex_height_mape_percent" in hops:
+        out.append(
+            f"{hops['hops']} hops: apex height off by {hops['m3_apex_height_mape_percent']:.1f} % in the mean "
+            f"(median {hops['apex_height_percent_error_median']:.1f} %), apex time by "
+            f"{1e3 * hops['m4_apex_time_mae_s']:.0f} ms; height along the way by "
+            f"{hops['m1_height_nmae_percent']:.1f} %, velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
+        )
+        out.append(f"Hops that were missed: {hops['missed_hops']}; told without being there: {hops['extra_hops']}.")
+    elif hops is not None:
+        out.append(f"{hops['hops_estimated']} hops by the estimate; the truth tells of none to compare with.")
+    events = figures.get("events", {})
+    words = [
+        f"{name.replace('_', ' ')} seen after {1e3 * events[name]['seen_after_median_s']:.1f} ms, told to "
+        f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
+        for name in phases.EVENTS
+        if "seen_after_median_s" in events.get(name, {})
+    ]
+    if words:
+        out.append(f"Events, medians: {'; '.join(words)}.")
+    agile = figures.get("agility_true") or figures.get("agility_estimated")
+    if agile:
+        out.append(
+            f"Hopping agility {agile['hopping_agility_m_s']:.2f} m/s, vertical jumping agility "
+            f"{agile['vertical_jumping_agility_m_s']:.2f} m/s, at hops of {agile['hop_height_m']:.2f} m."
+        )
+    ground = figures.get("ground")
+    if ground:
+        out.append(f"Height of the ground, summed up over the hops: {_ground_words(ground)}.")
+    return out
+
+
+def _ground_words(ground: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in ground.items())
+
+
+def hop_notes(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> tuple[Note, ...]:
+    """What the reader must know: sensors that are missing or clipped, hops that were missed."""
+    notes = [Note(sentence) for sentence in hop_sentences(result.metrics.get(result.robot, {}))]
+    notes += sensor_notes(configuration, result.estimator, series, int(result.stamps_ns[0]))
+    hops = result.metrics.get(result.robot, {}).get("hops", {})
+    if hops.get("missed_hops", 0) or hops.get("extra_hops", 0):
+        words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"
+        notes.append(Note(f"Hops: {words}.", words))
+    return tuple(notes)
+
+
+def distance_error_ratio(time_s: Array, true_height_m: Array, estimated_height_m: Array) -> float:
+    """Error of the distance that an optical-flow sensor measures with an estimated height, over the distance, signed.
+
+    Equations S17 and S18 of the paper. The sensor looks straight down while it moves parallel to a flat surface at the
+    height z, and sees the surface move by d_image on its image plane behind the focal length f. By similar triangles
+    d_image / f = d / z, so
+
+        d_true + d_error = (d_image / f) (z + z_error) = (d_image / f) z (1 + e),   e = z_error / z           (S17)
+        (d_true + d_error) / d_true = 1 + e                                                                   (S18)
+
+    The paper takes for e M1, the mean size of the height's error over the mean height. With a height that changes, what
+    counts is the mean of e along the way, at one speed, with its sign. Errors of both signs cancel, so that it is often
+    less than M1; but errors near the ground weigh more, since they are divided by the height there.
+    """
+    return float(trapezoid(estimated_height_m / true_height_m - 1.0, time_s)) / float(time_s[-1] - time_s[0])
+
+
+def presented(configuration: HopperConfiguration, result: EvaluationResult) -> EvaluationResult:
+    """The judged run with its figures, drawing and phases."""
+    return replace(
+        result, figures=tuple(_figures(result)), drawing=_drawing(configuration, result), phases=hop_phases(result)
+    )
+
+
+def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64]:
+    """(K,) phase at each estimate; one that outlasts any ends as the filter's.
+
+    Parameters
+    ----------
+    as_seen
+        From events as the filter came to know of them; otherwise from when they happened.
+    """
+    phase = np.full(len(result.stamps_ns), phases.STARTUP, dtype=np.int64)
+    begins = [event.seen_ns if as_seen else event.stamp_ns for event in result.phase_events]
+    order = np.argsort(np.array(begins, dtype=np.int64), kind="stable")
+    begin_ns = np.array(begins, dtype=np.int64)[order]
+    row = np.searchsorted(begin_ns, result.stamps_ns, side="right") - 1
+    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)[order]
+    if len(numbers):
+        known = row >= 0
+        phase[known] = numbers[row[known]]
+        since_s = (result.stamps_ns[known] - begin_ns[row[known]]) / NANOSECONDS_PER_SECOND
+        longest_s = np.where(phase[known] == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
+        phase[known] = np.where((phase[known] != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase[known])
+    return phase
+
+
+def hop_phases(result: EvaluationResult) -> Phases:
+    """Phases as spans, and hops from apex to apex."""
+    phase, time_s = phase_of(result, as_seen=False), result.time_s
+    starts = np.flatnonzero(np.diff(phase, prepend=-1))
+    ends = np.append(starts[1:], len(phase) - 1)
+    kinds = phase[starts]
+    spans = np.column_stack([time_s[starts], time_s[ends]])
+    drops = np.flatnonzero(kinds == phases.DROP)
+    whole = [
+        (time_s[starts[one]], time_s[starts[next_one]])
+        for one, next_one in pairwise(drops)
+        if phases.STARTUP not in kinds[one:next_one]
+        and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
+    ]
+    named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(phases.PHASES)}
+    return Phases({name: one for name, one in named.items() if len(one)}, "hop", np.array(whole).reshape(-1, 2))
+
+
+def _figures(result: EvaluationResult) -> Iterator[KeyFigure]:
+    figures = result.metrics.get(result.robot, {})
+    hops, events = figures.get("hops", {}), figures.get("events", {})
+    yield from islice(error_figures(result), 1)
+    if "m3_apex_height_mape_percent" in hops:
+        yield KeyFigure("Apex height: error", f"{hops['m3_apex_height_mape_percent']:.1f} %", "mean of all hops")
+        found = hops["hops"] - hops["missed_hops"]
+        extra = hops["extra_hops"]
+        yield KeyFigure("Hops found", f"{found} of {hops['hops']}", f"and {extra} that were none" if extra else "")
+    if "seen_after_median_s" in events.get("touchdown", {}):
+        delay_ms = 1e3 * events["touchdown"]["seen_after_median_s"]
+        yield KeyFigure("Touchdown seen after", f"{delay_ms:.1f} ms", "median")
+    yield from islice(honesty_figures(result), 1)
+
+
+def _drawing(configuration: HopperConfiguration, result: EvaluationResult) -> Drawing | None:
+    """Leg and body at each instant, side by side in time."""
+    part = result.parts.get("height")
+    if part is None:
+        return None
+    count = len(result.time_s)
+    ellipse = np.zeros((count, 2, 2))
+    ellipse[:, 1, 1] = part.stddev[:, 0] ** 2
+    estimate, truth = (_standing(configuration, result.time_s, height[:, 0]) for height in (part.estimate, part.truth))
+    return Drawing(estimate, truth, ellipse, estimate[:, 1], ("time (s)", "height (m)"), over_time=True)
+
+
+def _standing(configuration: HopperConfiguration, time_s: Array, height_m: Array) -> Array:
+    """(K, 2, 2) foot and body; on level ground the foot does not go below it while the leg is compressed."""
+    foot_m = height_m - configuration.robot.standing_height_m
+    if not configuration.ground_changes:
+        foot_m = np.maximum(foot_m, 0.0)
+    return np.stack([np.column_stack([time_s, foot_m]), np.column_stack([time_s, height_m])], axis=1)
+
+
+# Height of the ground over many hops, summed up from each hop's change; equations 11 to 13 of the paper.
+
+
+PAPER_DROP_WEIGHT = 0.5
+"""Weight of eq. (11) in eq. (13)."""
+DIRECT = 0.0
+"""Weight of eq. (11) for ground and apexes of which nothing is known: eq. (12) alone."""
+
+
+def ground_changes(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float
+) -> tuple[Array, Array]:
+    """Change of the ground's height at each of N touchdowns by eq. (11) and by eq. (12), each (N,), m.
+
+    Parameters
+    ----------
+    apex_height_m, touchdown_height_m
+        (N,) estimated heights above the ground last left, the second just before its update, m. An apex that was not
+        seen (NaN) counts as a drop like the one before; the first hop, which has no drop before it, counts with eq.
+        (12).
+    """
+    apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
+    direct = touchdown - standing_height_m
+    drop = apex - touchdown
+    seen = np.maximum.accumulate(np.where(np.isfinite(drop), np.arange(len(drop)), -1))
+    drop = np.where(seen >= 0, drop[np.maximum(seen, 0)], np.nan)
+    from_drops = direct.copy()
+    later = np.isfinite(drop[:-1])
+    from_drops[1:][later] = (drop[:-1] - drop[1:])[later]
+    return from_drops, direct
+
+
+def ground_heights(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float, drop_weight: float
+) -> Array:
+    """(N,) height of the ground after each of N touchdowns, m: the sum of the changes, eq. (13)."""
+    from_drops, direct = ground_changes(apex_height_m, touchdown_height_m, standing_height_m)
+    return np.cumsum(drop_weight * from_drops + (1.0 - drop_weight) * direct)
+
+
+def drift_m(estimated_m: ArrayLike, true_m: ArrayLike, hops: int) -> Array:
+    """Error of the ground height that `hops` hops add, over every stretch of so many, m.
+
+    Parameters
+    ----------
+    estimated_m, true_m
+        (N,) ground heights after each touchdown; the start, before the first, is zero in both.
+    hops
+        Length of a stretch.
+
+    Returns
+    -------
+    (N - hops + 1,) float64 with signs: stretches overlap, so that they are not independent. Empty for shorter runs.
+    """
+    error = np.concatenate(([0.0], np.asarray(estimated_m, float) - np.asarray(true_m, float)))
+    return error[hops:] - error[:-hops]
+
+
+def summary(
+    apex_height_m: ArrayLike,
+    touchdown_height_m: ArrayLike,
+    true_ground_m: ArrayLike,
+    standing_height_m: float,
+    hops: int = 30,
+) -> dict[str, Any]:
+    """Mean size of the drift over `hops` hops by eq. (12) and by eq. (13); units in the names.
+
+    `true_ground_m` (N,) is the ground of each touchdown against that of the start.
+    """
+    out: dict[str, Any] = {"touchdowns": int(np.size(true_ground_m)), "drift_hops": hops}
+    for name, weight in (("direct", DIRECT), ("paper", PAPER_DROP_WEIGHT)):
+        estimated = ground_heights(apex_height_m, touchdown_height_m, standing_height_m, weight)
+        drift = drift_m(estimated, true_ground_m, hops)
+        if len(drift):
+            out[f"ground_height_{name}_drift_mean_abs_m"] = float(np.mean(np.abs(drift)))
+        out[f"ground_height_{name}_final_error_m"] = float(estimated[-1] - np.asarray(true_ground_m)[-1])
+    return out

@@ -1,0 +1,246 @@
+"""Unified hopping agility: how fast a hopper moves up and down, from figures measured or from forces.
+
+Equations 14 to 16 and S1 to S11 of the paper, whose formulas the text at hand has lost; they follow from its words.
+
+One cycle goes from an apex at the hop height h_prev through drop, stance and rebound to the next apex at h. Hop heights
+are measured from the height at which the extended leg just touches the ground; accelerations are means over a phase.
+
+Drop, from rest at h_prev. Thrust u_D points up and drag l_D against the motion, up too, so the body falls with
+
+    a_D = g - u_D - l_D                                                                       (S1)
+    v_touchdown = a_D t_drop                                    (speed)                       (S2)
+    h_prev = a_D t_drop^2 / 2                                                                 (S3)
+
+Stance: rho is the speed at liftoff over the speed at touchdown. Energy is lost below 1 and gained above.
+
+    v_liftoff = rho v_touchdown                                                               (S4)
+
+Rebound. Thrust u_R points up; drag l_R points down, so the body is slowed with
+
+    a_R = g - u_R + l_R                                                                       (S5)
+    0 = v_liftoff - a_R t_rebound                                                             (S6)
+    h = v_liftoff t_rebound - a_R t_rebound^2 / 2 = a_R t_rebound^2 / 2                       (S7)
+
+From S3, and from S6 and S7,
+
+    t_drop = sqrt(2 h_prev / a_D),   t_rebound = sqrt(2 h / a_R)                              (S8, S9)
+
+The metric, with eta = 0 the vertical jumping agility and with eta = 1 the hopping agility:
+
+    UHA = (eta h_prev + h) / (eta t_drop + t_stance + t_rebound)                              (14, S10)
+        = (eta h_prev + h) / (eta sqrt(2 h_prev / a_D) + t_stance + sqrt(2 h / a_R))          (15)
+
+Without the times, S2 with S3 and S6 with S7 give v_touchdown^2 = 2 a_D h_prev and v_liftoff^2 = 2 a_R h; with S4
+
+    h = rho^2 (a_D / a_R) h_prev,   rho = sqrt(a_R h / (a_D h_prev))                          (16, S11)
+
+What a mean acceleration is. S2 needs the mean over time, the squares of speed the mean over height, S3 the one that
+gives the right time (`effective_acceleration`). All agree where the acceleration is constant. Where it is not, as with
+drag, each formula holds exactly with its own mean only: times from S8 and S9 with the effective ones are exact, and rho
+from S11 is then too low, with drag of 0.07 v^2 by some 4 % at 1 m and 14 % at 4 m.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+
+Array = NDArray[np.float64]
+
+VERTICAL_JUMPING, HOPPING = 0.0, 1.0
+"""Values of eta: without and with the drop."""
+
+
+def unified_hopping_agility(
+    height_m: ArrayLike,
+    previous_height_m: ArrayLike,
+    stance_s: ArrayLike,
+    rebound_s: ArrayLike,
+    drop_s: ArrayLike,
+    eta: float,
+) -> Array:
+    """UHA from what was measured, m/s; eq. (14), S10. Arguments broadcast.
+
+    Parameters
+    ----------
+    height_m, previous_height_m
+        Hop heights of this apex and of the one before it, m.
+    stance_s, rebound_s, drop_s
+        Touchdown to liftoff, liftoff to this apex, last apex to touchdown, s. With eta = 0 the drop may be NaN, and so
+        may the previous height.
+    eta
+        0: vertical jumping agility; 1: hopping agility; between: a mixture.
+
+    Raises
+    ------
+    UserError
+        On negative heights or times and where no time passes at all.
+    """
+    height, stance, rebound = (np.asarray(value, float) for value in (height_m, stance_s, rebound_s))
+    _not_negative("hop height", height, "m")
+    _not_negative("stance time", stance, "s")
+    _not_negative("rebound time", rebound, "s")
+    if not 0.0 <= eta <= 1.0:
+        raise UserError(f"eta is {eta:g}; it must be between 0 (vertical jumping agility) and 1 (hopping agility)")
+    climbed, passed = height, stance + rebound
+    if eta > 0.0:  # else 0 times a drop that was not seen would spoil the result
+        previous, drop = np.asarray(previous_height_m, float), np.asarray(drop_s, float)
+        _not_negative("previous hop height", previous, "m")
+        _not_negative("drop time", drop, "s")
+        climbed, passed = height + eta * previous, passed + eta * drop
+    if np.any(passed <= 0.0):
+        raise UserError("a hop that takes no time has no agility: stance, rebound and drop time add up to 0 s")
+    return np.asarray(climbed / passed)
+
+
+def vertical_jumping_agility(height_m: ArrayLike, stance_s: ArrayLike, rebound_s: ArrayLike) -> Array:
+    """Hop height over the time from touchdown to apex, m/s: eta = 0."""
+    return unified_hopping_agility(height_m, np.nan, stance_s, rebound_s, np.nan, VERTICAL_JUMPING)
+
+
+def hopping_agility(height_m: ArrayLike, previous_height_m: ArrayLike, cycle_s: ArrayLike) -> Array:
+    """Height fallen and risen over the time from apex to apex, m/s: eta = 1."""
+    return unified_hopping_agility(height_m, previous_height_m, 0.0, 0.0, cycle_s, HOPPING)
+
+
+def drop_acceleration_m_s2(
+    thrust_m_s2: ArrayLike = 0.0, drag_m_s2: ArrayLike = 0.0, gravity_m_s2: float = STANDARD_GRAVITY_M_S2
+) -> Array:
+    """a_D, downwards, from mean thrust (positive: up) and mean drag (size) per mass in the drop; S1."""
+    _not_negative("drag", np.asarray(drag_m_s2, float), "m/s^2")
+    return _falls(gravity_m_s2 - np.asarray(thrust_m_s2, float) - np.asarray(drag_m_s2, float), "the drop")
+
+
+def rebound_acceleration_m_s2(
+    thrust_m_s2: ArrayLike = 0.0, drag_m_s2: ArrayLike = 0.0, gravity_m_s2: float = STANDARD_GRAVITY_M_S2
+) -> Array:
+    """a_R, downwards, from mean thrust (positive: up) and mean drag (size) per mass in the rebound; S5."""
+    _not_negative("drag", np.asarray(drag_m_s2, float), "m/s^2")
+    return _falls(gravity_m_s2 - np.asarray(thrust_m_s2, float) + np.asarray(drag_m_s2, float), "the rebound")
+
+
+def flight_time_s(height_m: ArrayLike, acceleration_m_s2: ArrayLike) -> Array:
+    """Drop or rebound time from the hop height and a_D or a_R, s; S8, S9."""
+    height, acceleration = np.asarray(height_m, float), _falls(np.asarray(acceleration_m_s2, float), "the flight")
+    _not_negative("hop height", height, "m")
+    return np.asarray(np.sqrt(2.0 * height / acceleration))
+
+
+def effective_acceleration_m_s2(height_m: ArrayLike, time_s: ArrayLike) -> Array:
+    """The constant acceleration that takes this time for this height, m/s^2: S8 and S9 the other way round."""
+    time = np.asarray(time_s, float)
+    if np.any(time <= 0.0):
+        raise UserError(f"a flight of {np.min(time):g} s has no acceleration; the time must be above 0 s")
+    return np.asarray(2.0 * np.asarray(height_m, float) / time**2)
+
+
+def next_height_m(
+    previous_height_m: ArrayLike, velocity_ratio: ArrayLike, drop_m_s2: ArrayLike, rebound_m_s2: ArrayLike
+) -> Array:
+    """Hop height after a hop from `previous_height_m` with the stance velocity ratio rho; eq. (16), S11."""
+    drop, rebound = _falls(np.asarray(drop_m_s2, float), "the drop"), _falls(np.asarray(rebound_m_s2, float), "rebound")
+    return np.asarray(np.asarray(velocity_ratio, float) ** 2 * drop / rebound * np.asarray(previous_height_m, float))
+
+
+def stance_velocity_ratio(
+    previous_height_m: ArrayLike, height_m: ArrayLike, drop_m_s2: ArrayLike, rebound_m_s2: ArrayLike
+) -> Array:
+    """rho that takes the hopper from one height to the other; eq. (16) solved for it.
+
+    With equal heights it says what the leg must give back, so that the hopping goes on as it is.
+    """
+    previous = np.asarray(previous_height_m, float)
+    if np.any(previous <= 0.0):
+        raise UserError(f"the previous hop height is {np.min(previous):g} m; it must be above 0 m")
+    drop, rebound = _falls(np.asarray(drop_m_s2, float), "the drop"), _falls(np.asarray(rebound_m_s2, float), "rebound")
+    _not_negative("hop height", np.asarray(height_m, float), "m")
+    return np.asarray(np.sqrt(rebound * np.asarray(height_m, float) / (drop * previous)))
+
+
+def agility_from_accelerations(
+    previous_height_m: ArrayLike,
+    velocity_ratio: ArrayLike,
+    stance_s: ArrayLike,
+    drop_m_s2: ArrayLike,
+    rebound_m_s2: ArrayLike,
+    eta: float,
+) -> Array:
+    """UHA as a function of the design: eqs. (15) and (16), m/s. Arguments broadcast.
+
+    Parameters
+    ----------
+    previous_height_m
+        Hop height of the apex before, m.
+    velocity_ratio
+        rho, speed at liftoff over speed at touchdown; `stance_velocity_ratio` gives the one for constant height.
+    stance_s
+        Stance time, s; see `spring_stance_s`.
+    drop_m_s2, rebound_m_s2
+        a_D and a_R, see `drop_acceleration_m_s2` and `rebound_acceleration_m_s2`.
+    """
+    height = next_height_m(previous_height_m, velocity_ratio, drop_m_s2, rebound_m_s2)
+    drop, rebound = flight_time_s(previous_height_m, drop_m_s2), flight_time_s(height, rebound_m_s2)
+    return unified_hopping_agility(height, previous_height_m, stance_s, rebound, drop, eta)
+
+
+def spring_stance_s(
+    touchdown_speed_m_s: ArrayLike,
+    mass_kg: float,
+    stiffness_n_m: float,
+    preload_n: float = 0.0,
+    gravity_m_s2: float = STANDARD_GRAVITY_M_S2,
+) -> Array:
+    """Stance time of one mass on a lossless spring with preload, s: what the paper says of k and m, as a formula.
+
+    With omega = sqrt(k / m), the mass swings about the compression -(F_0 - m g) / k and is back at zero after
+    (2 / omega) atan2(omega v, (F_0 - m g) / m): half a natural period for F_0 = m g, less with more preload.
+    """
+    omega = np.sqrt(stiffness_n_m / mass_kg)
+    speed = np.asarray(touchdown_speed_m_s, float)
+    return np.asarray(2.0 / omega * np.arctan2(omega * speed, preload_n / mass_kg - gravity_m_s2))
+
+
+def summary(
+    height_m: ArrayLike, previous_height_m: ArrayLike, stance_s: ArrayLike, rebound_s: ArrayLike, drop_s: ArrayLike
+) -> dict[str, Any]:
+    """Means over hops, (N,) arrays with NaN where unknown; units in the names. Empty without a hop from apex to apex.
+
+    Agility is the mean of the hops' own. Effective accelerations and the velocity ratio follow from S8, S9 and S11.
+    """
+    rows = np.column_stack(np.broadcast_arrays(height_m, previous_height_m, stance_s, rebound_s, drop_s)).astype(float)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    if not len(rows):
+        return {}
+    height, previous, stance, rebound, drop = rows.T
+    falling, rising = effective_acceleration_m_s2(previous, drop), effective_acceleration_m_s2(height, rebound)
+    return {
+        "hops": len(rows),
+        "hop_height_m": float(height.mean()),
+        "stance_s": float(stance.mean()),
+        "stance_and_rebound_s": float((stance + rebound).mean()),
+        "cycle_s": float((drop + stance + rebound).mean()),
+        "vertical_jumping_agility_m_s": float(vertical_jumping_agility(height, stance, rebound).mean()),
+        "hopping_agility_m_s": float(hopping_agility(height, previous, drop + stance + rebound).mean()),
+        "drop_acceleration_m_s2": float(falling.mean()),
+        "rebound_acceleration_m_s2": float(rising.mean()),
+        "stance_velocity_ratio": float(stance_velocity_ratio(previous, height, falling, rising).mean()),
+    }
+
+
+def _not_negative(name: str, value: Array, unit: str) -> None:
+    if np.any(value < 0.0):
+        raise UserError(f"{name} is {np.nanmin(value):g} {unit}; it cannot be negative")
+
+
+def _falls(acceleration: Array, where: str) -> Array:
+    if np.any(acceleration <= 0.0):
+        raise UserError(
+            f"the mean acceleration downwards in {where} is {np.min(acceleration):.3g} m/s^2; it must be above 0, so "
+            "thrust and drag must leave some of gravity"
+        )
+    return acceleration

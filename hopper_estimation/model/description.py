@@ -1,0 +1,90 @@
+"""How the hopper looks: a quadrotor's body on a springy leg, seen from the side.
+
+The state knows neither tilt nor leg length, so the robot is drawn upright. Its foot is drawn at the lower end of the
+extended leg, or on the ground of the start where that end would be below it: there the leg slides through the body.
+
+The root of the URDF, for `robot_state_publisher` and RViz's RobotModel, is `body`, so that `base_link` -> `body` stays
+the estimator's; the leg hangs on it by a prismatic joint whose position is the height of the foot in the body's frame:
+minus the standing height with the leg extended, and never above the centre of mass.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.contract.description import Shape, number, robot_element, urdf_text, visual
+from onboard_estimation.filtering.planar import HEIGHT
+from onboard_estimation.filtering.state_space import StateSpace
+
+BODY, LEG, JOINT = "body", "leg", "leg_slide"
+
+_BODY_WIDTH, _BODY_HEIGHT = 0.35, 0.25
+_ROTOR_REACH, _ROTOR_DIAMETER, _ROTOR_HEIGHT, _ROTOR_ABOVE = 0.35, 0.45, 0.03, 0.2
+_LEG_DIAMETER, _FOOT_DIAMETER, _FOOT_HEIGHT = 0.05, 0.12, 0.06
+"""As shares of the standing height, which the paper gives; it gives no other lengths."""
+_FASTEST_M_S = 10.0
+"""URDF asks for a limit of every joint's speed: that of a fall from 5 m."""
+
+
+def hopper_shapes(standing_height_m: float) -> dict[str, tuple[Shape, ...]]:
+    """Solids of `body`, in its centre of mass, and of `leg`, at the foot; z along the leg, upwards.
+
+    Parameters
+    ----------
+    standing_height_m
+        Height of the centre of mass above the foot with the leg extended.
+    """
+    length = standing_height_m
+    rotor = (_ROTOR_DIAMETER * length, _ROTOR_DIAMETER * length, _ROTOR_HEIGHT * length)
+    rotors = (
+        Shape(
+            "cylinder",
+            rotor,
+            (x * _ROTOR_REACH * length, y * _ROTOR_REACH * length, _ROTOR_ABOVE * length),
+            part="wheel",
+        )
+        for x, y in ((1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0))
+    )
+    body = Shape("box", (_BODY_WIDTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
+    leg = Shape("cylinder", (_LEG_DIAMETER * length, _LEG_DIAMETER * length, length), (0.0, 0.0, 0.5 * length))
+    foot_height = _FOOT_HEIGHT * length
+    foot = Shape(
+        "cylinder",
+        (_FOOT_DIAMETER * length, _FOOT_DIAMETER * length, foot_height),
+        (0.0, 0.0, 0.5 * foot_height),
+        part="joint",
+    )
+    return {BODY: (body, *rotors), LEG: (leg, foot)}
+
+
+def hopper_body_poses(
+    space: StateSpace, means: NDArray[np.float64], standing_height_m: float
+) -> dict[str, NDArray[np.float64]]:
+    """Poses (K, 7) of `body` and `leg` at the states (K, a): position (m) and quaternion x, y, z, w."""
+    height_m = means[:, space.coordinates(HEIGHT).start]
+    return {BODY: _upright(height_m), LEG: _upright(np.maximum(height_m - standing_height_m, 0.0))}
+
+
+def _upright(height_m: NDArray[np.float64]) -> NDArray[np.float64]:
+    poses = np.zeros((len(height_m), 7))
+    poses[:, 2], poses[:, 6] = height_m, 1.0
+    return poses
+
+
+def hopper_urdf(standing_height_m: float, name: str = "hopper") -> str:
+    """The URDF document, metres; the same lengths give the same text."""
+    robot = robot_element(name)
+    for link_name, shapes in hopper_shapes(standing_height_m).items():
+        link = ElementTree.SubElement(robot, "link", name=link_name)
+        for shape in shapes:
+            visual(link, shape)
+    joint = ElementTree.SubElement(robot, "joint", name=JOINT, type="prismatic")
+    ElementTree.SubElement(joint, "parent", link=BODY)
+    ElementTree.SubElement(joint, "child", link=LEG)
+    ElementTree.SubElement(joint, "axis", xyz="0 0 1")
+    limits = {"effort": 0.0, "velocity": _FASTEST_M_S, "lower": -standing_height_m, "upper": 0.0}
+    ElementTree.SubElement(joint, "limit", {name: number(value) for name, value in limits.items()})
+    return urdf_text(robot)

@@ -1,1 +1,0 @@
-"""The hopper's rclpy nodes."""

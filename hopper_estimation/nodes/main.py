@@ -1,9 +1,0 @@
-"""Executables `hopper_estimator`, `hopper_simulator` and `serial_imu_emulator`."""
-
-from __future__ import annotations
-
-from onboard_estimation.nodes.run import NodeExecutable
-
-estimator = NodeExecutable("hopper_estimation.nodes.estimator:HopperEstimatorNode")
-simulator = NodeExecutable("hopper_estimation.nodes.estimator:HopperSimulatorNode")
-serial_emulator = NodeExecutable("hopper_estimation.nodes.serial_emulator:HopperSerialEmulatorNode")

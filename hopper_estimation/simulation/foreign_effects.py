@@ -1,0 +1,170 @@
+"""Scenario `foreign`: what a hopping robot may do and no estimator of the hopper has a term for.
+
+Every seed draws its own sizes, and many of them anew for each hop, from a generator of its own: one effect can be
+switched on or off without changing what else is drawn. Magnitudes and their sources: `config/hopper_foreign.yaml`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation.model import dynamics
+from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP
+from onboard_estimation.base.configuration import load, parameter
+from onboard_estimation.base.installed import resource
+
+Array = NDArray[np.float64]
+
+FILE = "config/hopper_foreign.yaml"
+_LONGEST_SPREAD = 2.5
+_MOST_HOPS = 20_000
+_TICK_S = dynamics.TICK_STEPS * dynamics.STEP_S
+_EDGE_TICKS = 4
+_USUAL_M, _USUAL_M_S = 2.0, 5.0
+"""Commanded height without more or less push; speed of touchdown and liftoff that magnitudes are given for."""
+
+
+@dataclass(frozen=True)
+class ForeignScenario:
+    """Magnitudes; zero: none of it. Without a file, none of any."""
+
+    push_scatter: float = parameter(
+        0.0, "standard deviation of the leg's own push from hop to hop, as a share of its preload", minimum=0.0
+    )
+    push_per_m: float = parameter(
+        0.0, "push by commanded height, of a hop before, as a share of the preload", unit="1/m", minimum=0.0
+    )
+    softest_ratio: float = parameter(0.0, "hardest over softest ground; 0 or 1: all alike", minimum=0.0)
+    edge_share: float = parameter(0.0, "share of landings that slip off an edge", minimum=0.0, maximum=1.0)
+    edge_m: float = parameter(0.015, "its mean height", unit="m", minimum=0.0)
+    wobble_deg: float = parameter(
+        0.0, "standard deviation of the pitch that a landing at 5 m/s sets off", unit="deg", minimum=0.0, maximum=15.0
+    )
+    wobble_hz: float = parameter(3.0, "frequency of that swing", unit="Hz", exclusive_minimum=0.0)
+    wobble_damping: float = parameter(0.15, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
+    lever_m: float = parameter(0.0, "standard deviation of the sensors' way beside the centre", unit="m", minimum=0.0)
+    ringing_m_s2: float = parameter(
+        0.0, "mean amplitude of the leg's ringing after a liftoff at 5 m/s", unit="m/s^2", minimum=0.0
+    )
+    ringing_hz: float = parameter(35.0, "its mean frequency", unit="Hz", exclusive_minimum=0.0)
+    ringing_damping: float = parameter(0.05, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
+    low_warm_up_m_s2: float = parameter(
+        0.0, "standard deviation of how far the low-g sensor's zero moves, each run", unit="m/s^2", minimum=0.0
+    )
+    high_warm_up_m_s2: float = parameter(0.0, "the same of the high-g sensor", unit="m/s^2", minimum=0.0)
+    warm_up_time_s: float = parameter(60.0, "time constant of that", unit="s", exclusive_minimum=0.0)
+    shock_offset_m_s2: float = parameter(
+        0.0, "standard deviation of the low-g sensor's zero after each shock", unit="m/s^2", minimum=0.0
+    )
+
+
+@cache
+def foreign_scenario() -> ForeignScenario:
+    """The magnitudes in the scenario file; UserError where it is not as it should be."""
+    scenario: ForeignScenario = load(ForeignScenario, resource(FILE))
+    return scenario
+
+
+class ForeignEffects:
+    """What is drawn once a seed, and how it acts."""
+
+    def __init__(self, scenario: ForeignScenario, rng: np.random.Generator) -> None:
+        def spread(*shape: int) -> Array:
+            return np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
+
+        s = self._scenario = scenario
+        self._push = s.push_scatter * spread(_MOST_HOPS)
+        self._softness = max(s.softest_ratio, 1.0) ** rng.uniform(size=_MOST_HOPS)
+        self._edge_m = (rng.uniform(size=_MOST_HOPS) < s.edge_share) * s.edge_m * (1.0 + 0.3 * spread(_MOST_HOPS))
+        self._wobble = np.deg2rad(s.wobble_deg) * spread(_MOST_HOPS, 2)
+        self._lever_m = s.lever_m * spread(2)
+        self._ringing = s.ringing_m_s2 * (1.0 + 0.3 * spread(_MOST_HOPS))
+        self._ringing_hz = s.ringing_hz * (1.0 + 0.15 * float(spread()))
+        self._warm_up = np.array([s.low_warm_up_m_s2, s.high_warm_up_m_s2]) * spread(2)
+        self._shocked = s.shock_offset_m_s2 * spread(_MOST_HOPS)
+        self._goal = self._wanted = np.nan
+        self._phase, self._tick = -1, 0
+        self._landed, self._left = (-np.inf, 0.0, 0), (-np.inf, 0.0, 0)  # time, s; speed, m/s; hop
+        self._ticks = np.zeros((0, 6))
+        self._angle, self._rate = np.zeros((2, 2))
+        self._kick = 2.0 * np.pi * s.wobble_hz / _USUAL_M_S
+        self.swings = np.zeros((0, 4))
+        """(K, 4) roll, pitch and their rates at the ticks that were just run, beside the robot's sway."""
+
+    def advance(self, state: Array, delayed: Array, plant: dynamics.Plant, motion: dynamics.Motion) -> None:
+        """As `dynamics.advance`, tick by tick, each with the leg's push and the ground of its hop."""
+        self._ticks, self.swings = np.empty((len(motion.goals), 6)), np.empty((len(motion.goals), 4))
+        self._tick = motion.first_tick
+        for k in range(len(motion.goals)):
+            phase, hop, time_s = int(state[dynamics.PHASE]), int(state[dynamics.HOP]), (motion.first_tick + k) * _TICK_S
+            if phase != self._phase:
+                if phase == STANCE_DOWN:
+                    self._landed = (time_s, -float(state[dynamics.VELOCITY]), hop)
+                    self._rate += self._kick * self._wobble[hop] * self._landed[1]
+                    self._goal, self._wanted = self._wanted, float(motion.goals[k])
+                elif phase == REBOUND:
+                    self._left = (time_s, float(state[dynamics.VELOCITY]), hop)
+                self._phase = phase
+            if phase == STANCE_DOWN and round((time_s - self._landed[0]) / _TICK_S) == _EDGE_TICKS:
+                state[dynamics.GROUND] -= self._edge_m[hop]
+            self._ticks[k] = (*self._landed, *self._left)
+            self.swings[k] = self._swing()
+            rows = slice(k * dynamics.TICK_STEPS, (k + 1) * dynamics.TICK_STEPS)
+            tick = motion._replace(
+                first_tick=motion.first_tick + k,
+                goals=motion.goals[k : k + 1],
+                gusts=motion.gusts[k : k + 1],
+                supply=motion.supply[k : k + 1],
+                trace=motion.trace[rows],
+                duties=motion.duties[k : k + 1],
+            )
+            dynamics.advance(state, delayed, self._plant(plant, phase, hop), tick)
+
+    def _plant(self, plant: dynamics.Plant, phase: int, hop: int) -> dynamics.Plant:
+        """Leg and ground of this hop."""
+        soft, push = self._softness[hop], 0.0
+        if phase == STANCE_UP:
+            above_m = 0.0 if np.isnan(self._goal) else self._goal - _USUAL_M
+            push = plant.preload * (self._push[hop] + self._scenario.push_per_m * above_m)
+        return plant._replace(
+            preload=plant.preload + push,
+            ground_stiffness=plant.ground_stiffness / soft,
+            ground_damping=plant.ground_damping * soft,
+        )
+
+    def _swing(self) -> Array:
+        """A tick of the swing that landings set off: a damped oscillator, rate first."""
+        s = self._scenario
+        omega = 2.0 * np.pi * s.wobble_hz
+        self._rate -= _TICK_S * (2.0 * s.wobble_damping * omega * self._rate + omega * omega * self._angle)
+        self._angle += _TICK_S * self._rate
+        return np.concatenate([self._angle, self._rate])
+
+    def felt(self, since_start_s: Array, rates: Array) -> Array:
+        """(M, 2) specific force along the leg that low-g and high-g sensor read beyond that of the body, m/s^2.
+
+        Parameters
+        ----------
+        since_start_s
+            (M,) since the first of the ticks that were just run.
+        rates
+            (K, 2) roll and pitch rates at the ticks.
+        """
+        s, time_s = self._scenario, self._tick * _TICK_S + since_start_s
+        at_s, speed, hop = self._ticks[np.minimum((since_start_s / _TICK_S).astype(int), len(self._ticks) - 1), 3:].T
+        since_s = np.where(np.isfinite(at_s), time_s - at_s, np.inf)
+        omega = 2.0 * np.pi * self._ringing_hz
+        ringing = np.exp(-s.ringing_damping * omega * since_s) * np.sin(omega * np.minimum(since_s, 1e3))
+        ringing *= self._ringing[hop.astype(int)] * speed / _USUAL_M_S
+        ticks_s = np.arange(len(rates)) * _TICK_S
+        if len(rates) > 1:
+            turning = np.gradient(rates, _TICK_S, axis=0) @ self._lever_m
+            ringing = ringing + np.interp(since_start_s, ticks_s, turning)
+        offsets = self._warm_up * (1.0 - np.exp(-time_s / s.warm_up_time_s))[:, None]
+        landed = self._ticks[np.minimum((since_start_s / _TICK_S).astype(int), len(self._ticks) - 1), :3]
+        offsets[:, 0] += np.where(np.isfinite(landed[:, 0]), self._shocked[landed[:, 2].astype(int)], 0.0)
+        return ringing[:, None] + offsets

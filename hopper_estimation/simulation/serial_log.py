@@ -1,0 +1,161 @@
+"""Logs of the serial line of the hopping robot's inertial sensors: raw bytes, as `drivers.serial_frames` describes.
+
+Counts become SI units with the ranges that the device itself told last; what it sent before it told any is left out.
+Nothing is trusted: what is no valid frame is counted, and so is a time that cannot follow the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from drivers.serial_frames import CLOCK_WRAP, SerialReadings, Settings
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.series import Recording, Series, imu_channel
+from onboard_estimation.contract.converters import Converted
+
+_LONGEST_GAP_US = 60_000_000
+# After a restart the device's clock says nothing of the time between.
+_RESTART_GAP_US = 1_000_000
+_PIECE_BYTES = 1 << 20
+_HIGH_G_RANGE = {0: 100, 1: 200, 3: 400}
+_NANOSECONDS_PER_MICROSECOND = 1000
+
+
+@dataclass
+class LogClock:
+    """The device's wrapping time as time from its first frame on.
+
+    A frame whose time cannot follow (60 s or more ahead, or behind) is set aside. If the next one agrees with it, the
+    device has restarted: then one second is taken to have passed, for want of anything that tells.
+
+    Attributes
+    ----------
+    jumps, implausible, repeated
+        How often: the device restarted, a time was set aside, a frame had the time of the one before.
+    """
+
+    jumps: int = 0
+    implausible: int = 0
+    repeated: int = 0
+    _last: int | None = None
+    _aside: int | None = None
+    _elapsed_us: int = 0
+
+    def stamp_ns(self, time_us: int, _: int = 0) -> int | None:
+        """Nanoseconds since the first frame; None: the time cannot be trusted, or it is the same frame again."""
+        if self._last is None:
+            self._last = time_us
+            return 0
+        step = (time_us - self._last) % CLOCK_WRAP
+        if step == 0:
+            self.repeated += 1
+            return None
+        if step >= _LONGEST_GAP_US:
+            aside, self._aside = self._aside, time_us
+            if aside is None or not 0 < (time_us - aside) % CLOCK_WRAP < _LONGEST_GAP_US:
+                self.implausible += 1
+                return None
+            self.jumps += 1
+            # It was the first frame after the restart that had been set aside.
+            self.implausible -= 1
+            step = _RESTART_GAP_US
+        self._aside = None
+        self._last = time_us
+        self._elapsed_us += step
+        return _NANOSECONDS_PER_MICROSECOND * self._elapsed_us
+
+
+def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
+    """Raw bytes from the serial line of the low-g and high-g sensors (MPU-6050, H3LIS331DL).
+
+    Corrupted frames are left out and counted; ranges are those that the device tells. Stamps are the device's time
+    from the first valid frame on. The high-g sensor has no gyro.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read, or holds no samples that can be scaled; or it is asked for as recorded.
+    """
+    if as_recorded:
+        raise UserError("--as-recorded: a serial log has neither a ground truth nor a second clock to leave as it is")
+    clock = LogClock()
+    readings = SerialReadings(clock)
+    sensors = _series(path, readings)
+    settings, frames = readings.settings, readings.frames
+    used = readings.samples - readings.before_ranges
+    corrupted = sum(frames.faults.values())
+    faults = ", ".join(f"{count} {fault.value}" for fault, count in frames.faults.items())
+    if settings is None or not used:
+        reason = "no frame tells the ranges" if settings is None else "none follows a frame that tells the ranges"
+        raise UserError(
+            f"{path}: {frames.samples} valid samples, {reason}; {corrupted} corrupted frames"
+            + (f" ({faults})" if faults else "")
+        )
+    counts = {
+        "samples": frames.samples,
+        "used": used,
+        "corrupted": corrupted,
+        **{f"corrupted_{fault.name.lower()}": count for fault, count in frames.faults.items()},
+        "lost": readings.lost,
+        "before_ranges": readings.before_ranges,
+        "repeated": clock.repeated,
+        "implausible_time": clock.implausible,
+        "restarts": clock.jumps,
+        "changes_of_range": readings.changes,
+        "bytes_unfinished": frames.unfinished,
+    }
+    told = (
+        (corrupted, f"{{}} corrupted frames left out: {faults}."),
+        (readings.lost, "At least {} frames are missing by their sequence numbers (corrupted ones are among them)."),
+        (readings.before_ranges, "{} samples left out: they came before the device had told its ranges."),
+        (clock.repeated, "{} frames left out: they have the device time of the one before."),
+        (clock.implausible, "{} frames left out: their device time cannot follow the one before."),
+        (clock.jumps, "The device restarted {} times; each time one second is taken to have passed."),
+        (readings.changes, "The device changed its ranges {} times; the counts are scaled accordingly."),
+        (frames.unfinished, "{} bytes at the end are no whole frame."),
+        *(
+            (n, f"{name}: {{}} of {used} left out, the device could not read it.")
+            for name, n in readings.unread.items()
+        ),
+        *((n, f"{name}: {{}} of {used} readings at the end of the range.") for name, n in readings.at_end.items()),
+    )
+    notes = (_device(settings), *(sentence.format(count) for count, sentence in told if count))
+    return Converted(recording=Recording(sensors, ()), notes=notes, counts=counts)
+
+
+def _series(path: Path, readings: SerialReadings) -> tuple[Series, ...]:
+    """Low-g and high-g readings of a log."""
+    channels = [imu_channel("low_g"), imu_channel("high_g")]
+    stamps = {channel.sensor: [np.empty(0, dtype=np.int64)] for channel in channels}
+    values = {channel.sensor: [np.empty((0, 6))] for channel in channels}
+    for piece in _pieces(path):
+        found = readings.feed(piece, 0)
+        for name in stamps:
+            of_sensor = [one for one in found if one.sensor == name]
+            stamps[name].append(np.array([one.stamp_ns for one in of_sensor], dtype=np.int64))
+            values[name].append(np.array([one.value for one in of_sensor]).reshape(-1, 6))
+    return tuple(
+        Series(one, np.concatenate(stamps[one.sensor]), np.concatenate(values[one.sensor])) for one in channels
+    )
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _device(settings: Settings) -> str:
+    """What the device says of itself."""
+    low_g, gyro, high_g = 2 << settings.low_g_range, 250 << settings.gyro_range, _HIGH_G_RANGE[settings.high_g_range]
+    return (
+        f"Ranges as the device tells them: low-g {low_g} g and {gyro} deg/s, high-g {high_g} g, {settings.rate_hz} Hz; "
+        f"firmware {'.'.join(map(str, settings.firmware))}, device {settings.device_id.hex()}."
+    )

@@ -1,0 +1,280 @@
+"""What the command `train` makes of recordings of the hopper: trained filters, and a report on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from hopper_estimation.estimators.filter_model import PARAMETERS, TRAINED, FilterModel, filters_of
+from hopper_estimation.judging.hop_metrics import HopErrors, mean_of
+from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.phases import EVENTS
+from hopper_estimation.training.filter_calibration import judged
+from hopper_estimation.training.filter_training import TrainedFilter, train_filter
+from hopper_estimation.training.trials import Trial, trials_of
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.learning.optimisation.problem import Progress, Sensitivity, sensitivity
+from onboard_estimation.report.plots import INK, SERIES, add_title, plain, write_figure
+
+ALL = "all"
+DEFAULT_FORM = "bounce"
+CHANGES_PERCENT = (-20.0, -10.0, -5.0, 5.0, 10.0, 20.0)
+# Without its yellow and grey, which are hard to see on white; with the markers, each line is its own.
+_COLOURS, _GREY = SERIES[:7], "#AAAAAA"
+_MARKERS = "osD^vPX"
+_LINEAR_PERCENT = 10.0
+_DECADES = 1e5  # that the right picture shows below the largest
+
+
+@dataclass(frozen=True, eq=False)
+class HopperTraining:
+    """Trained filters by name, with their errors on the hops that they were trained with."""
+
+    filters: Mapping[str, TrainedFilter]
+    model: FilterModel
+    errors: Mapping[str, tuple[HopErrors, ...]]
+    sensitivities: Mapping[str, Sensitivity]
+    trials: tuple[Trial, ...]
+    duration_s: float
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, units in the names."""
+        return {
+            "robot": "hopper",
+            "trials": {trial.name: {"hops": len(trial.hops.cycles)} for trial in self.trials},
+            "hops": self._hops,
+            "training_s": self.duration_s,
+            "filters": {name: self._filter_summary(name) for name in self.filters},
+        }
+
+    @property
+    def _hops(self) -> int:
+        return sum(len(trial.hops.cycles) for trial in self.trials)
+
+    def _filter_summary(self, name: str) -> dict[str, Any]:
+        trained, entry = self.filters[name], self.filters[name].entry
+        found, steepness = self.sensitivities[name], self.sensitivities[name].largest_ratios
+        return {
+            "cost": trained.search.best.cost,
+            "cost_by_seed": {one.seed: one.cost for one in trained.search.results},
+            "method": trained.search.best.method,
+            "evaluations": sum(one.evaluations for one in trained.search.results),
+            "parameters": {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)},
+            "event_delay_s": dict(zip(EVENTS, entry.event_delay_s.tolist(), strict=True)),
+            "event_stddev_s": dict(zip(EVENTS, entry.event_stddev_s.tolist(), strict=True)),
+            "on_training_hops": {metric: _mean(self.errors[name], metric) for metric in ("m1", "m2", "m3", "m4")},
+            "sensitivity_percent_per_percent": dict(zip(found.names, steepness.tolist(), strict=True)),
+        }
+
+    def sentences(self) -> list[str]:
+        """What it was trained with, and what the reader must know."""
+        out = [
+            f"{self._hops} hops of {len(self.trials)} trials, {self.duration_s:.0f} s of training.",
+            "Figures are those of the hops that were trained with; judge the model on others, with `evaluate --model`.",
+        ]
+        for name, trained in self.filters.items():
+            edge = _at_bounds(trained)
+            if edge:
+                out.append(f"{name}: {', '.join(edge)} at the bound of what was searched.")
+            missed = sum(one.matches.missed for one in self.errors[name])
+            if missed:
+                out.append(f"{name} misses {missed} of the {self._hops} hops.")
+        return out
+
+    def tables(self) -> list[ReportTable]:
+        """Errors, parameters with their sensitivity, events."""
+        names = list(self.filters)
+        errors = ReportTable(
+            "errors on the training hops (mean)",
+            ("filter", "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)", "cost by seed"),
+            tuple(self._error_row(name) for name in names),
+            ("height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"),
+        )
+        events = ReportTable(
+            "events: seen so much later than they happen (median), and how that varies (standard deviation)",
+            ("filter", *EVENTS),
+            tuple(self._event_row(name) for name in names),
+            EVENTS,
+        )
+        return [errors, *(self._parameter_table(name) for name in names), events]
+
+    def _error_row(self, name: str) -> tuple[str, ...]:
+        m1, m2, m3, m4 = (_mean(self.errors[name], metric) for metric in ("m1", "m2", "m3", "m4"))
+        costs = " ".join(f"{one.cost:.4f}" for one in self.filters[name].search.results)
+        return (name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs)
+
+    def _event_row(self, name: str) -> tuple[str, ...]:
+        entry = self.filters[name].entry
+        return (
+            name,
+            *(
+                f"{1e3 * delay:.1f} ± {1e3 * stddev:.1f} ms"
+                for delay, stddev in zip(entry.event_delay_s, entry.event_stddev_s, strict=True)
+            ),
+        )
+
+    def _parameter_table(self, name: str) -> ReportTable:
+        found, entry = self.sensitivities[name], self.filters[name].entry
+        values = {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)}
+        described = {one.name: one for one in PARAMETERS}
+        rows = []
+        for parameter, ratio in zip(found.names, found.largest_ratios, strict=True):
+            one = described[parameter]
+            unit = f" {one.unit}" if one.unit else ""
+            bounds = f"{one.lower:g} to {one.upper:g}{unit}"
+            rows.append((parameter, f"{values[parameter]:.5g}{unit}", bounds, f"{ratio:.2f}", one.meaning))
+        return ReportTable(
+            f"{name}: parameters; by how many percent the cost changes when they change by one",
+            ("parameter", "found", "searched", "sensitivity", "meaning"),
+            tuple(rows),
+            ("found", "searched", "sensitivity"),
+        )
+
+    def save(self, path: Path) -> None:
+        """The model's file, and beside it a picture of each filter's sensitivity (the paper's figure 4)."""
+        self.model.save(path)
+        for name, found in self.sensitivities.items():
+            picture = path.with_name(f"{path.stem}_{name}_sensitivity.png")
+            write_sensitivity(found, picture, f"{name}: change of the cost when one parameter changes")
+
+
+def train_hopper(
+    configuration: HopperConfiguration,
+    recordings: Mapping[str, Any],
+    hashes: Sequence[str],
+    form: str | None,
+    progress: Callable[[float, str], None],
+) -> HopperTraining:
+    """Train one filter, or `all` of them; those that are not trained keep the configured model's parameters.
+
+    Raises
+    ------
+    UserError
+        A recording does not do, or `training` asks for what there is not.
+    """
+    started = time.perf_counter()
+    names = TRAINED if form == ALL else (form or DEFAULT_FORM,)
+    trials = trials_of(configuration, recordings)
+    search = configuration.training
+    filters, errors, sensitivities = {}, {}, {}
+    for number, name in enumerate(names):
+
+        def told(one: Progress, number: int = number, name: str = name) -> None:
+            share = (number + one.share) / len(names)
+            progress(share, f"{name}, seed {one.seed}, generation {one.generation}: cost {one.best_cost:.4f}")
+
+        progress(number / len(names), f"{name}: first generation")
+        trained = train_filter(configuration, name, trials, search, told)
+        filters[name] = trained
+        errors[name] = tuple(judged(configuration, name, trained.entry, trial)[0] for trial in trials)
+        objective, best = trained.objective, trained.search.best.best
+        sensitivities[name] = sensitivity(objective.problem(), objective, best, CHANGES_PERCENT)
+    try:
+        kept = dict(filters_of(configuration.filter_model).entries)
+    except UserError:
+        kept = {}
+    training = {
+        "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "version": version("onboard_estimation"),
+        "trained": {
+            name: {"cost": one.search.best.cost, "seed": one.search.best.seed} for name, one in filters.items()
+        },
+        "method": search.method,
+        "hops": sum(len(trial.hops.cycles) for trial in trials),
+        "recordings": dict(zip(recordings, hashes, strict=True)),
+    }
+    model = FilterModel({**kept, **{name: one.entry for name, one in filters.items()}}, training)
+    return HopperTraining(filters, model, errors, sensitivities, tuple(trials), time.perf_counter() - started)
+
+
+def _mean(errors: Sequence[HopErrors], metric: str) -> float:
+    values = np.concatenate([one.values[metric] for one in errors])
+    return mean_of(values[np.isfinite(values)])
+
+
+def _at_bounds(trained: TrainedFilter) -> list[str]:
+    """Names of parameters that were found within a hundredth of the range of a bound."""
+    problem = trained.objective.problem()
+    shares = np.ravel(problem.to_shares(trained.search.best.best))
+    return [name for name, share in zip(problem.names, shares, strict=True) if min(share, 1.0 - share) < 0.01]
+
+
+def write_sensitivity(result: Sensitivity, path: Path, title: str = "") -> None:
+    """Write the picture as PNG, the same to the byte for the same result.
+
+    Left: change of the cost over change of the parameter (the paper's figure 4); above the dotted lines the cost
+    changes by more percents than the parameter. Right: each parameter's largest percent of the cost for a percent of
+    the parameter, and the colours and marks of the left picture: the seven that matter most have one, the others are
+    grey.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+    write_figure(path, partial(_figure, result, title))
+
+
+def _figure(result: Sensitivity, title: str) -> Figure:
+    figure = Figure(figsize=(10.0, max(4.2, 1.2 + 0.24 * len(result.names))), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
+    order = np.argsort(-np.nan_to_num(result.largest_ratios, nan=-1.0), kind="stable")
+    _draw_curves(left, result, order)
+    _draw_ratios(right, result, order)
+    if title:
+        add_title(figure, title)
+    return figure
+
+
+def _draw_curves(axes: Axes, result: Sensitivity, order: NDArray[np.intp]) -> None:
+    changes = result.changes_percent
+    finite = np.where(np.isfinite(result.cost_changes_percent), result.cost_changes_percent, np.nan)
+    for rank, number in reversed(list(enumerate(order))):  # the most important last, on top
+        named = rank < len(_COLOURS)
+        axes.plot(
+            changes,
+            finite[number],
+            color=_COLOURS[rank] if named else _GREY,
+            marker=_MARKERS[rank] if named else None,
+            markersize=4.0,
+        )
+    for slope in (1.0, -1.0):
+        axes.plot(changes, slope * changes, color=INK, linestyle=":", linewidth=0.9)
+    # Costs jump where a hop is missed: hundreds of percent beside fractions of one.
+    if np.nanmax(np.abs(finite), initial=0.0) > 10.0 * max(np.abs(changes).max(), _LINEAR_PERCENT):
+        axes.set_yscale("symlog", linthresh=_LINEAR_PERCENT)
+    axes.set_xlabel("change of the parameter (%)")
+    axes.set_ylabel("change of the cost (%)")
+    axes.set_title("dotted: 1 % for 1 %", loc="left", size=8.5)
+
+
+def _draw_ratios(axes: Axes, result: Sensitivity, order: NDArray[np.intp]) -> None:
+    largest = result.largest_ratios[order]
+    highest = max(float(np.nanmax(largest, initial=0.0)), 1.0)
+    left, right = highest / _DECADES, 10.0 * highest
+    for rank, value in enumerate(largest.tolist()):
+        shown = left if np.isnan(value) else max(value, left)
+        colour = _COLOURS[rank] if rank < len(_COLOURS) else _GREY
+        axes.plot([left, shown], [rank, rank], color=colour)
+        if shown > left:
+            axes.plot(shown, rank, color=colour, marker=_MARKERS[rank] if rank < len(_MARKERS) else "|")
+        axes.text(1.35 * shown, rank, "no value" if np.isnan(value) else f"{value:.3g}", va="center", size=7.5)
+    axes.set_xscale("log")
+    axes.set_xlim(left, right)
+    axes.axvline(1.0, color=INK, linestyle=":", linewidth=0.9)
+    axes.set_yticks(np.arange(len(order)), [plain(result.names[number]) for number in order])
+    axes.set_ylim(len(order) - 0.5, -0.5)  # the most important on top
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("% of the cost for 1 % of the parameter")

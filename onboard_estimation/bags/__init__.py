@@ -1,0 +1,1 @@
+"""Recordings of every format and ROS version: found, read with suspicion, decoded, written."""

@@ -1,0 +1,466 @@
+"""Reading recorded bags: rosbag2 (MCAP, sqlite3, compressed or not) and ROS 1, whole or damaged.
+
+    with open_bag("walk") as bag:
+        for raw in bag.messages(["/imu/body/data_raw"]):
+            imu = bag.deserialize(raw)
+
+A bag that is cut off or damaged is read as far as that goes, and `Bag.damage` says in one sentence how far.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+from rosbags.typesys.store import Typestore
+
+from onboard_estimation.bags.blocks import (
+    MAX_BLOCK_BYTES,
+    MAX_TIME_NS,
+    BlockError,
+    BlockIndex,
+    Connection,
+    Storage,
+    decompress,
+)
+from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
+from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
+from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.ros.measurements import MessageFault
+
+_HELD_BYTES = 256 * 2**20
+_NAMES_SHOWN = 12
+_LOOKED_AT = 100
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """One topic of a bag: its name, its type as `sensor_msgs/msg/Imu`, and how many messages can be read."""
+
+    name: str
+    message_type: str
+    count: int
+
+
+class RawMessage(NamedTuple):
+    """One message as it was recorded: when (nanoseconds since the epoch), and its bytes in the bag's encoding."""
+
+    topic: str
+    log_time_ns: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some messages of a bag in one buffer, for reading them in bulk. All arrays have the length M.
+
+    Attributes
+    ----------
+    buffer
+        (B,) uint8.
+    topics
+        (M,) int64: index into the topics asked for.
+    log_times_ns, starts, lengths
+        (M,) int64, see `BlockIndex`.
+    order
+        (M,) int64: the message's place in the bag's log order, among all its messages.
+    """
+
+    buffer: NDArray[np.uint8]
+    topics: NDArray[np.int64]
+    log_times_ns: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def at(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the messages."""
+        columns = (self.topics, self.log_times_ns, self.starts, self.lengths, self.order)
+        return Block(self.buffer, *(column[rows] for column in columns))
+
+
+def open_bag(path: str | Path) -> Bag:
+    """Open a bag: a folder, a lone .mcap or .db3 file, or a ROS 1 .bag file.
+
+    Raises
+    ------
+    UserError
+        The path is missing or no bag, the bag has no messages, or none that can be read.
+    """
+    return Bag(Path(path))
+
+
+class Bag:
+    """A recorded bag; a context manager that closes its files.
+
+    Attributes
+    ----------
+    path
+        As it was given.
+    topics
+        By name, sorted. Counts are of the messages that can be read.
+    format
+        `mcap`, `sqlite3` or `ros1`.
+    distribution
+        Of the ROS that recorded it, where the bag says so ("jazzy").
+    custom_data
+        What the recorder noted in the metadata (a simulator: what it simulated).
+    damage
+        One sentence with numbers where the bag is damaged or incomplete, else None.
+    size_bytes
+        Of its files.
+    start_ns, end_ns
+        Earliest and latest log time, nanoseconds since the epoch.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stack = ExitStack()
+        self._stores: dict[str, Typestore | UserError] = {}
+        self._held: OrderedDict[int, Block] = OrderedDict()
+        self._ranks: list[NDArray[np.int64]] | None = None
+        try:
+            files = open_files(path, self._stack)
+            self.format = files.format
+            self.distribution = files.distribution
+            self.custom_data = files.metadata.custom_data
+            self.size_bytes = sum(storage.size_bytes for storage in files.storages)
+            self._storages = files.storages
+            self._connections, faults = choose_connections(files.storages)
+            self._blocks = list(assign_topics(files.storages, self._connections))
+            self._compressed_messages = False
+            self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
+            self._summarise(files, faults)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Bag:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """Close the files. What was read stays valid."""
+        self._held.clear()
+        self._stack.close()
+
+    @property
+    def duration_s(self) -> float:
+        """From the earliest to the latest log time, seconds."""
+        return (self.end_ns - self.start_ns) / NANOSECONDS_PER_SECOND
+
+    def messages(self, topics: Collection[str] | None = None) -> Iterator[RawMessage]:
+        """The messages of the topics (None: of all) by log time; at the same time, in the order of the file.
+
+        Raises
+        ------
+        UserError
+            A topic is not in the bag (says which are), or the files have changed since they were opened.
+        """
+        names = list(self.topics)
+        for number, rows in self._in_log_order(self._selected(self.places(topics))):
+            block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
+            view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
+            for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
+                yield RawMessage(names[topic], time, bytes(view[start : start + length]))
+
+    def blocks(self, topics: Collection[str]) -> Iterator[Block]:
+        """The messages of the topics, in the order of the files, many at a time. Raises as `messages` does."""
+        numbers = self.places(topics)
+        places = np.full(len(self.topics), -1, dtype=np.int64)
+        places[numbers] = np.arange(len(numbers))
+        for number, rows in self._selected(numbers):
+            block = self._load(number).at(rows)
+            yield replace(block, topics=places[block.topics])
+
+    def deserialize(self, raw: RawMessage) -> Any:
+        """The message as an object with the fields of its type. Raises as `decoded` does."""
+        return self.decoded(raw)[0]
+
+    def decoded(self, raw: RawMessage) -> tuple[Any, int]:
+        """The message as an object with the fields of its type, and how many bytes stand behind its end.
+
+        Raises
+        ------
+        MessageFault
+            The bytes are no message of the topic's type.
+        UserError
+            The topic's type cannot be decoded.
+        """
+        store = self._store(raw.topic)
+        connection = self._connections[raw.topic]
+        if len(raw.data) > MAX_MESSAGE_BYTES:
+            raise MessageFault(f"is {len(raw.data):,} bytes long; up to {MAX_MESSAGE_BYTES:,} are decoded")
+        try:
+            if connection.encoding == "ros1":
+                return store.deserialize_ros1(raw.data, connection.message_type), 0
+            return decoded(store, connection.message_type, raw.data)
+        except Exception as error:  # code that rosbags made of a definition in the bag can fail in any way
+            raise MessageFault(f"does not decode as {connection.message_type}") from error
+
+    def encoding(self, topic: str) -> str:
+        """How the topic's messages are serialised: `cdr`, `ros1`, or what else the bag says."""
+        return self._connections[topic].encoding
+
+    def offers(self, topic: str) -> list[str]:
+        """Quality of service that the topic's publishers offered, as the files note it: YAML texts."""
+        connections = (one for storage in self._storages for one in storage.connections.values())
+        return [one.offers for one in connections if one.topic == topic and one.offers]
+
+    def is_standard(self, topic: str) -> bool:
+        """Whether the topic's type is a standard one of ROS with its standard definition."""
+        try:
+            return is_standard(self._store(topic))
+        except UserError:
+            return False
+
+    def has_header(self, topic: str) -> bool:
+        """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
+        try:
+            return has_header(self._store(topic), self.topics[topic].message_type)
+        except UserError:
+            return False
+
+    def _store(self, topic: str) -> Typestore:
+        if topic not in self._stores:
+            try:
+                self._stores[topic] = type_store(self._connections[topic])
+            except UserError as error:
+                self._stores[topic] = error
+        store = self._stores[topic]
+        if isinstance(store, UserError):
+            raise store
+        return store
+
+    def places(self, topics: Collection[str] | None) -> NDArray[np.int64]:
+        """Places in `topics` of the names asked for, in their order; UserError where one is not there."""
+        if topics is None:
+            return np.arange(len(self.topics))
+        names = {name: number for number, name in enumerate(self.topics)}
+        if missing := [name for name in topics if name not in names]:
+            there = ", ".join(list(names)[:_NAMES_SHOWN]) + (" ..." if len(names) > _NAMES_SHOWN else "")
+            raise UserError(f"{self.path} has no topic {', '.join(missing)}; it has: {there}")
+        return np.array([names[name] for name in topics], dtype=np.int64)
+
+    def _selected(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """(block, its rows on these topics), in the order of the files."""
+        # One place more: messages of no known topic have the number -1.
+        wanted = np.zeros(len(self.topics) + 1, dtype=np.bool_)
+        wanted[numbers] = True
+        for number, block in enumerate(self._blocks):
+            rows = np.flatnonzero(wanted[block.topics])
+            if len(rows):
+                yield number, rows
+
+    def _in_log_order(
+        self, selected: Iterator[tuple[int, NDArray[np.int64]]]
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        ranks, parts = self._log_order(), list(selected)
+        if self._in_order or not parts:
+            yield from parts
+            return
+        numbers = np.repeat([number for number, _ in parts], [len(rows) for _, rows in parts])
+        rows = np.concatenate([rows for _, rows in parts])
+        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts]))
+        numbers, rows = numbers[order], rows[order]
+        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
+            yield int(numbers[run[0]]), rows[run]
+
+    def _log_order(self) -> list[NDArray[np.int64]]:
+        """Per block, each message's place in the log order of the whole bag."""
+        if self._ranks is None:
+            times = np.concatenate([block.index.log_times_ns for block in self._blocks])
+            self._in_order = bool(np.all(times[1:] >= times[:-1]))
+            ranks = np.arange(len(times))
+            if not self._in_order:
+                ranks[np.argsort(times, kind="stable")] = np.arange(len(times))
+            self._ranks = np.split(ranks, np.cumsum([len(block.topics) for block in self._blocks])[:-1])
+        return self._ranks
+
+    def _starts_compressed(self) -> bool:
+        """Whether each message is compressed on its own, where no metadata tells: none of CDR starts as those do."""
+        number = next((number for number, block in enumerate(self._blocks) if len(block.topics)), None)
+        if number is None:
+            return False
+        first = self._load(number)
+        view = first.buffer.data
+        return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
+
+    def _load_held(self, number: int) -> Block:
+        """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
+        if number in self._held:
+            self._held.move_to_end(number)
+            return self._held[number]
+        self._held[number] = loaded = self._load(number)
+        while len(self._held) > 1 and sum(len(held.buffer) for held in self._held.values()) > _HELD_BYTES:
+            self._held.popitem(last=False)
+        return loaded
+
+    def _file_of(self, block: IndexedBlock) -> Path:
+        """The file as the user knows it; what is read may be a copy."""
+        name = block.storage.name
+        return self.path.with_name(name) if self.path.is_file() else self.path / name
+
+    def _load(self, number: int) -> Block:
+        """All messages of a block."""
+        known = self._blocks[number]
+        try:
+            buffer = np.frombuffer(known.storage.load(known.number), dtype=np.uint8)
+        except BlockError as error:
+            raise UserError(f"{self._file_of(known)} cannot be read any more: {error}") from error
+        index = known.index
+        block = Block(buffer, known.topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
+        if self._compressed_messages:
+            block = _decompress_messages(block)
+        if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
+            raise UserError(f"{self._file_of(known)} cannot be read: it is damaged, or changed while it was read")
+        return block
+
+    def _summarise(self, files: BagFiles, faults: list[str]) -> None:
+        """Topics, times and the sentence about damage."""
+        counts = np.zeros(len(self._connections) + 1, dtype=np.int64)
+        first, last = MAX_TIME_NS, 0
+        for block in self._blocks:
+            counts += np.bincount(block.topics + 1, minlength=len(counts))
+            times = block.index.log_times_ns[block.topics >= 0]
+            if len(times):
+                first, last = min(first, int(times.min())), max(last, int(times.max()))
+        self.topics: Mapping[str, TopicInfo] = {
+            name: TopicInfo(name, connection.message_type or "unknown", count)
+            for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
+        }
+        readable = int(counts[1:].sum())
+        faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
+        if counts[0]:
+            faults.append(f"{counts[0]:,} messages belong to no topic that can be read")
+        if not readable:
+            raise UserError(f"{self.path} holds no messages" + (f": {_joined(faults)}" if faults else ""))
+        self.start_ns, self.end_ns = first, last
+        stated = _stated_messages(files)
+        expected = max(stated, default=0)
+        if expected > readable and not faults:
+            faults.append("messages are missing")
+        if stated and min(stated) < readable:
+            faults.append(f"that is {readable - min(stated):,} more messages than the bag says it has")
+        self.damage: str | None = None
+        if faults:
+            share = f" of {expected:,} ({readable / expected:.1%})" if expected > readable else ""
+            there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
+            self.damage = printable(
+                f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
+                f"{there:.1%} of {size_text(self.size_bytes)}"
+            )
+
+
+def _decompress_messages(block: Block) -> Block:
+    """Each message on its own (rosbag2's compression mode `message`); what is damaged or too long becomes empty."""
+    view = block.buffer.data
+    pieces, room = [], MAX_BLOCK_BYTES
+    for start, length in zip(block.starts.tolist(), block.lengths.tolist(), strict=True):
+        data = bytes(view[start : start + length])
+        if data.startswith(ZSTD_MAGIC):
+            try:
+                size = zstandard.frame_content_size(data)  # -1: not known
+                data = bytes(decompress(data, "zstd", min(MAX_MESSAGE_BYTES, room)))
+                data = data if size in {-1, len(data)} else b""
+            except (BlockError, zstandard.ZstdError):
+                data = b""
+        pieces.append(data)
+        room -= len(data)
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
+    return replace(block, buffer=buffer, starts=np.cumsum(lengths) - lengths, lengths=lengths)
+
+
+def _stated_messages(files: BagFiles) -> list[int]:
+    """How many messages the bag says it has, where its metadata and where its files say it."""
+    counts = [storage.expected_messages for storage in files.storages]
+    found = sum(count for count in counts if count is not None)
+    return [count for count in (files.metadata.message_count, None if None in counts else found) if count is not None]
+
+
+def _joined(faults: list[str], most: int = 4) -> str:
+    return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
+
+
+def size_text(size_bytes: int) -> str:
+    """A number of bytes in the largest unit that it fills."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes} bytes"
+
+
+@dataclass(frozen=True)
+class IndexedBlock:
+    """A block of a storage, and the topic of each of its messages.
+
+    Attributes
+    ----------
+    number
+        Of the block in its storage.
+    topics
+        (M,) int64: place of the topic in the bag; -1 where a message is on no topic that can be read.
+    """
+
+    storage: Storage
+    number: int
+    topics: NDArray[np.int64]
+    index: BlockIndex
+
+
+def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
+    """The connection that stands for each topic, by name, and what speaks against it.
+
+    Several publishers are one topic. Where they disagree on the type, the one with the most messages is right.
+    """
+    found: dict[str, dict[tuple[str, str], list[tuple[Storage, int, Connection]]]] = {}
+    for storage in storages:
+        for number, connection in storage.connections.items():
+            kind = (connection.message_type, connection.encoding)
+            found.setdefault(connection.topic, {}).setdefault(kind, []).append((storage, number, connection))
+    chosen, faults = {}, []
+    for topic, kinds in sorted(found.items()):
+        best = next(iter(kinds))
+        if len(kinds) > 1:
+            best = max(kinds, key=lambda kind: sum(_count(storage, number) for storage, number, _ in kinds[kind]))
+            others = ", ".join(kind[0][:100] or "unknown" for kind in kinds if kind != best)
+            faults.append(f"topic {topic} carries {best[0]} and also {others}, which is left out")
+        connections = [connection for _, _, connection in kinds[best]]
+        chosen[topic] = next((connection for connection in connections if connection.definition), connections[0])
+    return chosen, faults
+
+
+def _count(storage: Storage, connection: int) -> int:
+    return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
+
+
+def assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[IndexedBlock]:
+    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
+    places = {name: place for place, name in enumerate(chosen)}
+    for storage in storages:
+        numbers = np.array(sorted(storage.connections), dtype=np.int64)
+        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
+        for row, number in enumerate(numbers.tolist()):
+            connection = storage.connections[number]
+            right = chosen[connection.topic]
+            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
+                topics[row] = places[connection.topic]
+        for number, block in enumerate(storage.blocks):
+            rows = np.searchsorted(numbers, block.connections)
+            known = np.append(numbers, -1)[rows] == block.connections
+            yield IndexedBlock(storage, number, np.where(known, topics[rows], -1), block)

@@ -1,0 +1,397 @@
+"""Which files make up a bag, and a storage for each: a folder of rosbag2, a lone .mcap or .db3, or a ROS 1 .bag.
+
+Nothing in a folder's `metadata.yaml` is trusted; of paths, only names are taken.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+import zstandard
+from numpy.typing import NDArray
+from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+
+from onboard_estimation.bags import mcap_files as bag_mcap
+from onboard_estimation.bags import ros1 as bag_ros1
+from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
+from onboard_estimation.bags.mcap_files import McapStorage
+from onboard_estimation.bags.ros1 import Ros1Storage
+from onboard_estimation.bags.sqlite import SqliteStorage
+from onboard_estimation.base.errors import UserError, printable
+
+METADATA = "metadata.yaml"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+LATCHED_TOPICS = frozenset({"/tf_static", "/robot_description"})
+"""Topics that ROS publishes for late subscribers (transient local); others are marked with `add_topic`."""
+
+DEPTH = 10
+"""Messages that a publisher keeps for those that take them slowly."""
+
+NEVER = QosTime(*divmod(2**63 - 1, 10**9))
+"""A duration that is not set, as rosbag2 writes it."""
+
+_MAGIC_BYTES = 16
+_MAX_JOINED = 1000
+_BAG_NAME = re.compile(r".+\.(mcap|db3)(\.zstd)?", re.IGNORECASE | re.DOTALL)
+_NAMES_SHOWN, _BAGS_SHOWN = 3, 5
+_FREE_SHARE = 0.5
+
+_MAX_YAML_BYTES = 8 * 2**20
+_MAX_NODES = 100_000
+_MAX_NUMBER_CHARACTERS = 64
+_MAX_RATIO, _ALLOWED_BYTES = 1000, 2**30
+
+
+_SHARE = 0.5
+
+_MAX_YAML_BYTES = 8 * 2**20
+_MAX_NODES = 100_000
+_MAX_NUMBER_CHARACTERS = 64
+
+
+def without_copies(storages: Sequence[Storage]) -> tuple[list[Storage], list[str]]:
+    """The files without those whose messages are for the most part in one before them, and what was left out.
+
+    Messages are the same where topic and log time are, to the nanosecond. Files that follow each other in time, as
+    rosbag2 splits a recording, are not looked at more closely.
+    """
+    kept: list[Storage] = []
+    faults = []
+    for storage in storages:
+        original = next((other for other in kept if _overlap(storage, other) and _shares(storage, other)), None)
+        if original is None:
+            kept.append(storage)
+        else:
+            faults.append(
+                f"{storage.name} was left out: most of its {storage.message_count:,} messages are in {original.name} "
+                "too, with the same times"
+            )
+    return kept, faults
+
+
+def _overlap(storage: Storage, other: Storage) -> bool:
+    """Whether more than half of the time of one file lies within that of the other."""
+    if not (storage.blocks and other.blocks):
+        return False
+    ends = [[edge(block.log_times_ns) for block in one.blocks] for one in (storage, other) for edge in (np.min, np.max)]
+    first, last, other_first, other_last = min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3])
+    return bool(min(last, other_last) - max(first, other_first) > _SHARE * (last - first))
+
+
+def _shares(storage: Storage, other: Storage) -> bool:
+    known = _times(other)
+    same = sum(
+        np.count_nonzero(np.isin(times, known[topic])) for topic, times in _times(storage).items() if topic in known
+    )
+    return bool(same > _SHARE * storage.message_count)
+
+
+def _times(storage: Storage) -> dict[str, NDArray[np.int64]]:
+    """Log times of the messages on each topic."""
+    connections = np.concatenate([block.connections for block in storage.blocks])
+    times = np.concatenate([block.log_times_ns for block in storage.blocks])
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for number, connection in storage.connections.items():
+        found.setdefault(connection.topic, []).append(times[connections == number])
+    return {topic: np.concatenate(parts) for topic, parts in found.items()}
+
+
+@dataclass
+class BagFiles:
+    """The files of a bag, opened.
+
+    Attributes
+    ----------
+    storages
+        One per file, in the order of recording.
+    format
+        `mcap`, `sqlite3` or `ros1`.
+    faults
+        What is wrong with the bag as a whole; a file's own faults are with its storage.
+    metadata
+        What its folder says of it.
+    """
+
+    storages: list[Storage]
+    format: str
+    faults: list[str]
+    metadata: BagMetadata
+
+    @property
+    def distribution(self) -> str | None:
+        """Of the ROS that recorded it, where the bag says so."""
+        stated = [self.metadata.distribution, *(storage.distribution for storage in self.storages)]
+        return next(filter(None, stated), None)
+
+
+def open_files(path: Path, stack: ExitStack) -> BagFiles:
+    """Open all files of the bag at `path`; `stack` closes them.
+
+    Raises
+    ------
+    UserError
+        Missing, no bag, or none of its files can be read.
+    """
+    try:
+        if path.name == METADATA and is_regular(path):
+            path = path.parent
+        if path.is_dir():
+            return _open_folder(path, stack)
+        if path.exists():
+            return _open_file(path, stack)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    raise UserError(f"{path} does not exist{_bags_beside(path)}")
+
+
+def _open_file(path: Path, stack: ExitStack) -> BagFiles:
+    try:
+        storages, kind = _open_storages(path, stack)
+    except BlockError as error:
+        raise UserError(f"{path} is no bag that can be read: {error}") from error
+    storages, faults = without_copies(storages)
+    return BagFiles(storages, kind, faults, BagMetadata())
+
+
+def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
+    metadata, faults = read_metadata(folder)
+    named = list(dict.fromkeys(metadata.names))
+    there = sorted((file.name for file in folder.iterdir() if _BAG_NAME.fullmatch(file.name)), key=_natural_order)
+    found = [name for name in named if is_regular(folder / name)]
+    others = [name for name in there if name not in named]
+    if not found and not others:
+        raise UserError(f"{folder} is no bag: it holds no .mcap or .db3 file{_bags_in(folder)}")
+    if missing := [name for name in named if name not in found]:
+        faults.append(f"{len(missing)} of {len(named)} files are missing ({_shown(missing)})")
+    if twice := [name for name in named if metadata.names.count(name) > 1]:
+        faults.append(f"{METADATA} names {_shown(twice)} more than once")
+    if found and others:
+        faults.append(f"{METADATA} does not name {len(others)} more files that are there ({_shown(others)})")
+    storages: list[Storage] = []
+    kinds: list[str] = []
+    for name in found + others:
+        try:
+            opened, kind = _open_storages(folder / name, stack)
+        except BlockError as error:
+            faults.append(f"{name} cannot be read: {error}")
+        else:
+            storages += opened
+            kinds.append(kind)
+    if not storages:
+        raise UserError(f"{folder} cannot be read as a bag: {'; '.join(faults)}")
+    storages, copies = without_copies(storages)
+    if others:
+        metadata = replace(metadata, message_count=None)
+    return BagFiles(storages, kinds[0], faults + copies, metadata)
+
+
+def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
+    """The storages of a file, in general one, and its format.
+
+    Raises
+    ------
+    BlockError
+        The file is of no known kind, or cannot be read.
+    """
+    try:
+        file = FileBytes(path)
+    except OSError as error:
+        raise BlockError(f"{(error.strerror or str(error)).lower()}") from error
+    stack.callback(file.close)
+    if not file.size:
+        raise BlockError("it is empty (0 bytes)")
+    faults: list[str] = []
+    if file.read(0, min(file.size, len(ZSTD_MAGIC))) == ZSTD_MAGIC:
+        file, faults = _decompress_file(file, stack)
+    start = file.read(0, min(file.size, _MAGIC_BYTES))
+    storages: list[Storage]
+    if start.startswith(bag_mcap.MAGIC):
+        kind, storages = "mcap", list(_mcap_storages(file))
+    elif start.startswith(bag_sqlite.MAGIC):
+        kind, storages = "sqlite3", [SqliteStorage(file, stack)]
+    elif start.startswith(bag_ros1.MAGIC):
+        kind, storages = "ros1", [Ros1Storage(file)]
+    else:
+        raise BlockError("it starts as no .mcap, .db3 or .bag file does")
+    storages[0].faults[:0] = faults
+    return storages, kind
+
+
+def _mcap_storages(file: FileBytes) -> Iterator[McapStorage]:
+    """Several files may have been joined into one (`cat`)."""
+    begin: int | None = 0
+    for _ in range(_MAX_JOINED):
+        if begin is not None:
+            yield (storage := McapStorage(file, begin))
+            begin = storage.following
+    if begin is not None:
+        storage.faults.append(f"{file.name} was joined from more than {_MAX_JOINED} files, the rest was left out")
+
+
+def _decompress_file(source: FileBytes, stack: ExitStack) -> tuple[FileBytes, list[str]]:
+    """Decompress a file of rosbag2's compression mode `file` into a temporary folder; of a cut one, what is there."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bag-")))
+    target = folder / "bag"
+    allowed = min(int(shutil.disk_usage(folder).free * _FREE_SHARE), _ALLOWED_BYTES + _MAX_RATIO * source.size)
+    faults = []
+    with source.path.open("rb") as stream, target.open("wb") as sink:
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        try:
+            while piece := reader.read(2**20):
+                allowed -= len(piece)
+                if allowed < 0:
+                    raise BlockError(
+                        f"decompressed, it is more than {_MAX_RATIO} times as long, or needs more than half of the "
+                        f"space that is left in {folder.parent}"
+                    )
+                sink.write(piece)
+        except zstandard.ZstdError:
+            faults.append(f"{source.name} is damaged, only its beginning could be decompressed")
+    file = FileBytes(target, source.path.name.removesuffix(".zstd"))
+    stack.callback(file.close)
+    return file, faults
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """`run_10.mcap` after `run_9.mcap`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _bags_in(folder: Path) -> str:
+    """Points at the bags in a folder that is none itself."""
+    found = []
+    for entry in sorted(folder.iterdir()):
+        if entry.suffix == ".bag" or is_regular(entry / METADATA):
+            found.append(entry.name)
+    return f"; bags in it: {_shown(found, _BAGS_SHOWN)}" if found else ""
+
+
+def _bags_beside(path: Path) -> str:
+    """Points at the bags beside a path that does not exist."""
+    folder = path.parent
+    try:
+        return _bags_in(folder).replace("bags in it", f"bags in {folder}") if folder.is_dir() else ""
+    except OSError:
+        return ""
+
+
+def _shown(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@dataclass(frozen=True)
+class BagMetadata:
+    """What is used of a bag's metadata.
+
+    Attributes
+    ----------
+    names
+        Of the bag's files, without their folders.
+    compressed_messages
+        Each message is compressed on its own (rosbag2's compression mode `message`).
+    custom_data
+        What the recorder noted beside the standard fields.
+    """
+
+    names: tuple[str, ...] = ()
+    distribution: str | None = None
+    message_count: int | None = None
+    compressed_messages: bool = False
+    custom_data: dict[str, str] = field(default_factory=dict)
+
+
+def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
+    """What the bag's metadata.yaml says, and what is wrong with it."""
+    if not is_regular(folder / METADATA):
+        return BagMetadata(), [f"{METADATA} is missing (the recorder was killed, or it was not copied)"]
+    try:
+        path = folder / METADATA
+        if path.stat().st_size > _MAX_YAML_BYTES:
+            raise ValueError
+        information = bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
+        names, count = information["relative_file_paths"], information.get("message_count")
+        distribution = information.get("ros_distro")
+        if not isinstance(names, list):
+            raise TypeError
+        faults = []
+        if not (count is None or (type(count) is int and 0 <= count <= MAX_TIME_NS)):
+            count = None
+            faults.append(f"{METADATA} is damaged (message_count)")
+        return (
+            BagMetadata(
+                tuple(name for name in (Path(str(name)).name for name in names) if name),
+                printable(str(distribution)) if distribution and distribution != "rosbags" else None,
+                count,
+                str(information.get("compression_mode") or "").lower() == "message",
+                {str(key): str(value) for key, value in (information.get("custom_data") or {}).items()},
+            ),
+            faults,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return BagMetadata(), [f"{METADATA} is damaged"]
+
+
+def bounded_yaml(text: str) -> Any:
+    """Content of a YAML text out of a bag, with what could make it take for ever refused: ValueError."""
+    try:
+        # PyYAML's loader in Python: deep nesting makes the one in C crash the process.
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError("no YAML that a bag holds") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, which make much of a little, with so many values at most, and without endless numbers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._nodes += 1
+        if self.check_event(yaml.AliasEvent) or self._nodes > _MAX_NODES:
+            raise yaml.composer.ComposerError(None, None, "an alias, or too much", None)
+        return super().compose_node(parent, index)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if (
+            isinstance(node, yaml.ScalarNode)
+            and not node.tag.endswith(":str")
+            and len(node.value) > _MAX_NUMBER_CHARACTERS
+        ):
+            raise yaml.constructor.ConstructorError(None, None, "too long for its type", None)
+        return super().construct_scalar(node)
+
+
+def offer(
+    reliable: bool = True,
+    transient_local: bool = False,
+    depth: int | None = None,
+    deadline: QosTime = NEVER,
+    lifespan: QosTime = NEVER,
+    lease: QosTime = NEVER,
+    automatic_liveliness: bool = True,
+) -> Qos:
+    """What a publisher offers, as far as it decides who can listen; by default the last 10 (transient local: one)."""
+    return Qos(
+        QosHistory.KEEP_LAST,
+        depth or (1 if transient_local else DEPTH),
+        QosReliability.RELIABLE if reliable else QosReliability.BEST_EFFORT,
+        QosDurability.TRANSIENT_LOCAL if transient_local else QosDurability.VOLATILE,
+        deadline,
+        lifespan,
+        QosLiveliness.AUTOMATIC if automatic_liveliness else QosLiveliness.MANUAL_BY_TOPIC,
+        lease,
+        avoid_ros_namespace_conventions=False,
+    )

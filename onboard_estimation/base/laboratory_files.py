@@ -1,0 +1,163 @@
+"""Tables and YAML files of laboratories, read with suspicion: each fault is a sentence with file, place and number."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.parameter_file import read_parameter_file
+
+POSE_COLUMNS = ("x", "y", "z", "qx", "qy", "qz", "qw")
+_STAMP = "stamp_ns"
+_LARGEST_STAMP_NS = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of a table in the order of their stamps: (K,) ns and (K, d) values, and what was done to them."""
+
+    stamps_ns: NDArray[np.int64]
+    values: NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+
+def faulty(file: Path, what: str) -> UserError:
+    """Error that names the file."""
+    return UserError(f"{file}: {what}")
+
+
+def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> Table | None:
+    """The table `<name>.csv.gz` or `<name>.csv`: `stamp_ns`, and these columns; None where there is none.
+
+    Rows that are not finite and repeated stamps are left out, rows out of order are sorted; the notes say how many.
+
+    Raises
+    ------
+    UserError
+        It cannot be read, its columns are others, a cell is no number, or fewer than two rows are left.
+    """
+    file = next((one for one in (folder / f"{name}.csv.gz", folder / f"{name}.csv") if one.is_file()), None)
+    if file is None:
+        return None
+    stamps, rows = [], []
+    with _opened(file) as stream:
+        lines = csv.reader(stream)
+        header = [cell.strip() for cell in next(lines, [])]
+        if header != [_STAMP, *columns]:
+            raise faulty(
+                file, f"its columns are {', '.join(header) or 'none'}; they must be stamp_ns, {', '.join(columns)}"
+            )
+        for line, cells in enumerate(lines, start=2):
+            if len(cells) != len(header):
+                raise faulty(file, f"line {line} has {len(cells)} cells, not {len(header)}")
+            try:
+                stamps.append(int(cells[0]))
+                rows.append([float(cell) for cell in cells[1:]])
+            except ValueError as error:
+                raise faulty(file, f"line {line}: {error}") from error
+            if not 0 <= stamps[-1] < _LARGEST_STAMP_NS:
+                raise faulty(file, f"line {line}: {stamps[-1]} is no stamp in nanoseconds since 1970")
+    return _cleaned(file, np.array(stamps, dtype=np.int64), np.array(rows).reshape(len(rows), len(columns)))
+
+
+def _cleaned(file: Path, stamps_ns: NDArray[np.int64], values: NDArray[np.float64]) -> Table:
+    notes = []
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1), dtype=np.bool_)
+    if not finite.all():
+        notes.append(f"{file.name}: {np.sum(~finite)} of {len(values)} rows left out, not finite.")
+    stamps_ns, values = stamps_ns[finite], values[finite]
+    if backward := int(np.sum(np.diff(stamps_ns) < 0)):
+        notes.append(f"{file.name}: rows sorted by their stamps, which go back {backward} times.")
+    unique, first = np.unique(stamps_ns, return_index=True)
+    if len(unique) < len(stamps_ns):
+        notes.append(f"{file.name}: {len(stamps_ns) - len(unique)} rows left out, their stamps repeat.")
+    if len(unique) < 2:
+        raise faulty(file, f"{len(unique)} of {len(finite)} rows can be used; there must be two at least")
+    return Table(unique, values[first], tuple(notes))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[TextIO]:
+    """The file as text; its faults as UserError."""
+    try:
+        if file.suffix == ".gz":
+            with gzip.open(file, "rt", encoding="utf-8", newline="") as stream:
+                yield stream
+        else:
+            with file.open(encoding="utf-8", newline="") as stream:
+                yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise faulty(file, f"is no whole gzip file ({error})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise faulty(file, f"is no table ({error})") from error
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def mapping(file: Path) -> Mapping[str, Any] | None:
+    """Content of a YAML file that holds names with values, numbers as ROS 2 reads them; None where there is no file."""
+    if not file.is_file():
+        return None
+    content, faults = read_parameter_file(file)
+    if faults:
+        raise faulty(file, "; ".join(faults))
+    return content
+
+
+def sequence(file: Path, entries: Mapping[str, Any], name: str) -> list[Any]:
+    """An entry that is a list with something in it."""
+    found = entries.get(name)
+    if not isinstance(found, list) or not found:
+        raise faulty(file, f"{name} is {'missing' if found is None else repr(found)}; it must be a list")
+    return found
+
+
+def number(file: Path, entries: Mapping[str, Any], name: str, of: str = "") -> float:
+    """An entry that is a finite number."""
+    found = entries.get(name)
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+        raise faulty(file, f"{name}{f' of {of}' if of else ''} is {_shown(found)}; it must be a number")
+    return float(found)
+
+
+def numbers(file: Path, entries: Mapping[str, Any], name: str, count: int, of: str) -> tuple[float, ...]:
+    """An entry that is a list of so many finite numbers."""
+    found = entries.get(name)
+    if not isinstance(found, list) or len(found) != count:
+        raise faulty(file, f"{name} of {of} is {_shown(found)}; it must be {count} numbers")
+    return tuple(number(file, {name: one}, name, of) for one in found)
+
+
+def text(file: Path, entries: Mapping[str, Any], name: str) -> str:
+    """An entry that is a text with something in it."""
+    found = entries.get(name)
+    if not isinstance(found, str) or not found:
+        raise faulty(file, f"{name} is {_shown(found)}; it must be a text")
+    return found
+
+
+def _shown(found: Any) -> str:
+    return "missing" if found is None else repr(found)
+
+
+def said_to_be_simulated(folder: Path) -> list[str]:
+    """A sentence naming the README, in a folder or up to two above it, that calls the recordings simulated; or none."""
+    for place in (folder, *folder.resolve().parents[:2]):
+        readme = place / "README.md"
+        try:
+            if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
+                return [f"The recording is simulated, as {place.name}/README.md says; the bag says so too."]
+        except OSError:
+            continue
+    return []

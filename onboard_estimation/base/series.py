@@ -1,0 +1,103 @@
+"""What the robots' simulators share: topics of sensors and truth, stamps, gravity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Limit
+
+# Messages of whole recordings as arrays: what simulators give, and what evaluations read from bags.
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Messages of one topic as numbers: stamps (K,) int64 ns and values (K, d) as the channel's type sets them."""
+
+    channel: Channel
+    stamps_ns: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def rows(self, rows: NDArray[np.int64] | slice) -> Series:
+        """With some of its messages only, or in another order."""
+        return replace(self, stamps_ns=self.stamps_ns[rows], values=self.values[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """All that a bag of a robot would hold.
+
+    Attributes
+    ----------
+    sensors
+        Sensor and command topics.
+    truth
+        Ground truth topics: pose (7) or position (3) channels.
+    """
+
+    sensors: tuple[Series, ...]
+    truth: tuple[Series, ...]
+
+
+STANDARD_GRAVITY_M_S2 = 9.80665
+SET_POSE = "set_pose"
+TRUTH_TOPICS = "ground_truth"
+
+
+@runtime_checkable
+class ControlledByEstimate(Protocol):
+    """A simulation (see `onboard_estimation.contract.simulated.Simulation`) whose controller can go by an estimate.
+
+    Until the first estimate it goes by the truth.
+    """
+
+    def take_estimate(self, height_m: float, velocity_m_s: float, phase: int) -> None:
+        """Go by this from now on: height over the ground of the start, vertical velocity, number of the phase.
+
+        A phase that is not known has the number -1.
+        """
+
+
+def imu_channel(name: str, limits: tuple[Limit, ...] = (), needs: tuple[str, ...] = tuple(IMU_PARTS)) -> Channel:
+    """IMU of a link or body; see `imu_limits` for its ranges."""
+    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}", limits=limits, needs=needs)
+
+
+def set_pose_channel() -> Channel:
+    """Where the robot is, given from outside: RViz's "2D Pose Estimate", a beacon; the filter goes on from there."""
+    return Channel("set_pose", "geometry_msgs/msg/PoseWithCovarianceStamped", SET_POSE, required=False)
+
+
+def truth_channel(body: str) -> Channel:
+    """Motion capture of a body, with its orientation."""
+    return Channel(f"{TRUTH_TOPICS}/{body}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{body}")
+
+
+def with_truth_topics(recording: Recording, topics: str) -> Recording:
+    """With the motion capture of bodies on other topics than `ground_truth/<body>/pose`: `<topics>/<body>/pose`."""
+    if topics == TRUTH_TOPICS:
+        return recording
+    truth = []
+    for one in recording.truth:
+        first, *rest = one.channel.topic.split("/")
+        moved = first == TRUTH_TOPICS and rest[1:] == ["pose"]
+        channel = replace(one.channel, topic="/".join([topics, *rest])) if moved else one.channel
+        truth.append(replace(one, channel=channel))
+    return replace(recording, truth=tuple(truth))
+
+
+def stamps_ns(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
+    """(K,) stamps from zero to the duration, both included, at a rate."""
+    count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
+    return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
+
+
+def stamps_between(start_ns: int, stop_ns: int, rate_hz: float) -> NDArray[np.int64]:
+    """The stamps of that rate, counted from zero, from `start_ns` up to `stop_ns`, which is left out."""
+    period_ns = NANOSECONDS_PER_SECOND / rate_hz
+    first, last = int(start_ns / period_ns), int(np.ceil(stop_ns / period_ns))
+    stamps: NDArray[np.int64] = np.round(np.arange(first, last + 1) * period_ns).astype(np.int64)
+    return stamps[(stamps >= start_ns) & (stamps < stop_ns)]

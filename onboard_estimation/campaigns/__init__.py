@@ -1,0 +1,1 @@
+"""Many runs: campaigns, searches of parameters, training."""

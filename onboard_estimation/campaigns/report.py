@@ -1,0 +1,330 @@
+"""The page of a campaign: figures over its runs with links to them, what differs between groups, the worst replayed.
+
+The page loads nothing but the reports of the runs, which lie beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
+from onboard_estimation.base.workers import software
+from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
+from onboard_estimation.campaigns.summary import (
+    DIFFERENCE_HEADINGS,
+    FIGURE_HEADINGS,
+    Difference,
+    Group,
+    differences,
+    differing_axes,
+    errors_by_part,
+    groups_of,
+    headlines,
+    worst_runs,
+)
+from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
+from onboard_estimation.report.tables import asset, filled_page, style_hash, table, text
+
+_TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
+_MOST_LISTED = 2000
+_MOST_LINES = 60
+_REPLAYED = 5
+_UNSURE = 0.25
+"""Mean NEES per degree of freedom below which an estimate is called too unsure."""
+_NEES = (
+    "NEES is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
+    "consistent, more is overconfident; in brackets its 95 % interval from the scatter between runs. 1 sigma, 3 sigma: "
+    "share of the errors within."
+)
+_OVERLAYS = (
+    "Thick: the median of a group's errors at each instant. Thin: its runs; where there are more than 60 lines, the "
+    "range of the middle 80 % in their place. Dashed: the median of the stated standard deviations."
+)
+# Strips of dots, in pixels of the drawing.
+_WIDTH, _LEFT, _RIGHT, _ROW, _AXIS = 900.0, 190.0, 20.0, 30.0, 34.0
+
+
+def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
+    """Write `report.html` into the campaign's folder; gives the groups and differences that it shows.
+
+    The same campaign gives the same file, to the byte.
+    """
+    groups, found = groups_of(campaign), list(differences(campaign))
+    page = _render(campaign, name, groups, found)
+    write_atomically(campaign.folder / REPORT, page.encode(), f"report of the campaign {campaign.folder}")
+    return groups, found
+
+
+def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> str:
+    style = "\n".join(map(asset, _STYLES))
+    axes = differing_axes(groups)
+    listed = sorted(campaign.rows, key=lambda row: row["status"] == "done")[:_MOST_LISTED]
+    left_out = len(campaign.rows) - len(listed)
+    fields = {
+        "title": text(f"Campaign {name}"),
+        "sources": _sources(groups),
+        "facts": text(_facts(campaign, groups)),
+        "verdict": text(_verdict(groups, axes)),
+        "nees_caption": text(_NEES),
+        "groups": _group_table(campaign, groups, axes),
+        "differences": _difference_section(found),
+        "strips": "".join(_strips(campaign, groups, axes)),
+        "overlay_caption": text(_OVERLAYS),
+        "overlays": "".join(_overlays(campaign, groups, axes)),
+        "worst": _worst(campaign, groups),
+        "failures": _failures(campaign),
+        "table_note": text(
+            f"All figures of all runs: {RESULTS}." + (f" {left_out} runs are not listed here." if left_out else "")
+        ),
+        "run_count": text(f"{len(listed)} runs"),
+        "runs": _run_table(campaign, listed),
+        "versions": text("Made with " + ", ".join(f"{key} {value}" for key, value in software().items()) + "."),
+        "style": style,
+        "style_hash": style_hash(style),
+    }
+    return filled_page(_TEMPLATE, fields)
+
+
+def _sources(groups: Sequence[Group]) -> str:
+    found = sorted({str(row["source"]) for group in groups for row in group.rows})
+    kind = {"recorded": "recorded"}
+    return "".join(f'<p class="source {kind.get(one, "simulated")}">{text(one.upper())}</p>' for one in found)
+
+
+def _facts(campaign: Campaign, groups: Sequence[Group]) -> str:
+    done = len(campaign.rows) - len(campaign.failures)
+    failed = f", {len(campaign.failures)} failed" if campaign.failures else ""
+    count = f"{len(groups)} groups" if len(groups) > 1 else "one group"
+    return f"{done} runs done{failed}; {count} of runs that differ in recording and seed alone."
+
+
+def _verdict(groups: Sequence[Group], axes: Sequence[str]) -> str:
+    """Which parts are overconfident: surely, by the interval of the mean NEES, or by coverage."""
+    faults = []
+    for group in groups:
+        for part, one in group.consistency.items():
+            if one.interval[0] > 1.0 or one.within_3_sigma < 0.95:
+                where = f" ({group.name(axes)})" if axes else ""
+                faults.append(
+                    f"{words(part).lower()}{where}: NEES {one.nees:.2f}, {one.within_3_sigma:.3f} within 3 sigma"
+                )
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        return f"overconfident in {'; '.join(faults[:3])}{more}."
+    if not any(group.consistency for group in groups):
+        return "no run has a truth to compare with." if any(group.rows for group in groups) else "no run is done."
+    parts = dict.fromkeys(
+        words(part).lower() for group in groups for part, one in group.consistency.items() if one.interval[1] < _UNSURE
+    )
+    unsure = f"; errors are less than half of what is stated in {', '.join(parts)}" if parts else ""
+    return f"no part is shown to be overconfident over the runs{unsure}."
+
+
+def _page(campaign: Campaign, row: Row) -> str:
+    """Where a run is looked at, relative to the campaign's page; its folder where it has no report."""
+    place = f"{RUNS}/{row['name']}"
+    return f"{place}/{REPORT}" if (campaign.folder / place / REPORT).is_file() else f"{place}/"
+
+
+def _link(campaign: Campaign, row: Row, shown: str) -> str:
+    return f'<a href="{text(_page(campaign, row))}" title="{text(row["name"])}">{text(shown)}</a>'
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = range(0)) -> str:
+    """A table of finished cells; of the first column headings of their lines, of some numbers."""
+    kinds = ["number" if column in numbers else "" for column in range(len(headings))]
+    lines = []
+    for first, *rest in rows:
+        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
+    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
+
+
+def _group_table(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
+    rows = []
+    for group in groups:
+        for one, cells in group.lines(axes):
+            name, label, unit, median, worst, *rest = cells
+            links = (_link(campaign, one.middle, median), _link(campaign, one.worst, worst))
+            rows.append((text(name), text(label), text(unit), *links, *map(text, rest)))
+    return _table(FIGURE_HEADINGS, rows, range(3, 8))
+
+
+def _difference_section(found: Sequence[Difference]) -> str:
+    if not found:
+        return ""
+    rows = []
+    for one in found:
+        change, *rest = one.cells()
+        rows.append([text(f"{one.axis.replace('_', ' ')}: {change}"), *map(text, rest)])
+    return (
+        "<section>\n<h2>What differs</h2>\n"
+        '<p class="small">Pairs of runs that are alike but for one label; in brackets the 95 % interval of the mean '
+        "change (bootstrap). An interval on one side of zero is no chance.</p>\n"
+        f"{_table(DIFFERENCE_HEADINGS, rows, range(3, 7))}\n</section>\n"
+    )
+
+
+def _strips(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
+    """Of each figure a row of dots for each group, each dot a run that it opens."""
+    for name in dict.fromkeys(one.name for group in groups for one in group.figures):
+        part, _, leaf = name.partition(".")
+        label, unit = metric_label(leaf)
+        label = f"{label} ({unit})" if unit else label
+        values = np.array([figure(row, name) for group in groups for row in group.rows])
+        top = float(np.nanmax(values, initial=0.0)) or 1.0
+
+        def place(value: float, top: float = top) -> float:
+            return _LEFT + (_WIDTH - _RIGHT - _LEFT) * value / (1.02 * top)
+
+        height = _ROW * len(groups)
+        out = [f'<svg viewBox="0 0 {_WIDTH:g} {height + _AXIS:g}" role="group" aria-label="{text(label)}">']
+        for tick in MaxNLocator(6).tick_values(0.0, top):
+            if 0.0 <= tick <= 1.02 * top:
+                x = f"{place(tick):.1f}"
+                out.append(f'<line class="rule" x1="{x}" x2="{x}" y1="0" y2="{height:g}"/>')
+                out.append(f'<text class="faint" x="{x}" y="{height + 14:g}" text-anchor="middle">{tick:g}</text>')
+        middle = 0.5 * (_LEFT + _WIDTH - _RIGHT)
+        out.append(f'<text class="faint" x="{middle:g}" y="{height + 29:g}" text-anchor="middle">{text(label)}</text>')
+        for number, group in enumerate(groups):
+            y = _ROW * (number + 0.5)
+            title = f'<text x="{_LEFT - 10:g}" y="{y + 4:g}" text-anchor="end">{text(group.name(axes))}</text>'
+            known = [row for row in group.rows if math.isfinite(figure(row, name))]
+            out.append(title)
+            for index, row in enumerate(known):
+                # A little up and down, so that equal ones are told apart; always the same.
+                centre = y + (index * 0.618034 % 1.0 - 0.5) * 0.5 * _ROW
+                value = figure(row, name)
+                said = f"<title>{text(row['name'])}: {format_number(value)}</title>"
+                at = f'cx="{place(value):.1f}" cy="{centre:.1f}" r="4"'
+                circle = f'<circle class="fill-{number % len(SERIES)}" {at}>{said}</circle>'
+                out.append(f'<a href="{text(_page(campaign, row))}">{circle}</a>')
+            if known:
+                x = f"{place(float(np.median([figure(row, name) for row in known]))):.1f}"
+                out.append(f'<line class="median" x1="{x}" x2="{x}" y1="{y - 13:g}" y2="{y + 13:g}"/>')
+        yield f"<h3>{text(words(part))}</h3>\n{''.join(out)}</svg>\n"
+
+
+class _Overlay(NamedTuple):
+    """Errors of a group over time: its number and name; (K,) s; (N, K) magnitudes, a row a run; (K,) as claimed."""
+
+    number: int
+    name: str
+    time_s: Vector
+    errors: NDArray[np.float64]
+    claimed: Vector
+
+
+def _overlays(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
+    """Of each part the magnitude of its error in the unit of its first dimension, as a picture."""
+    gathered: dict[str, list[tuple[_Overlay, str]]] = {}
+    for number, group in enumerate(groups):
+        for part, runs in errors_by_part(campaign.folder, group.rows).items():
+            overlay = _overlay(number, group.name(axes), runs)
+            if np.isfinite(overlay.errors).any():
+                gathered.setdefault(part, []).append((overlay, runs[0][1].units[0]))
+    for part, found in gathered.items():
+        png = io.BytesIO()
+        write_figure(png, partial(_overlay_figure, [overlay for overlay, _ in found], found[0][1]))
+        source = base64.b64encode(png.getvalue()).decode()
+        alt = f"Errors of {words(part).lower()} over time, by group"
+        yield f'<h3>{text(words(part))}</h3>\n<img alt="{text(alt)}" src="data:image/png;base64,{source}">\n'
+
+
+def _overlay(number: int, name: str, runs: Sequence[tuple[Vector, PartErrors]]) -> _Overlay:
+    longest = max((time_s for time_s, _ in runs), key=lambda time_s: float(time_s[-1]))
+    step_s = float(longest[1] - longest[0]) if len(longest) > 1 else 1.0
+    errors, claimed = (np.full((len(runs), len(longest)), np.nan) for _ in range(2))
+    for run, (time_s, one) in enumerate(runs):
+        alike = [unit == one.units[0] for unit in one.units]
+        rows = np.minimum(np.round(time_s / step_s).astype(np.intp), len(longest) - 1)
+        errors[run, rows] = np.linalg.norm(one.error[:, alike], axis=1)
+        claimed[run, rows] = np.linalg.norm(one.stddev[:, alike], axis=1)
+    return _Overlay(number, name, longest, errors, _quantiles(claimed, 0.5)[0])
+
+
+def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
+    shown, factor = display_unit(unit, max(float(np.nanmax(one.errors)) for one in overlays))
+    figure = Figure()
+    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.3)[0, 0]
+    singly = sum(len(one.errors) for one in overlays) <= _MOST_LINES
+    for one in overlays:
+        colour = SERIES[one.number % len(SERIES)]
+        low, middle, high = factor * _quantiles(one.errors, 0.1, 0.5, 0.9)
+        if singly:
+            axes.plot(one.time_s, factor * one.errors.T, color=colour, linewidth=0.6, alpha=0.35)
+        else:
+            axes.fill_between(one.time_s, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(one.time_s, middle, color=colour, linewidth=1.8, label=plain(one.name))
+        axes.plot(one.time_s, factor * one.claimed, color=colour, linestyle="--")
+    axes.set(xlabel="time (s)", ylabel=f"error ({plain(shown)})")
+    axes.set_ylim(0.0, 1.05 * factor * max(float(np.nanmax(one.errors)) for one in overlays) or 1.0)
+    axes.margins(x=0.0)
+    if len(overlays) > 1:
+        add_legend(figure, axes)
+    return figure
+
+
+def _quantiles(rows: NDArray[np.float64], *shares: float) -> NDArray[np.float64]:
+    """(Q, K) over the rows (N, K) that are known at each instant, NaN where none is."""
+    known = np.isfinite(rows).any(axis=0)
+    out = np.full((len(shares), rows.shape[1]), np.nan)
+    if known.any():
+        out[:, known] = np.nanquantile(rows[:, known], shares, axis=0)
+    return out
+
+
+def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
+    rows = worst_runs(groups, _REPLAYED)
+    if not rows:
+        return ""
+    blocks = []
+    for row in rows:
+        shown = ", ".join(f"{metric_label(name.partition('.')[2])[0]} {_amount(row, name)}" for name in headlines(row))
+        blocks.append(f"<h3>{_link(campaign, row, row['name'])}</h3>\n<p>{text(row['verdict'])}.</p>\n")
+        blocks.append(f'<p class="small">{text(shown)}</p>\n')
+        page = _page(campaign, row)
+        if page.endswith(REPORT):
+            blocks.append(f'<iframe loading="lazy" src="{text(page)}" title="{text(row["name"])}"></iframe>\n')
+    return (
+        f"<section>\n<h2>The worst {len(rows)} replayed</h2>\n"
+        '<p class="small">Those whose errors are largest against the median of all runs.</p>\n'
+        f"{''.join(blocks)}</section>\n"
+    )
+
+
+def _amount(row: Row, name: str) -> str:
+    value = figure(row, name)
+    unit = short_unit(name.partition(".")[2])
+    return f"{format_number(value, 3)} {unit}".strip() if math.isfinite(value) else "unknown"
+
+
+def _failures(campaign: Campaign) -> str:
+    if not campaign.failures:
+        return ""
+    rows = [(_link(campaign, row, row["name"]), text(row["reason"])) for row in campaign.failures[:_MOST_LISTED]]
+    return f"<section>\n<h2>Failed</h2>\n{_table(('run', 'reason'), rows)}</section>\n"
+
+
+def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
+    axes = [axis for axis in AXES if any(row.get(axis) for row in rows)]
+    names = list(dict.fromkeys(name for row in rows for name in headlines(row)))
+    headings = ["run", *axes, *(words(name.replace(".", "_")) for name in names), "verdict"]
+    lines = []
+    for row in rows:
+        labels = (text(str(row.get(axis, ""))) for axis in axes)
+        amounts = (text(_amount(row, name)) for name in names)
+        lines.append([_link(campaign, row, "open"), *labels, *amounts, text(row.get("verdict") or row["reason"])])
+    return _table(headings, lines, range(1 + len(axes), 1 + len(axes) + len(names)))

@@ -1,0 +1,319 @@
+"""What the runs of a campaign come to: figures of groups, consistency over runs, and what differs between groups.
+
+For the terminal and for the page: figures as numbers, and as the cells of a table.
+
+A group are the runs that differ in recording and seed alone. Groups are compared by pairs: runs that are alike but for
+one label, so that what makes a recording hard is in both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap
+
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.presentation import format_number, metric_label, short_unit, words
+from onboard_estimation.campaigns.campaign import (
+    AXES,
+    ERRORS,
+    RUNS,
+    Campaign,
+    PartErrors,
+    Row,
+    figure,
+    read_errors,
+    thinning,
+)
+from onboard_estimation.filtering.consistency import coverage, judge_consistency
+from onboard_estimation.judging.metrics import headline_keys
+
+GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
+COMPARED_AXES = ("estimator", "configuration", "what_if")
+FIGURE_HEADINGS = ("group (runs)", "figure", "", "median", "worst", "NEES/dof", "1 sigma", "3 sigma")
+DIFFERENCE_HEADINGS = ("from, to", "figure", "", "pairs", "before", "after", "change", "")
+_FEWEST_PAIRS = 4
+_RESAMPLES = 4999
+
+
+class Figures(NamedTuple):
+    """A figure over the runs of a group.
+
+    Attributes
+    ----------
+    values
+        (N,) one a run, NaN where a run has none.
+    median, largest
+        Over the runs that have it.
+    worst
+        The run with the largest.
+    middle
+        The run that is nearest to the median.
+    """
+
+    name: str
+    values: Vector
+    median: float
+    largest: float
+    worst: Row
+    middle: Row
+
+
+class PartConsistency(NamedTuple):
+    """Is the stated uncertainty of a part right, over all runs of a group?
+
+    Attributes
+    ----------
+    runs
+        With truth.
+    nees
+        Mean over runs of each run's mean NEES per degree of freedom: 1 for a consistent filter.
+    interval
+        95 % interval of that mean, from the scatter between runs; NaN for few runs.
+    in_band
+        Share of instants at which the NEES averaged over runs lies in its 95 % band; NaN for one run.
+    within_1_sigma, within_3_sigma
+        Share of the errors within one and three stated standard deviations.
+    """
+
+    runs: int
+    nees: float
+    interval: tuple[float, float]
+    in_band: float
+    within_1_sigma: float
+    within_3_sigma: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in recording and seed alone.
+
+    Attributes
+    ----------
+    labels
+        What they share, by axis.
+    rows
+        Of the runs that are done.
+    figures
+        One headline a part of the state.
+    consistency
+        By part.
+    """
+
+    labels: Mapping[str, str]
+    rows: tuple[Row, ...]
+    failed: int
+    figures: tuple[Figures, ...]
+    consistency: Mapping[str, PartConsistency]
+
+    def name(self, axes: Sequence[str]) -> str:
+        """Its labels along some axes."""
+        return ", ".join(label for axis in axes if (label := self.labels[axis])) or "all runs"
+
+    def lines(self, axes: Sequence[str]) -> Iterator[tuple[Figures, tuple[str, ...]]]:
+        """A figure and its line under `FIGURE_HEADINGS`; its name stands in the first alone."""
+        label = f"{self.name(axes)} ({len(self.rows)})"
+        for one in self.figures:
+            judged = self.consistency.get(one.name.partition(".")[0])
+            consistency = ("-", "-", "-")
+            if judged is not None:
+                nees = f"{judged.nees:.2f}" + _between(judged.interval, lambda bound: f"{bound:.2f}")
+                consistency = (nees, f"{judged.within_1_sigma:.3f}", f"{judged.within_3_sigma:.3f}")
+            numbers = (format_number(value, 3) for value in (one.median, one.largest))
+            yield one, (label, *_in_words(one.name), *numbers, *consistency)
+            label = ""
+
+
+class Difference(NamedTuple):
+    """What changes where one label does, over pairs of runs that are alike otherwise.
+
+    Attributes
+    ----------
+    axis, before, after
+        Which label, and what it is in both.
+    figure
+        Of which.
+    pairs
+        How many.
+    median_before, median_after
+        Of the figure over the pairs.
+    mean_change, interval
+        Mean of the pairs' differences, and its 95 % interval by bootstrap (BCa); NaN for few pairs.
+    """
+
+    axis: str
+    before: str
+    after: str
+    figure: str
+    pairs: int
+    median_before: float
+    median_after: float
+    mean_change: float
+    interval: tuple[float, float]
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `worse`, `no difference shown`."""
+        low, high = self.interval
+        return "better" if high < 0.0 else "worse" if low > 0.0 else "no difference shown"
+
+    def cells(self) -> tuple[str, ...]:
+        """A line under `DIFFERENCE_HEADINGS`."""
+        before, after, change = (
+            format_number(value, 3) for value in (self.median_before, self.median_after, self.mean_change)
+        )
+        change += _between(self.interval, lambda bound: format_number(bound, 2))
+        numbers = (str(self.pairs), before, after, change)
+        return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, self.verdict)
+
+
+def groups_of(campaign: Campaign) -> tuple[Group, ...]:
+    """The groups in the order of their first runs."""
+    gathered: dict[tuple[str, ...], list[Row]] = {}
+    for row in campaign.rows:
+        gathered.setdefault(tuple(str(row.get(axis, "")) for axis in GROUP_AXES), []).append(row)
+    return tuple(
+        _group(campaign.folder, dict(zip(GROUP_AXES, labels, strict=True)), rows) for labels, rows in gathered.items()
+    )
+
+
+def differing_axes(groups: Sequence[Group]) -> list[str]:
+    """Along which axes groups differ."""
+    return [axis for axis in GROUP_AXES if len({group.labels[axis] for group in groups}) > 1]
+
+
+def differences(campaign: Campaign) -> Iterator[Difference]:
+    """Every label of an axis against the axis's first, in each headline figure."""
+    done = [row for row in campaign.rows if row["status"] == "done"]
+    names = list(dict.fromkeys(name for row in done for name in headlines(row)))
+    for axis in COMPARED_AXES:
+        labels = list(dict.fromkeys(str(row["asked"][axis]) for row in done))
+        for after, name in itertools.product(labels[1:], names):
+            found = _pairs(done, axis, labels[0], after, name)
+            if len(found):
+                changes, medians = found[:, 1] - found[:, 0], np.median(found, axis=0)
+                mean, interval = float(np.mean(changes)), interval_of_mean(changes)
+                yield Difference(axis, labels[0], after, name, len(found), medians[0], medians[1], mean, interval)
+
+
+def headlines(row: Row) -> list[str]:
+    """One figure a part of the state, see `headline_keys`."""
+    parts: dict[str, list[str]] = {}
+    for name in row.get("figures", {}):
+        part, _, key = name.partition(".")
+        if key and "." not in key and part in row["parts"]:  # not what a robot adds
+            parts.setdefault(part, []).append(key)
+    return [f"{part}.{key}" for part, keys in parts.items() for key in headline_keys(keys)]
+
+
+def interval_of_mean(values: Vector) -> tuple[float, float]:
+    """95 % interval of the mean of independent values (N,), by bootstrap (BCa); NaN where there are few."""
+    if len(values) < _FEWEST_PAIRS or not np.isfinite(values).all():
+        return float("nan"), float("nan")
+    if np.ptp(values) == 0.0:
+        return float(values[0]), float(values[0])
+    found = bootstrap((values,), np.mean, n_resamples=_RESAMPLES, rng=np.random.default_rng(0)).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def worst_runs(groups: Sequence[Group], count: int = 5) -> list[Row]:
+    """The runs that stand out most: largest headline figure, in medians of all runs."""
+    marks: dict[str, tuple[float, Row]] = {}
+    rows = [row for group in groups for row in group.rows]
+    for name in dict.fromkeys(name for row in rows for name in headlines(row)):
+        values = np.array([figure(row, name) for row in rows])
+        middle = np.nanmedian(values) if np.isfinite(values).any() else np.nan
+        for row, value in zip(rows, values, strict=True):
+            mark = value / middle if middle > 0.0 and np.isfinite(value) else 0.0
+            if mark > marks.get(row["name"], (0.0, row))[0]:
+                marks[row["name"]] = (float(mark), row)
+    ranked = sorted(marks.values(), key=lambda one: one[0], reverse=True)
+    return [row for _, row in ranked[:count]]
+
+
+def _group(folder: Path, labels: Mapping[str, str], rows: Sequence[Row]) -> Group:
+    done = tuple(row for row in rows if row["status"] == "done")
+    found = []
+    for name in dict.fromkeys(name for row in done for name in headlines(row)):
+        values = np.array([figure(row, name) for row in done])
+        if np.isfinite(values).any():
+            median, worst = float(np.nanmedian(values)), int(np.nanargmax(values))
+            middle = done[int(np.nanargmin(np.abs(values - median)))]
+            found.append(Figures(name, values, median, float(values[worst]), done[worst], middle))
+    return Group(labels, done, len(rows) - len(done), tuple(found), _consistency(folder, done))
+
+
+def _consistency(folder: Path, rows: Sequence[Row]) -> dict[str, PartConsistency]:
+    found = {}
+    for name, runs in errors_by_part(folder, rows).items():
+        known = [(time_s, one, time_s >= one.settle_s) for time_s, one in runs if np.isfinite(one.error).any()]
+        if known:
+            found[name] = _part([(time_s[used], one.rows(used)) for time_s, one, used in known])
+    return found
+
+
+def errors_by_part(folder: Path, rows: Sequence[Row]) -> dict[str, list[tuple[Vector, PartErrors]]]:
+    """Times and errors of each run, by part; of many runs so few instants that memory holds them."""
+    parts: dict[str, list[tuple[Vector, PartErrors]]] = {}
+    every = thinning(len(rows))
+    for row in rows:
+        time_s, errors = read_errors(folder / RUNS / row["name"] / ERRORS, every)
+        for name, one in errors.items():
+            parts.setdefault(name, []).append((time_s, one))
+    return parts
+
+
+def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
+    degrees = len(runs[0][1].names)
+    means = np.array([_mean(one.nees) for _, one in runs]) / degrees
+    means = means[np.isfinite(means)]
+    errors = np.concatenate([one.error for _, one in runs])
+    stddevs = np.concatenate([one.stddev for _, one in runs])
+    within = (coverage(errors, stddevs, count) for count in (1.0, 3.0))
+    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), _in_band(runs), *within)
+
+
+def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:
+    """Of the instants that all runs have."""
+    count = min(len(time_s) for time_s, _ in runs)
+    first = runs[0][0][:count]
+    if len(runs) < 2 or not count or any(not np.array_equal(time_s[:count], first) for time_s, _ in runs):
+        return float("nan")
+    nees, errors, stddevs = (
+        np.array([getattr(one, key)[:count] for _, one in runs]) for key in ("nees", "error", "stddev")
+    )
+    return judge_consistency(nees, errors, stddevs).share_in_band
+
+
+def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> NDArray[np.float64]:
+    """(N, 2) a figure of runs that are alike but for one label."""
+    others = [one for one in AXES if one != axis]
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows:
+        asked = row["asked"]  # what a filter calls itself may be another, where none was asked for
+        found.setdefault(tuple(asked[one] for one in others), {})[asked[axis]] = figure(row, name)
+    pairs = [(pair[before], pair[after]) for pair in found.values() if before in pair and after in pair]
+    out = np.array(pairs).reshape(-1, 2)
+    return out[np.isfinite(out).all(axis=1)]
+
+
+def _in_words(name: str) -> tuple[str, str]:
+    """A figure in words, and the symbol of its unit."""
+    part, _, key = name.partition(".")
+    return f"{words(part)}: {metric_label(key)[0]}", short_unit(key)
+
+
+def _between(interval: tuple[float, float], shown: Callable[[float], str]) -> str:
+    """An interval behind its number; nothing where there is none."""
+    return "" if np.isnan(interval[0]) else f" ({shown(interval[0])} to {shown(interval[1])})"
+
+
+def _mean(values: Vector) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.mean(known)) if len(known) else float("nan")

@@ -1,0 +1,194 @@
+"""`train`: bags with ground truth go in, a model of what a robot's equations leave out comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, names_in
+from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import Simulated
+from onboard_estimation.contract.trained import Trained, TrainingReport
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.recording import load_recording
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.judging.sources import refuse_rivals
+from onboard_estimation.report.run_folder import content_hash
+
+Progress = Callable[[float, str], None]
+
+_READING = 0.2  # share of the progress that reading takes
+_IMU = "imu"
+
+
+def train_from_bags(
+    robot: Trained[Any],
+    configuration: Any,
+    bags: Sequence[Path],
+    output: Path,
+    options: EvaluateOptions | None = None,
+    form: str | None = None,
+    progress: Progress = lambda share, step: None,
+) -> TrainingReport:
+    """Train a model with the recordings of bags, and write it to a file.
+
+    Parameters
+    ----------
+    options
+        Of which topics, namespace and mirrored truth are looked at.
+    form
+        Of the model; None: the robot's choice.
+
+    Raises
+    ------
+    UserError
+        The robot or the form cannot be trained, the file cannot be written, a bag is given twice, or a bag does not do;
+        the message names the bag.
+    """
+    check_form(robot, form)
+    check_output(output, robot)
+    hashes: list[str] = []
+
+    def read(bag: Path) -> LoadedRecording:
+        try:
+            recording = read_training_bag(robot, configuration, bag, options or EvaluateOptions())
+        except UserError as error:
+            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
+        hashes.append(content_hash(bag))
+        return recording
+
+    recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
+    report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+    report.save(output)
+    return report
+
+
+def recordings_of(
+    bags: Sequence[Path], read: Callable[[Path], LoadedRecording], progress: Callable[[str], None]
+) -> dict[str, LoadedRecording]:
+    """Recordings by the names of their bags; UserError where one is given twice."""
+    recordings: dict[str, LoadedRecording] = {}
+    for number, bag in enumerate(bags):
+        progress(f"reading {bag}")
+        if bag.resolve() in {other.resolve() for other in bags[:number]}:
+            raise UserError(f"{bag} is given twice")
+        name = bag.resolve().name
+        recordings[name if name not in recordings else str(bag)] = read(bag)
+    return recordings
+
+
+def train_from_simulations(
+    robot: Trained[Any],
+    configuration: Any,
+    scenario: str,
+    duration_s: float,
+    seeds: Sequence[int],
+    progress: Progress = lambda share, step: None,
+) -> TrainingReport:
+    """Train a model with simulated runs of every variant of a scenario, one for each seed."""
+    simulated = Simulated[Any].of(robot)
+    wanted = [(variant, seed) for variant in simulated.scenarios[scenario].variants or ("",) for seed in seeds]
+    recordings = {}
+    for number, (variant, seed) in enumerate(wanted):
+        label = " ".join(word for word in (variant, f"seed {seed}") if word)
+        progress(_READING * number / len(wanted), f"simulating {label}")
+        recordings[label] = simulated_recording(simulated, configuration, scenario, variant, duration_s, seed)
+    hashes = [_recording_hash(one) for one in recordings.values()]
+    return robot.train(configuration, recordings, hashes, progress=partial(_after_reading, progress))
+
+
+def _after_reading(progress: Progress, share: float, step: str) -> None:
+    progress(_READING + (1.0 - _READING) * share, step)
+
+
+def check_form(robot: Trained[Any], form: str | None) -> None:
+    """Raise UserError where the robot has no such form of model."""
+    if form is not None and form not in robot.training_forms:
+        raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
+
+
+def check_output(path: Path, robot: Trained[Any]) -> None:
+    """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
+    if path.is_dir():
+        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model'}{robot.model_suffix}")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise UserError(f"--output {path}: {parent} is no folder; make it first")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"--output {path}: no permission to write in {parent}")
+    if path.exists():
+        try:
+            robot.check_model(path)
+        except UserError as error:
+            raise UserError(
+                f"--output {path} exists and is no model that may be replaced; name another file"
+            ) from error
+
+
+def read_training_bag(robot: Robot, configuration: Any, path: Path, options: EvaluateOptions) -> LoadedRecording:
+    """A bag's recording, with ground truth of all bodies.
+
+    Raises
+    ------
+    UserError
+        As `load_recording`; several robots of the kind; no ground truth of a body; more bodies than are configured.
+    """
+    with open_bag(path) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+        refuse_rivals(path, robot, match, options)
+        _refuse_incomplete(path, match, kinds)
+        _refuse_others(robot, configuration, match, kinds)
+        robot.refuse_topics(configuration, names_in(match.namespace, kinds))
+        recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
+    missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
+    if missing and not (isinstance(robot, Trained) and robot.learns_without_truth):
+        topics = ", ".join(f"{TRUTH}/{body}/pose" for body in missing)
+        raise UserError(
+            f"{path}: no ground truth of {', '.join(missing)}, and nothing can be learned without it ({topics}; "
+            "--topic NAME=TOPIC where the bag calls them otherwise)"
+        )
+    return recording
+
+
+def _refuse_incomplete(path: Path, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError where sensors or commands are missing: an estimator may do without one, training does not."""
+    missing = [channel.topic for channel in match.missing if channel.required]
+    if missing:
+        there = ", ".join(printable(topic) for topic in sorted(topics))
+        raise UserError(
+            f"{path}: {', '.join(missing)} missing, and training needs all of them (a robot with other links: "
+            f"--config; --topic NAME=TOPIC where the bag calls them otherwise). Topics in the bag: {there or 'none'}"
+        )
+
+
+def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError where the bag has bodies with IMU and truth beside those configured: it is of a longer robot."""
+    bodies = robot.truth_specification(configuration).bodies
+    with_truth, with_imu = (
+        {topic.removeprefix(prefix).partition("/")[0] for topic in topics if topic.startswith(prefix)}
+        for prefix in (f"{match.namespace}/{TRUTH}/", f"{match.namespace}/{_IMU}/")
+    )
+    others = sorted((with_truth & with_imu) - set(bodies))
+    if others and not match.missing_bodies:
+        raise UserError(
+            f"the bag also holds IMU and ground truth of {printable(', '.join(others))}, the configuration has "
+            f"{', '.join(bodies)} only: name the configuration of that robot with --config"
+        )
+
+
+def _recording_hash(recording: LoadedRecording) -> str:
+    """SHA-256, hexadecimal, of all stamps and values."""
+    digest = hashlib.sha256()
+    for one in recording.series:
+        digest.update(one.channel.sensor.encode() + one.stamps_ns.tobytes() + one.values.tobytes())
+    for body, track in recording.tracks.items():
+        digest.update(body.encode() + track.stamps_ns.tobytes() + track.values.tobytes())
+    return digest.hexdigest()

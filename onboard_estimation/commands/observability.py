@@ -1,0 +1,160 @@
+"""`onboard-estimation observability`."""
+
+from __future__ import annotations
+
+import json as json_reader
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.commands import arguments, output
+
+if TYPE_CHECKING:
+    from onboard_estimation.contract.observed import Observable
+    from onboard_estimation.judging.options import EvaluateOptions
+
+
+@output.command(
+    "observability BAG",
+    "observability runs/forward-salp runs/backward-salp --joint 1 --output figure_8.png",
+    "observability BAG --robot thruster_chain --output picture.png",
+    "observability BAG --json",
+)
+@arguments.taking()
+def observability(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BAG|RUN",
+            help="Bags, or run folders that `evaluate` wrote, of one kind of robot; a robot's name may stand first.",
+        ),
+    ],
+    robot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROBOT",
+            help="`salp`, `thruster_chain` or your own; otherwise guessed from the topics.",
+            autocompletion=arguments.robots,
+        ),
+    ] = None,
+    estimator: arguments.EstimatorOption = None,
+    joint: Annotated[
+        int | None, typer.Option(metavar="J", min=1, help="Of a salp only the joint angle alpha_J, counted from 1.")
+    ] = None,
+    window: Annotated[float, typer.Option(metavar="S", help="Window of the Gramian, s.")] = 2.0,
+    picture: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="PNG", help="Draw the time series into this file.")
+    ] = None,
+    options: Any = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Show what the sensors can tell of a robot's state, over time, beside what its filter claims.
+
+    Of a salp: how well the gyros see each joint angle, gait by gait. Lambda is the paper's heuristic for one joint and
+    one instant, lambda_i the share of each actuator. The Gramian is that of all joint angles over a window. A bag is
+    replayed first, that of a run folder as it was evaluated. Of a thruster chain: the conditions under which masses
+    and inertias can be known, the rank and the smallest singular value of the observability matrix, the least standard
+    deviations that any filter could reach, and which push would tell most. The truth is used where there is one. With
+    `--json` the time series are printed too.
+    """
+    from onboard_estimation.contract.observed import Observable
+    from onboard_estimation.contract.robot import find_robot
+
+    name, places = _robot_of(robot, places, options)
+    options = replace(options, robot=name, estimator=estimator)
+    able = Observable[Any].of(find_robot(name))
+    if not 0.0 < window < float("inf"):
+        raise UserError(f"--window {window}: must be a time above 0 s")
+    if picture is not None and picture.exists():
+        raise UserError(f"{picture} exists already; name another --output")
+    observed = []
+    with output.share("observability", quiet=json) as show:
+        for place in places:
+            bag, made_with = _source(place, options)
+            observed.append(_observed(able, bag, made_with, place.name or str(place), window, joint))
+            show(len(observed) / len(places), place.name)
+    report = able.observability_report(observed)
+    if picture is not None:
+        from onboard_estimation.report.plots import write_groups
+
+        write_groups(picture, able.observability_title, report.columns())
+    if json:
+        output.print_json(report.summary())
+        return
+    output.print_tables(report.tables())
+    for sentence in report.sentences():
+        output.say(f"- {sentence}")
+    if picture is not None:
+        output.say(f"picture: {picture}")
+
+
+def _observed(
+    able: Observable[Any], bag_path: Path, options: EvaluateOptions, name: str, window_s: float, joint: int | None
+) -> Any:
+    """A bag replayed with all topics, and looked at."""
+    from onboard_estimation.bags.bag import open_bag
+    from onboard_estimation.contract.observed import ReplayedRun
+    from onboard_estimation.contract.robot import estimator_name
+    from onboard_estimation.judging.judge import judge
+    from onboard_estimation.judging.recording import load_recording
+    from onboard_estimation.judging.sources import choose_robot
+
+    with open_bag(bag_path) as bag:
+        kinds = {topic: one.message_type for topic, one in bag.topics.items()}
+        robot, configuration, match = choose_robot(options, kinds, bag_path)
+        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth, options.align_clock)
+        variant = str(bag.custom_data.get("variant", ""))
+    estimator = estimator_name(robot, options.estimator)
+    result = judge(robot, configuration, estimator, recording, options.settings, bag_path.name)
+    return able.observed(configuration, ReplayedRun(name, variant, estimator, recording, result), window_s, joint)
+
+
+def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -> tuple[str, list[Path]]:
+    """Robot and places: as asked for, by a name that stands first, by the first run folder, or by the topics."""
+    from onboard_estimation.bags.bag import open_bag
+    from onboard_estimation.contract.robot import robot_names
+    from onboard_estimation.judging.sources import choose_robot
+
+    first = places[0]
+    if robot is None and len(places) > 1 and not first.exists() and str(first) in robot_names():
+        return str(first), places[1:]
+    if robot is not None:
+        return robot, places
+    if (first / "run.json").is_file():
+        return str(_made_from(first)[1].robot), places
+    with open_bag(first) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+    return str(choose_robot(options, kinds, first)[0].name), places
+
+
+def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOptions]:
+    """Bag and options: a run folder's are those that it was made from and with."""
+    if not (place / "run.json").is_file():
+        return place, options
+    if options.config is not None or options.overrides:
+        raise UserError(f"{place} is a run and has its configuration; --config and --set are for bags")
+    bag, made_with = _made_from(place)
+    if made_with.robot != options.robot:
+        raise UserError(f"{place} is a run of {made_with.robot}, not of {options.robot}")
+    return bag, replace(made_with, estimator=options.estimator or made_with.estimator)
+
+
+def _made_from(folder: Path) -> tuple[Path, EvaluateOptions]:
+    """Bag and options of a run folder; UserError where the bag is not found any more."""
+    from onboard_estimation.judging.options import recalled
+
+    try:
+        run = json_reader.loads((folder / "run.json").read_text(encoding="utf-8"))
+        bag_path, asked = Path(shlex.split(run["command"])[2]), recalled(run["settings"])
+        options = replace(
+            asked, robot=run["robot"], estimator=run["estimator"], config=folder / "config.yaml", overrides={}
+        )
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{folder / 'run.json'} is not as `evaluate` writes it: {error!r}") from error
+    if not bag_path.exists():
+        raise UserError(f"{folder} was made from {bag_path}, which is not there: go to the folder that it was made in")
+    return bag_path, options

@@ -1,0 +1,77 @@
+"""Robots of which it can be told what their sensors let a filter know, for the command `observability`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.result import EvaluationResult, PanelGroup
+from onboard_estimation.contract.robot import Capability, Configuration
+from onboard_estimation.contract.trained import ShownReport
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedRun:
+    """A recording, replayed and judged.
+
+    Attributes
+    ----------
+    name, variant
+        Of the bag or run folder; of the simulated motion, empty where the bag does not say it.
+    """
+
+    name: str
+    variant: str
+    estimator: str
+    recording: LoadedRecording
+    result: EvaluationResult
+
+    @property
+    def source(self) -> str:
+        """`simulated` or `recorded`."""
+        return "simulated" if self.recording.simulated else "recorded"
+
+
+class ObservabilityReport(ShownReport, Protocol):
+    """What the sensors told in some runs."""
+
+    def columns(self) -> list[tuple[str, Vector, PanelGroup]]:
+        """Of a picture: heading, time (K,) in s, diagrams. UserError where they are more than a picture holds."""
+
+
+class Observable(Capability[Configuration]):
+    """A robot whose observability can be followed over a run.
+
+    Attributes
+    ----------
+    observability_title
+        Of the picture.
+    """
+
+    ability = "analysis of its observability"
+    observability_title: str
+
+    @abstractmethod
+    def observed(self, configuration: Configuration, run: ReplayedRun, window_s: float, joint: int | None) -> Any:
+        """What the sensors tell over a run, as `observability_report` takes it.
+
+        Parameters
+        ----------
+        window_s
+            Of the Gramian.
+        joint
+            The only joint to look at, counted from one; None: all.
+
+        Raises
+        ------
+        UserError
+            The run does not do, or the robot has no such joint.
+        """
+
+    @abstractmethod
+    def observability_report(self, observed: Sequence[Any]) -> ObservabilityReport:
+        """Of several runs of the robot."""

@@ -1,0 +1,79 @@
+"""A recording as a pipeline and a judge need it: measurements in their order of arrival, ground truth as tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import Channel, Measurement
+from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.contract.tracks import BodyTrack, HeldValues, mirror
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRecording:
+    """What an evaluation reads from a bag or a simulator.
+
+    Attributes
+    ----------
+    series
+        One of each sensor, rows in the order of recording.
+    arrival
+        (M,) int64: for each measurement in the order of arrival, the number of its series.
+    tracks
+        Ground truth by body.
+    simulated
+        Whether it comes from a simulator.
+    notes
+        Losses, one sentence each.
+    held
+        What else is known of the truth, by name, see `TruthSpecification`.
+    """
+
+    series: tuple[Series, ...]
+    arrival: NDArray[np.int64]
+    tracks: Mapping[str, BodyTrack]
+    simulated: bool
+    notes: tuple[str, ...] = ()
+    held: Mapping[str, HeldValues] = field(default_factory=dict)
+
+    def measurements(self) -> Iterator[Measurement]:
+        """All measurements in the order of arrival."""
+        rows = [zip(one.stamps_ns.tolist(), one.values, strict=True) for one in self.series]
+        sensors = [one.channel.sensor for one in self.series]
+        for number in self.arrival.tolist():
+            stamp_ns, value = next(rows[number])
+            yield Measurement(stamp_ns, sensors[number], value)
+
+    def first_stamp_ns(self) -> int:
+        """Earliest stamp of a measurement."""
+        return min(int(one.stamps_ns.min()) for one in self.series if len(one.stamps_ns))
+
+    def mirrored(self, axes: str) -> LoadedRecording:
+        """With axes of the truth turned round, see `mirror`."""
+        return replace(
+            self, tracks={name: replace(one, values=mirror(one.values, axes)) for name, one in self.tracks.items()}
+        )
+
+
+def from_simulator(recording: Recording, bodies: Sequence[str], held: Sequence[Channel] = ()) -> LoadedRecording:
+    """A simulated recording without the way through a bag; measurements arrive in the order of their stamps."""
+    stamps = np.concatenate([one.stamps_ns for one in recording.sensors])
+    numbers = np.repeat(np.arange(len(recording.sensors)), [len(one.stamps_ns) for one in recording.sensors])
+    arrival = numbers[np.argsort(stamps, kind="stable")]
+    tracks = {
+        body: BodyTrack.clean(body, one.stamps_ns, one.values)
+        for body in bodies
+        for one in recording.truth
+        if one.channel.topic.startswith(f"ground_truth/{body}/")
+    }
+    known = {
+        channel.sensor: HeldValues.clean(one.stamps_ns, one.values)
+        for channel in held
+        for one in recording.truth
+        if one.channel.topic == channel.topic
+    }
+    return LoadedRecording(recording.sensors, arrival, tracks, simulated=True, held=known)

@@ -1,0 +1,173 @@
+"""Robots that learn from recordings what their equations leave out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.contract.robot import Capability, Configuration
+from onboard_estimation.pipeline.estimator import Estimator
+
+if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
+    from onboard_estimation.contract.recorded import LoadedRecording
+
+# What commands show of a robot's work, a training or a gait: figures, sentences and tables.
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table of a report; the headings in `right` stand over numbers."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[str, ...] = ()
+
+
+class ShownReport(Protocol):
+    """The outcome of a robot's work."""
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, units in the names, for JSON."""
+
+    def sentences(self) -> list[str]:
+        """What it is, what it comes from, and what the reader must know."""
+
+    def tables(self) -> list[ReportTable]:
+        """What was found."""
+
+
+class TrainingReport(ShownReport, Protocol):
+    """A trained model, as the command `train` shows it."""
+
+    def save(self, path: Path) -> None:
+        """Write the model's file; UserError where it cannot be written."""
+
+
+class Trained(Capability[Configuration]):
+    """A robot that `train` makes models for.
+
+    Attributes
+    ----------
+    model_parameter
+        Name of the parameter that names the file of a trained model, for `--model`.
+    training_forms
+        Forms of the models that `train` makes.
+    training_scenario
+        Scenario that the demonstration trains in.
+    model_suffix
+        Of the file of a trained model.
+    learns_without_truth
+        Recordings without ground truth teach it too.
+    """
+
+    ability = "model to train"
+    model_parameter: str
+    training_forms: tuple[str, ...]
+    training_scenario: str
+    model_suffix: str = ".npz"
+    learns_without_truth: bool = False
+
+    @abstractmethod
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is none of this robot's models: `train` replaces no other."""
+
+    @abstractmethod
+    def train(
+        self,
+        configuration: Configuration,
+        recordings: Mapping[str, LoadedRecording],
+        hashes: Sequence[str],
+        form: str | None = None,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """A model of what this robot's equations leave out.
+
+        Parameters
+        ----------
+        recordings
+            By name; with ground truth, but for a robot that learns without.
+        hashes
+            SHA-256 of each recording's data.
+        form
+            One of `training_forms`; None: the robot's choice.
+        progress
+            Takes the share that is done and what is done next.
+
+        Raises
+        ------
+        UserError
+            These recordings do not do.
+        """
+
+
+# Robots whose physical coefficients can be identified from recordings.
+
+
+class IdentificationReport(ShownReport, Protocol):
+    """Identified coefficients, as the command `identify` shows them."""
+
+    def parameters(self) -> Mapping[str, float | list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write a parameter file, a picture and the figures; their paths, the parameter file first."""
+
+
+class Identified(Capability[Configuration]):
+    """A robot with coefficients that `identify` finds."""
+
+    ability = "coefficients to identify"
+
+    @abstractmethod
+    def identify(
+        self,
+        configuration: Configuration,
+        recordings: Mapping[str, LoadedRecording],
+        full: bool = False,
+        cutoff_hz: float | None = None,
+        progress: Callable[[str], None] = lambda step: None,
+    ) -> IdentificationReport:
+        """Physical coefficients from recordings with ground truth, by name.
+
+        Parameters
+        ----------
+        recordings
+            By name.
+        full, cutoff_hz
+            As the command's `--full` and `--cutoff`.
+        progress
+            Takes what is done next.
+
+        Raises
+        ------
+        UserError
+            What cannot be identified, with the numbers and what would help.
+        """
+
+    def identification_channels(self, configuration: Configuration) -> tuple[Channel, ...]:
+        """Topics that `identify` makes use of beside those of the estimators; each may be absent from a bag."""
+        return ()
+
+
+# Robots whose estimates can be smoothed offline.
+
+
+class Smoothed(Capability[Configuration]):
+    """A robot with a smoother, for `evaluate --smooth`."""
+
+    ability = "smoother (leave out --smooth: its filter is judged)"
+
+    @abstractmethod
+    def smoother(self, configuration: Configuration, name: str) -> Estimator[Any]:
+        """As `estimator`, one that is a `Smoother` as well: it filters, and smooths what it has filtered.
+
+        Raises
+        ------
+        UserError
+            Not in this configuration.
+        """

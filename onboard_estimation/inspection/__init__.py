@@ -1,0 +1,1 @@
+"""What is in a recording and what is wrong with it."""

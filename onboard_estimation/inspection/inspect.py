@@ -1,0 +1,393 @@
+"""A bag at one glance: topics, rates, gaps, clock faults, quality of the ground truth, what to worry about first."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
+from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.inspection.findings import findings
+from onboard_estimation.inspection.report import (
+    INTERVAL_EDGES,
+    Inspection,
+    RobotReport,
+    TimingReport,
+    TopicReport,
+    TruthReport,
+)
+from onboard_estimation.inspection.view import render
+from onboard_estimation.judging.body_frames import FrameReport, find_frames
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, named_after, pair
+from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
+from onboard_estimation.ros.measurements import value_types
+
+__all__ = ["Inspection", "inspect_bag", "render"]
+
+Field = Literal["position", "velocity", "effort"]
+
+IMU = "sensor_msgs/msg/Imu"
+JOINTS = "sensor_msgs/msg/JointState"
+TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
+TRUTH_FOLDER = "ground_truth"
+GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
+
+_SENSOR_FOLDERS = {TRUTH_FOLDER, "imu", "actuators", "pressure"}
+_FIELDS: tuple[Field, ...] = ("velocity", "position", "effort")
+_SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
+
+Integers = NDArray[np.int64]
+
+GAP_PERIODS = 5.0
+"""A step of more median steps than this is a gap."""
+
+JUMP_SPEED_M_S = 10.0
+JUMP_STEP_M = 0.01
+JUMP_RATE_RAD_S = 35.0
+JUMP_TURN_RAD = 0.2
+
+_FLIPS_RAD = np.deg2rad([90.0, 120.0, 180.0])
+_NEAR_FLIP_RAD = float(np.deg2rad(6.0))
+_SAME_RAD = 1e-6
+_LEAST_FROZEN_S = 0.1
+_FEWEST_FROZEN = 4
+_OUT_OF_FREEZE = 5.0
+
+_REGULAR_SHARE = 0.8
+_REGULAR_BAND = 2.0
+_FEWEST_REGULAR = 10
+_QUATERNION_TOLERANCE = 0.01
+
+
+def inspect_bag(
+    path: str | Path,
+    robots: Mapping[str, Sequence[Channel]] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Inspection:
+    """Look a bag through.
+
+    Parameters
+    ----------
+    robots
+        Channels of the known robots, by name: the inspection says whose topics are there.
+    progress
+        Called with what is being read, for a progress display.
+
+    Raises
+    ------
+    UserError
+        As `open_bag`.
+    """
+    with open_bag(path) as bag:
+        if progress:
+            progress("header stamps")
+        headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
+        columns = _read_numbers(bag, progress)
+        topics = tuple(
+            _topic_report(bag, topic, headers.get(topic.name), columns.get(topic.name, []))
+            for topic in bag.topics.values()
+        )
+        span = _sensor_span(bag, headers)
+        truth = tuple(
+            _truth_report(bag, name, columns[name][0], headers[name], span)
+            for name, topic in bag.topics.items()
+            if is_truth(topic) and topic.count and name in columns and name in headers
+        )
+        if progress and truth:
+            progress("truth against IMUs")
+        clocks, frames = _motion_reports(bag, columns)
+        known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
+        found = Inspection(
+            path=str(path),
+            format=bag.format,
+            distribution=bag.distribution,
+            size_bytes=bag.size_bytes,
+            namespace=common_namespace(bag.topics),
+            message_count=sum(topic.count for topic in topics),
+            start_ns=bag.start_ns,
+            duration_s=bag.duration_s,
+            damage=bag.damage,
+            topics=topics,
+            truth=truth,
+            robots=known,
+            clocks=clocks,
+            frames=frames,
+        )
+        return replace(found, findings=findings(found))
+
+
+def is_truth(topic: TopicInfo) -> bool:
+    """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
+    return TRUTH_FOLDER in topic.name.split("/") and topic.message_type in TRUTH_TYPES
+
+
+def common_namespace(topics: Iterable[str]) -> str:
+    """What all topics start with, as `/salp`, apart from those that ROS has once for all robots; empty if nothing."""
+    folders = [posixpath.dirname(topic) for topic in topics if topic not in GLOBAL_TOPICS]
+    if not folders or not all(folder.startswith("/") for folder in folders):
+        return ""
+    names = posixpath.commonpath(folders).split("/")
+    ends = [place for place, name in enumerate(names) if name in _SENSOR_FOLDERS]
+    return "/".join(names[: ends[0]] if ends else names).rstrip("/")
+
+
+def _read_numbers(bag: Bag, progress: Callable[[str], None] | None) -> dict[str, list[Column]]:
+    """The numbers of the topics that an estimator could read; of joint states, all three arrays."""
+    topics = [topic for topic in bag.topics.values() if topic.message_type in value_types() and topic.count]
+    columns: dict[str, list[Column]] = {}
+    for place, field in enumerate(_FIELDS):
+        chosen = [topic for topic in topics if place == 0 or topic.message_type == JOINTS]
+        if progress and chosen:
+            progress(f"numbers ({field} of joints)" if place else "numbers")
+        channels = {topic.name: Channel(topic.name, topic.message_type, topic.name, field) for topic in chosen}
+        for name, column in read_channels(bag, channels).items():
+            columns.setdefault(name, []).append(column)
+    return columns
+
+
+def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: list[Column]) -> TopicReport:
+    times = headers.stamps_ns if headers else _log_times(bag, topic.name)
+    zero_ns, median, farthest = bag.start_ns, None, None
+    if headers and len(times):
+        median, farthest = delays_s(headers.stamps_ns, headers.log_times_ns)
+        # Moments are told by the recorder's clock, whatever the stamps' clock is.
+        zero_ns -= round(median * NANOSECONDS_PER_SECOND)
+    return TopicReport(
+        name=topic.name,
+        message_type=topic.message_type,
+        count=topic.count,
+        has_header=headers is not None,
+        timing=timing_report(times, zero_ns),
+        undecodable=_undecodable(columns, headers),
+        not_finite=_not_finite(topic, columns) if columns else None,
+        delay_median_s=median,
+        delay_largest_s=farthest,
+        frames=tuple(name for name, _ in headers.frames.most_common()) if headers else (),
+        tailed=max((column.tailed for column in columns), default=0),
+        longest_tail=max((column.longest_tail for column in columns), default=0),
+    )
+
+
+def _log_times(bag: Bag, topic: str) -> NDArray[np.int64]:
+    parts = [block.log_times_ns for block in bag.blocks([topic])]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
+
+def _undecodable(columns: list[Column], headers: Headers | None) -> int:
+    """Messages without numbers for a reason other than that joint states may leave an array empty."""
+    if not columns:
+        return headers.too_short if headers else 0
+    decode = [
+        sum(count for reason, count in column.faults.items() if reason.startswith("does not decode"))
+        for column in columns
+    ]
+    return max(decode)
+
+
+def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
+    """Messages with a number that is not finite, in any of the topic's arrays."""
+    channel = Channel(topic.name, topic.message_type, topic.name)
+    places = [column.order[~finite_readings(channel, column.values)] for column in columns]
+    return len(np.unique(np.concatenate(places)))
+
+
+def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
+    """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
+    sensors = {
+        name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag.topics[name])
+    }
+    if not sensors:
+        return bag.start_ns, bag.end_ns
+    # Clocks may differ by sensor: that of the sensors which agree with the recorder counts, if any does.
+    delays = {name: entry.log_times_ns - entry.stamps_ns for name, entry in sensors.items()}
+    usual = min((float(np.median(delay)) for delay in delays.values()), key=abs)
+    near = [entry.stamps_ns[np.abs(delays[name] - usual) <= _SAME_CLOCK_NS] for name, entry in sensors.items()]
+    stamps = np.concatenate(near)
+    return int(stamps.min()), int(stamps.max())
+
+
+def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
+    delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
+    return truth_report(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
+
+
+def _motion_reports(
+    bag: Bag, columns: Mapping[str, list[Column]]
+) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
+    """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
+    imus, bodies = {}, {}
+    for name, (column, *_) in columns.items():
+        if bag.topics[name].message_type == IMU and len(column.stamps_ns):
+            imus[name] = column
+        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+            bodies[name] = TrackedBody.of(BodyTrack.clean(name, column.stamps_ns, column.values), column)
+    if not imus or not bodies:
+        return (), ()
+    clocks = pair(imus, bodies, named_after(imus, bodies))
+    known = [one for one in clocks if one.rotation_rad is not None and not one.rather]
+    return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
+
+
+def _robot_report(
+    name: str, channels: Sequence[Channel], topics: Mapping[str, TopicInfo], columns: Mapping[str, list[Column]]
+) -> RobotReport:
+    def found(channel: Channel) -> list[str]:
+        named = (topic for topic in topics if f"/{topic}".endswith(f"/{channel.topic}"))
+        return [topic for topic in named if topics[topic].message_type == channel.message_type]
+
+    present = [channel for channel in channels if found(channel)]
+    missing = [channel for channel in channels if channel not in present]
+    return RobotReport(
+        name,
+        tuple(channel.topic for channel in present),
+        tuple(channel.topic for channel in missing),
+        tuple(channel.topic for channel in missing if channel.required),
+        tuple(
+            sentence
+            for channel in present
+            for topic in found(channel)
+            for sentence in _refused(channel, topic, columns.get(topic, []))
+        ),
+    )
+
+
+def _refused(channel: Channel, topic: str, columns: list[Column]) -> list[str]:
+    """What of a topic is beyond the range of the channel's sensor, or lacks what is needed of it, in words."""
+    place = _FIELDS.index(channel.field) if channel.field in _FIELDS and channel.message_type == JOINTS else 0
+    if not (channel.limits or channel.needs) or channel.field == "orientation" or place >= len(columns):
+        return []
+    check = ReadingCheck([channel])
+    _, said = check.refused(channel.sensor, columns[place].values)
+    count = sum(counts.get(channel.sensor, 0) for counts in (check.out_of_range, check.incomplete))
+    return [f"{topic}, {count:,} of {len(columns[place].values):,} messages: {sentence}" for _, sentence in said]
+
+
+def timing_report(times_ns: Integers, zero_ns: int) -> TimingReport:
+    """Faults in a topic's times (K,), in the order of the bag; moments count in seconds from `zero_ns`."""
+    steps = np.diff(times_ns) / NANOSECONDS_PER_SECOND
+    forward = steps[steps > 0]
+    if not len(forward):
+        backward = steps[steps < 0]
+        duplicates = int(np.count_nonzero(steps == 0))
+        return TimingReport(None, 0.0, False, 0, 0.0, 0.0, duplicates, len(backward), float(-backward.min(initial=0.0)))
+    median = float(np.median(forward))
+    near = (forward > median / _REGULAR_BAND) & (forward < median * _REGULAR_BAND)
+    longest = int(np.argmax(steps))
+    is_gap = bool(steps[longest] > GAP_PERIODS * median)
+    return TimingReport(
+        rate_hz=1.0 / median,
+        duration_s=float(times_ns[-1] - times_ns[0]) / NANOSECONDS_PER_SECOND,
+        regular=len(forward) >= _FEWEST_REGULAR and float(near.mean()) > _REGULAR_SHARE,
+        gaps=int(np.count_nonzero(steps > GAP_PERIODS * median)),
+        longest_gap_s=float(steps[longest]) if is_gap else 0.0,
+        longest_gap_at_s=(int(times_ns[longest]) - zero_ns) / NANOSECONDS_PER_SECOND if is_gap else 0.0,
+        duplicates=int(np.count_nonzero(steps == 0)),
+        backward_jumps=int(np.count_nonzero(steps < 0)),
+        largest_backward_s=float(-steps.min(initial=0.0)),
+        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()),
+    )
+
+
+def delays_s(stamps_ns: Integers, log_times_ns: Integers) -> tuple[float, float]:
+    """Log time minus stamp: (median, the value farthest from the median), seconds."""
+    delays = (log_times_ns - stamps_ns) / NANOSECONDS_PER_SECOND
+    median = float(np.median(delays))
+    return median, float(delays[np.argmax(np.abs(delays - median))])
+
+
+def truth_report(
+    topic: str, stamps_ns: Integers, values: Matrix, span_ns: tuple[int, int], zero_ns: int
+) -> TruthReport:
+    """Quality of a ground truth of poses (K, 7) or positions (K, 3), for sensors whose stamps span `span_ns`."""
+    usable = np.isfinite(values).all(axis=1)
+    if values.shape[1] == 7:
+        with np.errstate(over="ignore"):
+            norms = np.linalg.norm(np.where(np.isfinite(values[:, 3:]), values[:, 3:], 0.0), axis=1)
+        usable &= np.abs(norms - 1.0) < _QUATERNION_TOLERANCE
+    stamps, first = np.unique(stamps_ns[usable], return_index=True)
+    poses = values[usable][first]
+    steps = np.diff(stamps) / NANOSECONDS_PER_SECOND
+    longest_step = GAP_PERIODS * float(np.median(steps)) if len(steps) else 0.0
+    coverage, hole_s, hole_at_ns = _coverage(stamps, longest_step, span_ns)
+    # Across a hole a body may have gone anywhere.
+    near = steps <= longest_step
+    distances, turns = _steps(poses)
+    jumps = near & (
+        ((distances > JUMP_STEP_M) & (distances > JUMP_SPEED_M_S * steps))
+        | ((turns > JUMP_TURN_RAD) & (turns > JUMP_RATE_RAD_S * steps))
+    )
+    flips = jumps & (np.abs(turns[:, None] - _FLIPS_RAD) < _NEAR_FLIP_RAD).any(axis=1)
+    frozen_s, frozen_at_ns = _frozen(stamps, distances, turns)
+    return TruthReport(
+        topic=topic,
+        coverage=coverage,
+        longest_hole_s=hole_s,
+        longest_hole_at_s=(hole_at_ns - zero_ns) / NANOSECONDS_PER_SECOND,
+        jumps=int(np.count_nonzero(jumps)),
+        first_jump_at_s=(int(stamps[np.argmax(jumps)]) - zero_ns) / NANOSECONDS_PER_SECOND if jumps.any() else 0.0,
+        largest_step_m=float(distances[near].max(initial=0.0)),
+        largest_turn_rad=float(turns[near].max(initial=0.0)),
+        unusable=int(np.count_nonzero(~usable)),
+        flips=int(np.count_nonzero(flips)),
+        frozen_s=frozen_s,
+        frozen_at_s=(frozen_at_ns - zero_ns) / NANOSECONDS_PER_SECOND if frozen_s else 0.0,
+    )
+
+
+def _frozen(stamps: Integers, distances: Vector, turns: Vector) -> tuple[float, int]:
+    """(longest time of one and the same pose out of which the body jumps, in seconds; where it starts, in ns)."""
+    moves = np.flatnonzero((distances > 0.0) | (turns > _SAME_RAD))
+    if len(moves) < 2:
+        return 0.0, 0
+    # Steps between moves stand still; what comes after is many times as long as usual, or it was rest.
+    usual_m, usual_rad = float(np.median(distances[moves])), float(np.median(turns[moves]))
+    starts, ends = moves[:-1] + 1, moves[1:]
+    length_s = (stamps[ends] - stamps[starts]) / NANOSECONDS_PER_SECOND
+    jumps = (distances[ends] > _OUT_OF_FREEZE * usual_m) | (turns[ends] > max(_OUT_OF_FREEZE * usual_rad, _SAME_RAD))
+    frozen = np.where(jumps & (length_s > _LEAST_FROZEN_S) & (ends - starts > _FEWEST_FROZEN), length_s, 0.0)
+    longest = int(np.argmax(frozen))
+    return float(frozen[longest]), int(stamps[starts[longest]])
+
+
+def _coverage(stamps: Integers, longest_step_s: float, span_ns: tuple[int, int]) -> tuple[float, float, int]:
+    """(share of the span within steps that are no holes, longest hole in seconds, where it starts in ns)."""
+    start, stop = span_ns
+    inside = stamps[(stamps >= start) & (stamps <= stop)]
+    before, after = stamps[stamps < start][-1:], stamps[stamps > stop][:1]
+    limit = longest_step_s * NANOSECONDS_PER_SECOND
+    # A pose just outside the span still covers its edge.
+    if not (len(before) and len(inside) and inside[0] - before[0] <= limit):
+        before = np.array([start])
+    if not (len(after) and len(inside) and after[0] - inside[-1] <= limit):
+        after = np.array([stop])
+    edges = np.concatenate([before, inside, after])
+    steps = np.diff(edges)
+    holes = steps > max(limit, 1.0)
+    longest = int(np.argmax(np.where(holes, steps, 0))) if len(steps) else 0
+    if stop <= start:
+        return (1.0 if len(inside) else 0.0), 0.0, start
+    if not len(inside):
+        return 0.0, (stop - start) / NANOSECONDS_PER_SECOND, start
+    uncovered = float(steps[holes].sum())
+    hole = float(steps[longest]) / NANOSECONDS_PER_SECOND if holes.any() else 0.0
+    return max(0.0, 1.0 - uncovered / (stop - start)), hole, int(edges[longest])
+
+
+def _steps(poses: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbouring poses."""
+    with np.errstate(over="ignore"):
+        distances = np.linalg.norm(np.diff(poses[:, :3], axis=0), axis=1)
+    if poses.shape[1] == 3:
+        return distances, np.zeros(len(distances))
+    # A quaternion and its negative are the same rotation.
+    cosines = np.abs((poses[1:, 3:] * poses[:-1, 3:]).sum(axis=1))
+    norms = np.linalg.norm(poses[:, 3:], axis=1)
+    return distances, 2.0 * np.arccos(np.clip(cosines / (norms[1:] * norms[:-1]), 0.0, 1.0))

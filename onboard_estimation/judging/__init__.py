@@ -1,0 +1,1 @@
+"""A replayed recording against its ground truth: clocks, frames, metrics, verdict."""

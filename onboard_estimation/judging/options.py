@@ -1,0 +1,503 @@
+"""What a user may say of an evaluation, each option declared once.
+
+A field made by `option` becomes an option of the command line (`commands/arguments.py`), words of the line that
+repeats a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Its type is that of
+the field, its help the first paragraph that the docstring of its dataclass has on it: NumPy is not imported for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from onboard_estimation.base.errors import UserError
+
+Keep = Literal["figures", "reports", "everything"]
+Format = Literal["tum", "kitti", "euroc", "csv"]
+FORMATS: tuple[str, ...] = get_args(Format)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{name}={one}" for name, one in value.items()]
+    return list(value) if isinstance(value, tuple) else [str(value)]
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is typed, said again and recorded.
+
+    Attributes
+    ----------
+    flag, help, metavar, panel
+        As the command's help shows it.
+    other_flags
+        What may be typed in the place of `flag`.
+    typed
+        What the command line gives: `list[str]` may be repeated, `bool` is a flag that turns the default round.
+    minimum
+        Least number that may be typed.
+    read
+        The value from what was typed; ValueError where it is none.
+    must
+        What it must be, in words.
+    texts
+        What is to be typed for a value, one text a repetition.
+    is_recorded
+        It stands in `run.json`; false: the run folder holds it otherwise.
+    """
+
+    flag: str
+    help: str
+    typed: Any
+    metavar: str | None = None
+    panel: str | None = None
+    minimum: int | None = None
+    read: Callable[[Any], Any] = _as_it_is
+    must: str = ""
+    texts: Callable[[Any], list[str]] = _texts
+    is_recorded: bool = True
+    other_flags: tuple[str, ...] = ()
+
+    def value(self, typed: Any, before: Any) -> Any:
+        """The value from what was typed; several are added to those before. UserError where it is none."""
+        try:
+            value = None if typed is None else self.read(typed)
+        except ValueError:
+            raise UserError(f"{self.flag} {typed}: must be {self.must}") from None
+        if isinstance(value, tuple):
+            return (*before, *value)
+        return {**before, **value} if isinstance(value, dict) else value
+
+
+def option(default: Any, **more: Any) -> Any:
+    """A field of a dataclass that users set; `more` as for `Option`. A default that is a type makes one of it."""
+    if isinstance(default, type):
+        return field(default_factory=default, metadata={"option": more})
+    return field(default=default, metadata={"option": more})
+
+
+@cache
+def _options(kind: type) -> dict[str, Option]:
+    """Options among the fields of a dataclass, by name."""
+    helps: dict[str, str] = dict(re.findall(r"^(\w+)\n((?: +\S.*\n?)+)", inspect.getdoc(kind) or "", re.MULTILINE))
+    hints = get_type_hints(kind)
+    return {
+        one.name: _option(
+            one.name, " ".join(helps.get(one.name, "").split()), hints[one.name], **one.metadata["option"]
+        )
+        for one in fields(kind)
+        if "option" in one.metadata
+    }
+
+
+def _option(name: str, help: str, hint: Any, **more: Any) -> Option:
+    may_be_none = NoneType in get_args(hint)
+    inner = get_args(hint)[0] if may_be_none else hint
+    if get_origin(inner) is Literal:
+        known = get_args(inner)
+        must = f"{', '.join(known[:-1])} or {known[-1]}"
+        more = {"metavar": "|".join(known), "read": partial(_one_of, known), "must": must, **more}
+        hint = str | None if may_be_none else str
+    elif get_origin(inner) is not None:
+        hint = list[str]
+        if get_origin(inner) is tuple:
+            more = {"read": tuple, **more}
+    flag = "--" + re.sub("_(s|hz)$", "", name).replace("_", "-")
+    return Option(**{"flag": flag, "help": " ".join(help.split()), "typed": hint, **more})
+
+
+def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UserError(f"{flag} {text}: write {flag} {form}")
+        if name in pairs:
+            raise UserError(f"{flag} {name} is given twice: {pairs[name]} and {value}")
+        pairs[name] = value
+    return pairs
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` with the value in YAML, as in a parameter file."""
+    import yaml
+
+    out: dict[str, Any] = {}
+    for name, value in parse_pairs(texts, "--set").items():
+        try:
+            out[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"--set {name}={value}: the value is no YAML") from None
+    return out
+
+
+def override_texts(overrides: Mapping[str, Any]) -> list[str]:
+    """Each as `--set` reads it: plain where that reads back as it is."""
+    import yaml
+
+    def text(value: Any) -> str:
+        plain = str(value)
+        return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
+
+    return [f"{name}={text(value)}" for name, value in overrides.items()]
+
+
+def _one_of(known: Sequence[str], text: str) -> str:
+    if text not in known:
+        raise ValueError
+    return text
+
+
+def _axes(text: str) -> str:
+    if not 0 < len(set(text)) == len(text) or not set(text) <= set("xyz"):
+        raise ValueError
+    return text
+
+
+def _time(seconds: float) -> float:
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError
+    return seconds
+
+
+def _rate(text: str) -> float:
+    """Hz, infinite for `all`."""
+    rate = math.inf if text == "all" else float(text)
+    if text != "all" and not 0.0 < rate < math.inf:
+        raise ValueError
+    return rate
+
+
+_judged = partial(option, panel="How it is judged")
+_seconds = partial(_judged, metavar="S")
+_time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
+_FOREIGN = "Another filter's trajectory, judged as ours are"
+_what_if = partial(option, (), panel="What if: changes to the recording before it is replayed; may be repeated")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Changes to the recorded measurements; a sensor may be a prefix (`imu`), a component too (`gyro`).
+
+    Attributes
+    ----------
+    drop
+        Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.
+    delay
+        Stamps that much too late, e.g. `imu=20ms`; s, ms or us.
+
+        As a latency that nobody knows of would.
+    bias
+        A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).
+    noise
+        White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).
+    seed
+        Of the noise.
+    """
+
+    drop: tuple[str, ...] = _what_if(metavar="SENSOR")
+    delay: tuple[str, ...] = _what_if(metavar="SENSOR=TIME")
+    bias: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=VALUE")
+    noise: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=STDDEV")
+    seed: int = 0
+
+    def drops(self, sensor: str) -> bool:
+        """Whether that sensor is left out."""
+        return any(is_part(sensor, name) for name in self.drop)
+
+    def check_drops(self, sensors: Sequence[str]) -> None:
+        """Raise UserError where a name to be left out is none of these sensors."""
+        for name in self.drop:
+            if not any(is_part(sensor, name) for sensor in sensors):
+                raise UserError(f"--drop {name}: no such sensor; there are {', '.join(sensors)}")
+
+    def sentences(self) -> list[str]:
+        """One sentence a change, for the report."""
+        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
+        return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
+
+
+def is_part(name: str, prefix: str) -> bool:
+    """Whether a sensor or component is the one of that name, or one of those that begin with it."""
+    return name == prefix or name.startswith((prefix + "/", prefix + "_"))
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """How a run is judged.
+
+    Attributes
+    ----------
+    initial
+        Where the initial state comes from the truth: `drawn` adds an error as large as the filter believes, `exact`
+        does not.
+
+        Drawn from the initial covariance, so that the filter starts as unsure as it says.
+    seed
+        Of that error, and of `--noise`.
+    longest_truth_gap_s
+        Interpolate the truth over gaps up to this, s.
+    settle_s
+        Leave this much at the start out of the figures, s; the robot's own otherwise.
+    lag_s
+        How late a message may come and still be used, s, below 10; the configuration's otherwise.
+
+        0.2 s where that has no `lag_s`.
+    alignment
+        Before comparing: `none`: as it is; `start`: the first pose onto the truth's; `heading`: turned about the
+        vertical (least squares), from the truth's start; `se3`: turned and shifted by least squares. The robot's own
+        otherwise.
+
+        See `evaluation/alignment.py`; `none` where there is no robot.
+    beacon_s
+        Give the filter the pose of the motion capture every so many seconds, as a beacon would.
+    smooth
+        Judge the robot's smoother, which knows the whole recording at every instant; not every robot has one.
+    bulk
+        Filter measurement by measurement, as live, where the robot could filter the recording at once. The figures
+        are the same.
+
+        That is what false means.
+    """
+
+    initial: Literal["drawn", "exact"] = _judged("drawn")
+    seed: int = _judged(0, metavar="N", minimum=0)
+    longest_truth_gap_s: float = _time_s(0.1, flag="--truth-gap")
+    settle_s: float | None = _time_s(None)
+    lag_s: float | None = _time_s(None)
+    alignment: Literal["none", "start", "heading", "se3"] | None = _judged(None)
+    beacon_s: float | None = _seconds(None)
+    smooth: bool = _judged(False)
+    bulk: bool = _judged(True, flag="--message-by-message", read=lambda flag: not flag)
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What a user may say of an evaluation; all of it has a default or is guessed.
+
+    Attributes
+    ----------
+    robot, estimator
+        None: guessed from the topics; the robot's first estimator.
+    config
+        ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it.
+    model
+        Trained model, as `onboard-estimation train` writes it.
+
+        None: the one that the configuration names, if any.
+    overrides
+        Set one parameter; may be repeated. E.g. `gyro.axis=-z`.
+    topics
+        Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.
+    namespace
+        Namespace of the robot's topics, where several robots are there.
+
+        None: the one that holds most of them.
+    mirror_truth
+        Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.
+    align_clock
+        Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.
+    trajectory
+        Judge the poses on this topic of the bag, of whatever filter: nav_msgs/Odometry, geometry_msgs/PoseStamped,
+        PoseWithCovarianceStamped or PointStamped.
+    truth
+        Where the truth of a trajectory is: a bag with motion capture, or a trajectory file.
+
+        None: the bag that it is in.
+    body
+        Of several bodies in the truth's bag, the one that was estimated.
+    format
+        Format of the trajectory file; guessed from its name and content otherwise.
+    times
+        Times of the poses of a KITTI file, which has none: seconds, one a line.
+    estimates_rate_hz
+        Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures are always
+        made of all.
+
+        Infinity: all; None: all, unless there are very many.
+    """
+
+    robot: str | None = None
+    estimator: str | None = None
+    config: Path | None = option(None, metavar="FILE", is_recorded=False)
+    model: Path | None = option(None, metavar="FILE", is_recorded=False)
+    overrides: Mapping[str, Any] = option(
+        dict, flag="--set", metavar="NAME=VALUE", read=parse_overrides, texts=override_texts
+    )
+    topics: Mapping[str, str] = option(
+        dict, flag="--topic", metavar="NAME=TOPIC", read=partial(parse_pairs, flag="--topic", form="NAME=TOPIC")
+    )
+    namespace: str | None = option(None, metavar="NAME")
+    mirror_truth: str | None = option(None, metavar="AXES", read=_axes, must="one or more of x, y, z, e.g. y")
+    align_clock: bool = option(False)
+    trajectory: str | None = option(None, metavar="TOPIC", panel=_FOREIGN)
+    truth: Path | None = option(None, metavar="BAG|FILE", panel=_FOREIGN)
+    body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
+    format: Format | None = option(None, panel=_FOREIGN)
+    times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
+    what_if: WhatIf = field(default_factory=WhatIf)
+    settings: JudgeSettings = field(default_factory=JudgeSettings)
+    estimates_rate_hz: float | None = option(
+        None,
+        typed=str | None,
+        metavar="HZ|all",
+        panel="What is written",
+        read=_rate,
+        must="a rate in Hz above 0, or all",
+        texts=lambda rate_hz: [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"],
+    )
+
+
+_searched = partial(option, panel="How it is searched")
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How `tune` searches.
+
+    Attributes
+    ----------
+    by
+        What is foretold best: the ground truth (errors, and whether the covariance fits them), or the measurements
+        themselves, for which no truth is needed. The truth where all bags have one.
+
+        See `tuning_score`.
+    method
+        Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's differential
+        evolution.
+
+        See `learning.optimisation`.
+    evaluations
+        Candidates in each search, about.
+    folds
+        Parts of the bags that are left out by turns, to say whether it helps; 0: none.
+    seed
+        Of the search.
+
+        And of which are left out together.
+    """
+
+    by: Literal["truth", "innovations"] | None = _searched(None)
+    method: Literal["gradient", "cma", "differential_evolution"] = _searched(
+        "gradient", must="one of gradient, cma, differential_evolution"
+    )
+    evaluations: int = _searched(150, metavar="N", minimum=20)
+    folds: int = _searched(3, metavar="N", minimum=0)
+    seed: int = _searched(0, metavar="N", minimum=0)
+
+
+_simulated = partial(option, panel="What is simulated, of a ROBOT")
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """What a campaign is told beside a table.
+
+    Attributes
+    ----------
+    scenario
+        Scenario, see `onboard-estimation robots`; the robot's first otherwise.
+    variant
+        What it does; may be repeated; all variants otherwise.
+    seeds
+        Number of seeds.
+    first_seed
+        First seed.
+    duration_s
+        Length of each run, s.
+    keep
+        What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.
+    """
+
+    scenario: str | None = _simulated(None, metavar="NAME")
+    variant: tuple[str, ...] = _simulated((), flag="--gait", other_flags=("--variant",), metavar="NAME")
+    seeds: int = _simulated(20, metavar="N", minimum=1)
+    first_seed: int = _simulated(0, metavar="N", minimum=0)
+    duration_s: float = _simulated(60.0, metavar="S")
+    keep: Keep = option("reports", must="one of figures, reports, everything")
+
+
+def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
+    """All options with their values, by the names of their fields; by default with their default values."""
+    options = EvaluateOptions() if options is None else options
+    found = _options(options.__class__)
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if one.name in found:
+            yield one.name, found[one.name], value
+        elif is_dataclass(value):
+            yield from declared(value)
+
+
+def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
+    """`EvaluateOptions`, or others like `base`, from what the command line gave, by the names of their fields.
+
+    Parameters
+    ----------
+    base
+        What others are; None: the defaults. Several that may be repeated are added to those of `base`.
+
+    Raises
+    ------
+    UserError
+        A text that is no value of its option.
+    """
+    base = base or EvaluateOptions()
+    return _changed(base, {name: it.value(typed[name], before) for name, it, before in declared(base) if name in typed})
+
+
+def words(options: EvaluateOptions) -> list[str]:
+    """What to type for these options, but for robot and estimator; nothing for what is at its default."""
+    out: list[str] = []
+    for (_, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+        if value != default:
+            out += [it.flag] if it.typed is bool else [word for text in it.texts(value) for word in (it.flag, text)]
+    return out
+
+
+def recorded(options: EvaluateOptions) -> dict[str, Any]:
+    """The options for `run.json`, by the names of their fields; a rate without a limit as it is typed."""
+    values = {name: value for name, it, value in declared(options) if it.is_recorded}
+    return {
+        name: "all" if value == math.inf else str(value) if isinstance(value, Path) else value
+        for name, value in values.items()
+    }
+
+
+def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
+    """The options that `recorded` gave, from JSON.
+
+    Raises
+    ------
+    KeyError
+        An option that is not there.
+    """
+
+    def value(it: Option, told: Any) -> Any:
+        if it.typed == Path | None and told is not None:
+            return Path(told)
+        return tuple(told) if isinstance(told, list) else math.inf if told == "all" else told
+
+    return _changed(EvaluateOptions(), {name: value(it, record[name]) for name, it, _ in declared() if it.is_recorded})
+
+
+def _changed(options: Any, values: Mapping[str, Any]) -> Any:
+    """With other values; each goes to all fields of its name, those of the dataclasses within it too."""
+    inner = {one.name: part for one in fields(options) if is_dataclass(part := getattr(options, one.name))}
+    changed = {name: _changed(part, values) for name, part in inner.items()}
+    own = {one.name: values[one.name] for one in fields(options) if one.name in values}
+    return replace(options, **changed, **own)

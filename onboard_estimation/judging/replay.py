@@ -1,0 +1,164 @@
+"""A recording through a robot's filter: at once where the robot can, else measurement by measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, PhaseEvent, Vector
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.trained import Smoothed
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.pipeline.bulk_record import FilteredRecording, from_start, in_filter_order
+from onboard_estimation.pipeline.estimator import BulkFilter, Estimator
+from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.pipeline.use_counters import UseCounters, sensor_table
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class EstimateSeries:
+    """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n)."""
+
+    stamps_ns: NDArray[np.int64]
+    means: Rows
+    covariances: Rows
+
+    @property
+    def time_s(self) -> Vector:
+        """(K,) seconds since the first."""
+        return (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+
+    @classmethod
+    def of(cls, estimates: list[Estimate]) -> EstimateSeries:
+        """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
+        following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
+        last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
+        return cls(
+            np.array([estimate.stamp_ns for estimate in last], dtype=np.int64),
+            np.array([estimate.mean for estimate in last]),
+            np.array([estimate.covariance for estimate in last]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What a filter made of a recording.
+
+    Attributes
+    ----------
+    sensors
+        Statistics by sensor, see `Pipeline.statistics`.
+    messages
+        What the pipeline told.
+    events
+        Phase events of the record, in the order of being seen.
+    health
+        The filter's figures on itself at the end, see `Estimator.health`.
+    learned
+        What it has learned by then, see `Estimator.learned`.
+    """
+
+    space: StateSpace
+    record: EstimateSeries
+    sensors: Mapping[str, Mapping[str, float]]
+    messages: tuple[str, ...]
+    events: tuple[PhaseEvent, ...]
+    health: Mapping[str, float] = field(default_factory=dict)
+    learned: Any = None
+
+
+def replay(
+    robot: Robot,
+    configuration: Any,
+    estimator_name: str,
+    recording: LoadedRecording,
+    initial: Estimate | None,
+    lag_s: float,
+    smooth: bool = False,
+    bulk: bool = True,
+) -> Replayed:
+    """The record of a whole recording.
+
+    Parameters
+    ----------
+    initial
+        State to start from; None: as the configuration says.
+    lag_s
+        How late a measurement may arrive and still be filtered in its place.
+    smooth
+        The robot's smoother in the place of its filter.
+    bulk
+        Let the robot filter the recording at once, where it can.
+
+    Raises
+    ------
+    UserError
+        A lag that is none, a robot without a smoother, or sensors that cannot be right.
+    """
+    channels = robot.channels(configuration)
+    estimator: Any
+    if smooth:
+        estimator = Smoothed[Any].of(robot).smoother(configuration, estimator_name)
+    else:
+        estimator = robot.estimator(configuration, estimator_name)
+        if bulk and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
+            return found
+    pipeline = Pipeline(estimator, channels, initial, lag_s)
+    estimates = pipeline.run(recording.measurements())
+    if pipeline.refusal is not None:
+        raise UserError(pipeline.refusal)
+    if smooth:
+        estimates = pipeline.smoothed()
+    return Replayed(
+        pipeline.space,
+        EstimateSeries.of(estimates),
+        pipeline.statistics(),
+        tuple(pipeline.messages),
+        pipeline.events,
+        pipeline.health,
+        pipeline.learned,
+    )
+
+
+def at_once(
+    estimator: Estimator[Any],
+    recording: LoadedRecording,
+    lag_s: float,
+    channels: Sequence[Channel] = (),
+    initial: Estimate | None = None,
+) -> Replayed | None:
+    """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
+    if not isinstance(estimator, BulkFilter):
+        return None
+    ordered = in_filter_order(recording.series, recording.arrival, lag_s, channels)
+    if ordered is None:
+        return None
+    if initial is not None:
+        ordered = from_start(ordered, initial.stamp_ns)
+    found = estimator.filter_recording(estimator.start(initial), ordered.series, ordered.arrival, lag_s)
+    if found is None or not _is_finite(found):
+        return None  # the pipeline puts a filter that broke down back to its last good state
+    found, use = found.one_a_stamp(), dict(found.use)
+    for sensor, before in ordered.before.items():
+        filtered = use.get(sensor, UseCounters())
+        use[sensor] = filtered._replace(used=filtered.used + before.used, left_out=filtered.left_out + before.left_out)
+    return Replayed(
+        estimator.space,
+        EstimateSeries(found.stamps_ns, found.means, found.covariances),
+        sensor_table(ordered.counters, use, ordered.check),
+        ordered.messages + found.messages,
+        found.events,
+    )
+
+
+def _is_finite(found: FilteredRecording) -> bool:
+    # A sum is finite where all of its terms are.
+    return bool(np.isfinite(found.means.sum()) and np.isfinite(found.covariances.sum()))

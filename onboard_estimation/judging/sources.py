@@ -1,0 +1,273 @@
+"""What is judged and with what: a recording, the robot that it is of, its configuration."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.topics import (
+    TopicMatch,
+    fitting_robots,
+    guess_robot,
+    match_topics,
+    names_in,
+    refuse_absent,
+    relative_names,
+    suggested_options,
+)
+from onboard_estimation.bags.writing import configuration_in
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
+from onboard_estimation.contract.simulated import Simulated
+from onboard_estimation.contract.trained import Smoothed, Trained
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.recording import load_recording, losses
+
+
+@dataclass(frozen=True)
+class Source:
+    """A recording, read from a bag or simulated, and what it is judged with.
+
+    Attributes
+    ----------
+    name
+        Of the recording, in reports.
+    again
+        Words of the command line that makes an evaluation of it anew, but for estimator and options.
+    estimators
+        Names of those that it was read for.
+    bag
+        Its folder or file; None: it is simulated.
+    scenario
+        That is simulated.
+    """
+
+    name: str
+    again: tuple[str, ...]
+    options: EvaluateOptions
+    robot: Robot
+    configuration: Any
+    estimators: tuple[str, ...]
+    recording: LoadedRecording
+    bag: Path | None = None
+    scenario: str = ""
+
+    def configured(self, options: EvaluateOptions) -> Any:
+        """The robot's configuration with other options; UserError where there is none such."""
+        configuration = load_configuration(self.robot, options, self.bag)
+        if self.scenario and isinstance(self.robot, Simulated):
+            return self.robot.known_in(configuration, self.scenario)
+        return configuration
+
+
+def read_bag(
+    bag_path: Path,
+    options: EvaluateOptions,
+    estimators: Sequence[str | None] = (None,),
+    progress: Callable[[str], None] = lambda step: None,
+) -> Source:
+    """Read the recording; what does not fit the bag or the robot is refused before all the work.
+
+    Parameters
+    ----------
+    estimators
+        Names; None: the robot's first.
+    """
+    progress("reading the bag")
+    with open_bag(bag_path) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        robot, configuration, match = choose_robot(options, kinds, bag_path)
+        _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
+        refuse_rivals(bag_path, robot, match, options)
+        names = tuple(estimator_name(robot, asked) for asked in estimators)
+        for name in names:
+            if model_file(robot, configuration) is not None:
+                robot.estimator(configuration, name)  # a model that does not fit
+            if options.settings.smooth:
+                Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
+        read = _listened(match, robot, configuration, names, options.what_if)
+        recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
+        # Dead messages are said also where these estimators do not listen: another one does.
+        others = {topic: one for topic, one in match.channels.items() if topic not in read.channels}
+        others = {topic: one for topic, one in others.items() if kinds[topic] == one.message_type}
+        recording = replace(recording, notes=(*recording.notes, *losses(read_channels(bag, others))))
+    own = configuration_in(bag_path, robot.name) if options.config is None else None
+    if own is not None:
+        note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."
+        recording = replace(recording, notes=(*recording.notes, note))
+    again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
+    return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
+
+
+def refuse_rivals(bag: Path, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> None:
+    """Raise UserError where a bag holds several robots of a kind and none of them was named."""
+    if match.rivals and options.namespace is None:
+        spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
+        raise UserError(f"{bag} holds several robots of the kind {robot.name}; choose: {spaces}")
+
+
+def _listened(
+    match: TopicMatch, robot: Robot, configuration: Any, estimators: Sequence[str], what_if: WhatIf
+) -> TopicMatch:
+    """Without the topics that none of the estimators makes use of; with all where something is to be changed."""
+    if what_if != WhatIf(seed=what_if.seed):
+        return match
+    used = {one.sensor for name in estimators for one in robot.listened_channels(configuration, name)}
+    return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
+
+
+def choose_robot(
+    options: EvaluateOptions, kinds: Mapping[str, str], bag: Path | None = None
+) -> tuple[Robot, Any, TopicMatch]:
+    """The robot asked for or guessed from the topics, its configuration, and its topics in the bag.
+
+    Parameters
+    ----------
+    kinds
+        Types of the bag's topics.
+    bag
+        Its folder, which may hold the robot's configuration.
+    """
+    if options.robot is not None:
+        robot = find_robot(options.robot)
+        configuration = load_configuration(robot, options, bag)
+        return robot, configuration, match_topics(robot, configuration, kinds, options.topics, options.namespace)
+    # Once for all robots, not by each of them.
+    refuse_absent(options.topics, list(kinds))
+    robots = list(all_robots())
+    _refuse_unknown_names(options, robots)
+    found: dict[str, tuple[Robot, Any, UserError | None]] = {}
+    matches: dict[str, TopicMatch] = {}
+    reasons = []
+    for robot in robots:
+        try:
+            configuration, fault = _configured(robot, options, bag)
+            matches[robot.name] = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+            found[robot.name] = robot, configuration, fault
+        except UserError as error:
+            reasons.append(f"{robot.name}: {error}")
+    if not found:
+        raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
+    drops = options.what_if.drops
+    wanted = {
+        name: replace(one, missing=tuple(channel for channel in one.missing if not drops(channel.sensor)))
+        for name, one in matches.items()
+    }
+    try:
+        name = guess_robot(wanted, kinds)
+    except UserError:
+        # Of the robot that comes nearest, a configuration of another build says more than a list of missing topics.
+        nearest = max(matches, key=lambda name: len(matches[name].channels))
+        if matches[nearest].channels:
+            _refuse_other_build(*found[nearest][:2], matches[nearest].namespace, kinds, options.what_if)
+        raise
+    robot, configuration, fault = found[name]
+    if fault is not None:
+        raise fault
+    others = [f"--robot {other}" for other in fitting_robots(wanted) if other != name]
+    notes = (f"The bag also holds another robot's topics: {', '.join(others)}.",) if others else ()
+    return robot, configuration, replace(matches[name], notes=notes)
+
+
+def _refuse_other_build(
+    robot: Robot, configuration: Any, namespace: str, kinds: Mapping[str, str], what_if: WhatIf
+) -> None:
+    """Raise UserError where the bag is of a robot of another build than the configuration."""
+    left_out = [channel.topic for channel in robot.channels(configuration) if what_if.drops(channel.sensor)]
+    robot.refuse_topics(configuration, [*names_in(namespace, kinds), *left_out])
+
+
+def _refuse_unknown_names(options: EvaluateOptions, robots: Sequence[Robot]) -> None:
+    """Raise UserError where `--topic` names what none of the robots listens to."""
+    known: dict[str, str] = {}
+    for robot in robots if options.topics else ():
+        with suppress(UserError):  # a robot without a sound default: it is refused later
+            known |= dict.fromkeys(relative_names(robot, _configured(robot, options)[0]), robot.name)
+    for relative in options.topics:
+        if known and relative not in known:
+            near = [f"{name} ({known[name]})" for name in difflib.get_close_matches(relative, known, 3, 0.0)]
+            raise UserError(
+                f"--topic {relative}=...: no installed robot has such a topic; the nearest are {', '.join(near)}"
+            )
+
+
+def suggested_lines(topics: Mapping[str, str]) -> list[str]:
+    """Options for `evaluate` that take a bag's topics for those of a robot; none where names alone tell the robot.
+
+    Parameters
+    ----------
+    topics
+        Types of the bag's topics.
+    """
+    matches = {}
+    for robot, configuration in _as_shipped():
+        with suppress(UserError):
+            matches[robot.name] = match_topics(robot, configuration, topics)
+    return [] if fitting_robots(matches) else suggested_options(matches, topics)
+
+
+def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> tuple[Any, UserError | None]:
+    """The robot's configuration as asked for; where that has a fault, the default and the fault."""
+    try:
+        return load_configuration(robot, options, bag), None
+    except UserError as error:
+        # Which robot it is does not depend on a fault in a file that was meant for it, or for another one.
+        return load_configuration(robot, EvaluateOptions()), error
+
+
+def known_channels() -> dict[str, tuple[Channel, ...]]:
+    """Channels of all installed robots in their default configuration, by robot."""
+    known = {}
+    for robot, configuration in _as_shipped():
+        with suppress(UserError):
+            known[robot.name] = robot.channels(configuration)
+    return known
+
+
+def _as_shipped() -> Iterator[tuple[Robot, Any]]:
+    """All installed robots in their default configuration, but for those that have no sound one."""
+    for robot in all_robots():
+        with suppress(UserError):
+            configuration = load_configuration(robot, EvaluateOptions())
+            yield robot, configuration
+
+
+def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> Any:
+    """The robot's configuration from the file asked for, else the bag's, else its default file, and the overrides.
+
+    Parameters
+    ----------
+    bag
+        Folder of a bag, which may hold the configuration of the robot that it is of.
+    """
+    source = options.config or (bag and configuration_in(bag, robot.name))
+    if source is None and robot.configuration_file is not None:
+        source = resource(robot.configuration_file)
+    overrides = dict(options.overrides)
+    if options.model is not None:
+        if not isinstance(robot, Trained):
+            raise UserError(f"--model {options.model}: {robot.name} takes no trained model")
+        name = robot.model_parameter
+        if name in overrides:
+            raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
+        overrides[name] = str(options.model.absolute())
+    return load(robot.configuration_type, source, overrides)
+
+
+def model_file(robot: Robot, configuration: Any) -> Path | None:
+    """The trained model that a configuration names; None where it names none."""
+    if not isinstance(robot, Trained):
+        return None
+    name = attrgetter(robot.model_parameter)(configuration)
+    return Path(name) if name else None

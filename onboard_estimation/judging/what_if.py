@@ -1,0 +1,219 @@
+"""What-if changes of a recording: sensors left out, stamps delayed, biases and noise, motion capture as a beacon."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, component_names
+from onboard_estimation.base.series import SET_POSE, Series
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.robot import Robot
+from onboard_estimation.judging.options import WhatIf, is_part
+
+_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+_LONGEST_DELAY_S = 3600.0
+
+
+SHORTEST_PERIOD_S = 0.01
+
+
+_PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
+
+
+def changed(recording: LoadedRecording, what_if: WhatIf) -> LoadedRecording:
+    """With the changes of a what-if; the order of arrival stays. Raises as `changed_series`."""
+    if what_if == WhatIf(seed=what_if.seed):
+        return recording
+    kept = [number for number, one in enumerate(recording.series) if not what_if.drops(one.channel.sensor)]
+    series = tuple(changed_series(recording.series, what_if))
+    if not series:
+        raise UserError("--drop leaves no sensor")
+    place = np.full(len(recording.series), -1)
+    place[kept] = np.arange(len(kept))
+    arrival = place[recording.arrival]
+    notes = (*recording.notes, *what_if.sentences())
+    return replace(recording, series=series, arrival=arrival[arrival >= 0], notes=notes)
+
+
+def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
+    """Changed copies; those that are dropped are left out.
+
+    Raises
+    ------
+    UserError
+        A change that names no sensor or component of these series, or has no number.
+    """
+    out = list(series)
+    for name in what_if.drop:
+        dropped = _matching(out, name, "--drop")
+        out = [one for one in out if one not in dropped]
+    for text in what_if.delay:
+        sensor, value = _split(text, "--delay")
+        shift = _delay_ns(text, value)
+        for one in _matching(out, sensor, "--delay"):
+            out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
+    rng = np.random.default_rng(what_if.seed)
+    changes = [("--bias", text, -math.inf) for text in what_if.bias]
+    changes += [("--noise", text, 0.0) for text in what_if.noise]
+    for option, text, least in changes:
+        for place, columns, number in _components(out, text, option, least):
+            values = out[place].values.copy()
+            added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))
+            values[:, columns] += added
+            out[place] = replace(out[place], values=values)
+    return out
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `20ms`, `0.02s`, `500us`; a number alone is refused, for it may be meant in any of them."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
+    number, unit = found.groups()
+    if not unit:
+        raise UserError(f"{text!r} has no unit; write {number}ms, {number}s or {number}us")
+    if unit not in _SECONDS:
+        raise UserError(f"{unit!r} is no unit of time; write {number}ms, {number}s or {number}us")
+    return float(number) * _SECONDS[unit]
+
+
+def _delay_ns(text: str, value: str) -> int:
+    try:
+        seconds = parse_duration(value)
+    except UserError as error:
+        raise UserError(f"--delay {text}: {error}") from None
+    if abs(seconds) > _LONGEST_DELAY_S:
+        raise UserError(f"--delay {text}: must be at most {_LONGEST_DELAY_S:g} s either way")
+    return round(seconds * NANOSECONDS_PER_SECOND)
+
+
+def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
+    series = list(series)
+    found = [one for one in series if is_part(one.channel.sensor, name)]
+    if not found:
+        raise UserError(f"{option} {name}: no such sensor; there are {', '.join(one.channel.sensor for one in series)}")
+    return found
+
+
+def _split(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise UserError(f"{option} {text}: write {option} SENSOR=VALUE")
+    return name, value
+
+
+def _components(series: Sequence[Series], text: str, option: str, least: float) -> list[tuple[int, list[int], float]]:
+    name, value = _split(text, option)
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{option} {text}: {value!r} is no number")
+    if number < least:
+        raise UserError(f"{option} {text}: a standard deviation must be {least:g} or more")
+    sensor, _, component = name.partition(".")
+    out = []
+    for one in _matching(series, sensor, option):
+        names = component_names(one.channel)
+        columns = [i for i, known in enumerate(names) if component and is_part(known, component)]
+        if not columns:
+            raise UserError(
+                f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"
+            )
+        out.append((list(series).index(one), columns, number))
+    return out
+
+
+def with_beacon(
+    robot: Robot, configuration: Any, recording: LoadedRecording, period_s: float | None, longest_gap_s: float
+) -> LoadedRecording:
+    """The recording with a `set_pose` measurement every `period_s` seconds, the first one after one period.
+
+    It goes the way of a pose that a user sets, with the covariance of the truth's own noise. So a run shows what an
+    occasional absolute pose is worth, and whether the drift between two of them stays inside its covariance.
+
+    Parameters
+    ----------
+    period_s
+        None: the recording as it is.
+    longest_gap_s
+        Between two messages of the truth that are interpolated; there is no beacon in longer gaps.
+
+    Raises
+    ------
+    UserError
+        A period that is none, a robot that is not told its planar pose, no ground truth of its pose, or a recording
+        shorter than the period.
+    """
+    if period_s is None:
+        return recording
+    if not SHORTEST_PERIOD_S <= period_s < math.inf:
+        raise UserError(f"--beacon {period_s:g}: must be a period of {SHORTEST_PERIOD_S:g} s or more")
+    channel = next((one for one in robot.channels(configuration) if one.sensor == SET_POSE), None)
+    if channel is None:
+        raise UserError(f"--beacon {period_s:g}: {robot.name} does not listen to {SET_POSE}, so it takes no beacon")
+    specification = robot.truth_specification(configuration)
+    missing = [body for body in specification.bodies if body not in recording.tracks]
+    if missing or not specification.bodies:
+        lacking = f"of {', '.join(missing)} " if missing else ""
+        raise UserError(
+            f"--beacon {period_s:g}: the beacon is made of the ground truth, which {lacking}is not in the recording"
+        )
+    filled = [one for one in recording.series if len(one.stamps_ns)]
+    # Medians over the sensors, because one of them may have a clock of its own.
+    first_ns = int(np.median([one.stamps_ns.min() for one in filled]))
+    last_ns = int(np.median([one.stamps_ns.max() for one in filled]))
+    period_ns = round(period_s * NANOSECONDS_PER_SECOND)
+    run_s = (last_ns - first_ns) / NANOSECONDS_PER_SECOND
+    if last_ns < first_ns + period_ns:
+        raise UserError(f"--beacon {period_s:g}: the run has {run_s:.1f} s only, so no beacon falls into it")
+    stamps: NDArray[np.int64] = np.arange(first_ns + period_ns, last_ns + 1, period_ns, dtype=np.int64)
+    found = {body: recording.tracks[body].at(stamps, longest_gap_s) for body in specification.bodies}
+    valid = np.all([good for _, good in found.values()], axis=0)
+    if not valid.any():
+        raise UserError(
+            f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of "
+            f"all bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
+        )
+    stamps = stamps[valid]
+    parts = robot.true_parts(configuration, {body: values[valid] for body, (values, _) in found.items()})
+    pose = parts.get("pose")
+    if pose is None or pose.shape[1] != 3:
+        raise UserError(f"--beacon {period_s:g}: the ground truth of {robot.name} tells no planar pose")
+    noise = specification.covariances.get("pose", np.zeros((3, 3)))
+    values = np.array([_message(x, y, heading, noise) for x, y, heading in pose])
+    # Where each belongs among the stamps of all others: stray ones move it by no more than their own number.
+    others = np.sort(np.concatenate([one.stamps_ns for one in filled]))
+    arrival = np.insert(recording.arrival, np.searchsorted(others, stamps, side="right"), len(recording.series))
+    note = f"Motion capture as a beacon: the pose every {period_s:g} s, {len(stamps)} times."
+    return replace(
+        recording,
+        series=(*recording.series, Series(channel, stamps, values)),
+        arrival=arrival,
+        notes=(*recording.notes, note),
+    )
+
+
+def _message(x: float, y: float, heading_rad: float, noise: Matrix) -> NDArray[np.float64]:
+    """(43,) value of a PoseWithCovarianceStamped from a planar pose and its noise as a body-frame twist (3, 3)."""
+    cosine, sine = math.cos(heading_rad), math.sin(heading_rad)
+    turn = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    covariance = np.zeros((6, 6))
+    covariance[np.ix_(_PLANAR, _PLANAR)] = turn @ noise @ turn.T
+    position = [x, y, 0.0]
+    quaternion = [0.0, 0.0, math.sin(0.5 * heading_rad), math.cos(0.5 * heading_rad)]
+    return np.concatenate([position, quaternion, covariance.ravel()])

@@ -1,0 +1,1 @@
+"""Launch descriptions of any robot, and what runs them where ROS 2 has no launch."""

@@ -1,0 +1,404 @@
+"""A buffer that filters late and out-of-order measurements as if they had arrived in order.
+
+The buffer keeps the measurements of the last `lag_s` seconds with the filter's state before each of them. A measurement
+that arrives late is put in its place, and everything from there on is filtered again, from the state kept there. What
+has left the window is settled: it can no longer change.
+
+So the final state and the settled record depend only on the measurements, not on the order of their arrival, as long as
+none arrives later than the lag. Measurements are ordered by stamp, then by the rank of their sensor, then by its name.
+Of several measurements of one sensor with one stamp only one is used: a message that was recorded twice must not be
+fused twice. Which one is decided by content, so that it too does not depend on arrival.
+
+Clock jumps. A stamp more than `clock_jump_s` away from the newest one, or more than `fallback_s` behind the newest of
+its own sensor, is either a stray or the first message of a restarted clock (a bag played again). It is held back until
+`jump_confirmations` messages in a row agree with it. A confirmed jump back, or one ahead by more than `longest_gap_s`,
+resets the filter, which goes on with the messages held back; a shorter one ahead is a gap in the recording, bridged
+by prediction. Messages that nothing confirms are dropped and counted.
+
+Cost. A late measurement makes the filter go again over what follows it, up to the whole window. Each measurement that
+arrives, late or not, therefore earns `steps_per_measurement` steps of the filter, and a roll-back waits until it can
+be paid: what is late in the meantime goes along in the same one. Up to a whole window's steps are saved up, so that few
+late measurements are filtered at once; many enter the state at most a third of a window later than they came. Nothing
+settles before it was filtered in order, and that costs at most two more steps each. So
+
+    steps of the filter <= (steps_per_measurement + 2) * measurements received,
+
+whatever the stamps. Deferred, as for a recording of which only the record counts, measurements are filtered when they
+settle, each exactly once.
+
+Measurements that arrived together are filtered at once where the filter can do that; only the first of them keeps the
+state before it, and a late one goes back to that.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent, Scanned
+
+
+class Replayable(Protocol):
+    """What the buffer needs of a filter: pure functions over states that it keeps."""
+
+    def rank(self, sensor: str) -> int:
+        """Order of the sensor among measurements with the same stamp (commands before the sensors they move)."""
+
+    def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[PhaseEvent, ...]]:
+        """The state after the next measurement in order; an estimate and events where it gave some."""
+
+    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
+        """Some of the next measurements in order at once, with what their steps would give; None: one by one."""
+
+    def restarted(self, state: Any) -> Any:
+        """That state with all measurements forgotten, those that settled aside."""
+
+
+class Settled(NamedTuple):
+    """What can no longer change, in order."""
+
+    estimates: list[Estimate]
+    events: list[PhaseEvent]
+
+
+@dataclass
+class BufferCounters:
+    """What happened to measurements of one sensor before they reached the filter.
+
+    Attributes
+    ----------
+    received
+        All that arrived.
+    late
+        Arrived out of order but within the lag: filtered in their place.
+    too_late
+        Older than the lag: dropped.
+    duplicates
+        Same sensor and stamp as another one: dropped.
+    stray
+        Stamp far from all others, never confirmed: dropped.
+    stamps, first_ns, last_ns
+        Number and range of the distinct stamps since the clock last jumped, for the rate.
+    """
+
+    received: int = 0
+    late: int = 0
+    too_late: int = 0
+    duplicates: int = 0
+    stray: int = 0
+    stamps: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    @property
+    def rate_hz(self) -> float:
+        """Mean rate since the clock last jumped; NaN before the second stamp."""
+        if self.last_ns == self.first_ns:
+            return math.nan
+        return (self.stamps - 1) * NANOSECONDS_PER_SECOND / (self.last_ns - self.first_ns)
+
+    def see(self, stamp_ns: int) -> None:
+        """Take one more distinct stamp into account."""
+        self.first_ns = min(self.first_ns, stamp_ns) if self.stamps else stamp_ns
+        self.last_ns = max(self.last_ns, stamp_ns) if self.stamps else stamp_ns
+        self.stamps += 1
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A measurement of the window; what was before it and what came of it hold once it was filtered in order."""
+
+    measurement: Measurement
+    before: Any = None
+    estimate: Estimate | None = None
+    events: tuple[PhaseEvent, ...] = ()
+
+
+Key = tuple[int, int, str]
+_AT_ONCE = object()
+"""In the place of what was before a measurement that was filtered at once with those before it: go back to these."""
+_AT_ONCE_MOST = 16
+"""Of measurements that are filtered once more: a late one goes back to the first of them."""
+
+
+@dataclass
+class MeasurementBuffer:
+    """Feeds a filter in the order of stamps.
+
+    Parameters
+    ----------
+    filtering
+        Filters measurements in order.
+    state
+        Its state before the first of them; afterwards, after the newest.
+    lag_s
+        How late a measurement may arrive and still be filtered in its place, seconds.
+    clock_jump_s
+        A step of the stamps beyond this must be confirmed, seconds; UserError unless it is longer than the lag.
+    longest_gap_s
+        A confirmed step ahead up to this is bridged by prediction, seconds.
+    jump_confirmations
+        Messages in a row that must agree before a jump is believed.
+    on_reset
+        Told, in one sentence with numbers, when a clock jump resets the filter.
+    fallback_s
+        A sensor whose stamps fall back behind its own newest one by more than this, and by more than the lag, has a
+        restarted clock, seconds: messages of one sensor hardly overtake each other.
+    steps_per_measurement
+        Steps of the filter that a measurement earns, one or more; see the module.
+    """
+
+    filtering: Replayable
+    state: Any = None
+    lag_s: float = 0.2
+    clock_jump_s: float = 10.0
+    longest_gap_s: float = 60.0
+    jump_confirmations: int = 5
+    on_reset: Callable[[str], None] | None = None
+    fallback_s: float = 1.0
+    steps_per_measurement: int = 4
+    counters: defaultdict[str, BufferCounters] = field(default_factory=lambda: defaultdict(BufferCounters))
+    clock_jumps: int = 0
+    _keys: list[Key] = field(default_factory=list)
+    _entries: list[_Entry] = field(default_factory=list)
+    _settled: Settled = field(default_factory=lambda: Settled([], []))
+    _suspects: list[Measurement] = field(default_factory=list)
+    _filtered: int = 0
+    _stands_at: int | None = 0
+    _earned: int = 0
+
+    # The first `_filtered` entries have been filtered in order. The state is that after the first `_stands_at`, or,
+    # with None, ahead: it has seen the newest measurement, but late ones before it wait. One can go back: where it does
+    # not stand after the filtered ones, the entry that follows them knows what was before it.
+
+    def __post_init__(self) -> None:
+        self._lag_ns = round(self.lag_s * NANOSECONDS_PER_SECOND)
+        self._jump_ns = round(self.clock_jump_s * NANOSECONDS_PER_SECOND)
+        self._fallback_ns = max(self._lag_ns, round(self.fallback_s * NANOSECONDS_PER_SECOND))
+        if not 0 <= self._lag_ns < self._jump_ns:
+            raise UserError(
+                f"a lag of {self.lag_s:g} s is not allowed: it has to be 0 s or more and less than a clock jump, "
+                f"{self.clock_jump_s:g} s"
+            )
+
+    def add(self, measurement: Measurement, deferred: bool = False) -> Estimate | None:
+        """Take a measurement as it arrives.
+
+        Parameters
+        ----------
+        deferred
+            Only the record is wanted: the measurement is filtered when it settles.
+
+        Returns
+        -------
+        The estimate at the newest stamp if it is new: what a live node publishes. None where the measurement was late
+        (the state is mended, the stream already published is not), dropped, held back, deferred, or gave no estimate.
+        """
+        counters = self.counters[measurement.sensor]
+        counters.received += 1
+        self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement
+        if self._keys:
+            step = measurement.stamp_ns - self._keys[-1][0]
+            fell_back = counters.stamps > 0 and measurement.stamp_ns < counters.last_ns - self._fallback_ns
+            if abs(step) > self._jump_ns or fell_back:
+                return self._suspect(measurement, deferred)
+            if step < -self._lag_ns:
+                counters.too_late += 1
+                return None
+        if self._suspects:
+            self._drop_suspects()
+        return self._insert(measurement, deferred)
+
+    def add_all(self, measurements: Sequence[Measurement]) -> list[Estimate]:
+        """Take measurements that arrived together, as `add` takes one after another; at once as far as possible."""
+        found = []
+        while measurements:
+            count = 0
+            keys = self._follow(measurements) if len(measurements) > 1 else []
+            scanned = self.filtering.scan(self.state, measurements) if keys else None
+            if scanned is not None:
+                found += self._append(measurements, keys, scanned)
+                count = len(scanned.found)
+            if not count:
+                estimate, count = self.add(measurements[0]), 1
+                if estimate is not None:
+                    found.append(estimate)
+            measurements = measurements[count:]
+        return found
+
+    def _follow(self, measurements: Sequence[Measurement]) -> list[Key]:
+        """Their keys, where they follow, in order and without a jump, on measurements that were filtered in order."""
+        if not self._keys or self._suspects or not self._filtered == self._stands_at == len(self._keys):
+            return []
+        before, keys = self._keys[-1], [self._key(measurement) for measurement in measurements]
+        for key in keys:
+            if not before < key or key[0] - before[0] > self._jump_ns:
+                return []
+            before = key
+        return keys
+
+    def _append(self, measurements: Sequence[Measurement], keys: list[Key], scanned: Scanned) -> list[Estimate]:
+        """Keep those that were filtered at once; their estimates."""
+        before: Any = self.state
+        for measurement, key, (estimate, events) in zip(measurements, keys, scanned.found, strict=False):
+            counters = self.counters[measurement.sensor]
+            counters.received += 1
+            counters.see(measurement.stamp_ns)
+            self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement - 1
+            self._keys.append(key)
+            self._entries.append(_Entry(measurement, before, estimate, events))
+            before = _AT_ONCE
+        self.state = scanned.state
+        self._filtered = self._stands_at = len(self._entries)
+        self._settle_old()
+        return [estimate for estimate, _ in scanned.found if estimate is not None]
+
+    def take_settled(self) -> Settled:
+        """Estimates and events that can no longer change, each handed out once."""
+        settled = self._settled
+        if settled.estimates or settled.events:
+            self._settled = Settled([], [])
+        return settled
+
+    def flush(self) -> Settled:
+        """Settle everything, as at the end of a recording, and hand it out."""
+        self._drop_suspects()
+        self._settle(len(self._entries))
+        return self.take_settled()
+
+    def restart(self) -> None:
+        """Settle everything and start with an empty window."""
+        self._drop_suspects()
+        self._settle(len(self._entries))
+        self.state = self.filtering.restarted(self.state)
+        for counters in self.counters.values():
+            counters.stamps = counters.first_ns = counters.last_ns = 0
+
+    def _key(self, measurement: Measurement) -> Key:
+        return measurement.stamp_ns, self.filtering.rank(measurement.sensor), measurement.sensor
+
+    def _insert(self, measurement: Measurement, deferred: bool) -> Estimate | None:
+        key = self._key(measurement)
+        newest = not self._keys or key > self._keys[-1]
+        place = len(self._keys) if newest else bisect_left(self._keys, key)
+        counters = self.counters[measurement.sensor]
+        if not newest and self._keys[place] == key:
+            counters.duplicates += 1
+            kept = self._entries[place].measurement
+            if measurement.value.tobytes() < kept.value.tobytes():
+                self._entries[place].measurement = measurement
+                self._mend(place, deferred)
+            return None
+        counters.see(measurement.stamp_ns)
+        if not newest:
+            counters.late += 1
+            self._keys.insert(place, key)
+            self._entries.insert(place, _Entry(measurement, self._entries[place].before))
+            self._mend(place, deferred)
+            return None
+        self._keys.append(key)
+        self._entries.append(_Entry(measurement))
+        estimate = None if deferred else self._filter_newest()
+        self._settle_old()
+        return estimate
+
+    def _filter_newest(self) -> Estimate | None:
+        """Filter the last entry: in order where that can be paid, else on top of what the filter has seen so far."""
+        entry = self._entries[-1]
+        if len(self._entries) - self._filtered <= max(1, self._earned):
+            self._filter(len(self._entries))
+            return entry.estimate
+        if self._stands_at == self._filtered:
+            self._entries[self._filtered].before = self.state
+        self._stands_at = None
+        self._earned -= 1
+        self.state, estimate, _ = self.filtering.step(self.state, entry.measurement)
+        return estimate
+
+    def _mend(self, place: int, deferred: bool) -> None:
+        """Take note that what stands from this place on has not been filtered in order; do so where it can be paid."""
+        if place < self._filtered:
+            while self._entries[place].before is _AT_ONCE:
+                place -= 1
+            self._filtered = place
+        if not deferred and len(self._entries) - self._filtered <= self._earned:
+            self._filter(len(self._entries))
+
+    def _filter(self, stop: int, settles: bool = False) -> None:
+        """Filter in order up to there; what settles need not be gone back to."""
+        state = self.state if self._stands_at == self._filtered else self._entries[self._filtered].before
+        place = self._filtered
+        while place < stop:
+            entries = self._entries[place : min(place + _AT_ONCE_MOST, stop)]
+            measurements = [entry.measurement for entry in entries]
+            scanned = self.filtering.scan(state, measurements) if len(entries) > 1 else None
+            entries[0].before = None if settles else state
+            if scanned is not None and scanned.found:
+                state = scanned.state
+                for entry in entries[1 : len(scanned.found)]:
+                    entry.before = None if settles else _AT_ONCE
+                for entry, found in zip(entries, scanned.found, strict=False):
+                    entry.estimate, entry.events = found
+                place += len(scanned.found)
+            else:
+                state, entries[0].estimate, entries[0].events = self.filtering.step(state, measurements[0])
+                place += 1
+        self.state = state
+        self._earned -= stop - self._filtered
+        self._filtered = self._stands_at = stop
+
+    def _settle_old(self) -> None:
+        horizon = self._keys[-1][0] - self._lag_ns
+        # Leaving the window one by one would cost a shift of the lists each time.
+        if self._keys[len(self._keys) // 2][0] < horizon or self._lag_ns == 0:
+            self._settle(bisect_left(self._keys, (horizon, -1, "")))
+
+    def _settle(self, count: int) -> None:
+        while count < len(self._entries) and self._entries[count].before is _AT_ONCE:
+            count -= 1
+        if self._filtered < count:
+            # A filter that is ahead must be so again.
+            ahead = self._stands_at != self._filtered
+            self._filter(len(self._entries) if ahead else count, settles=not ahead)
+        for entry in self._entries[:count]:
+            if entry.estimate is not None:
+                self._settled.estimates.append(entry.estimate)
+            self._settled.events.extend(entry.events)
+        del self._entries[:count], self._keys[:count]
+        self._filtered -= count
+        if self._stands_at is not None:
+            self._stands_at -= count
+
+    def _suspect(self, measurement: Measurement, deferred: bool) -> Estimate | None:
+        if self._suspects and abs(measurement.stamp_ns - self._suspects[-1].stamp_ns) > self._jump_ns:
+            self._drop_suspects()
+        self._suspects.append(measurement)
+        if len(self._suspects) < self.jump_confirmations:
+            return None
+        confirmed, self._suspects = sorted(self._suspects, key=self._key), []
+        step_s = (confirmed[0].stamp_ns - self._keys[-1][0]) / NANOSECONDS_PER_SECOND
+        if not 0.0 < step_s <= self.longest_gap_s:
+            self.clock_jumps += 1
+            self.restart()
+            if self.on_reset is not None:
+                self.on_reset(
+                    f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset"
+                )
+        newest = None
+        for held in confirmed:
+            newest = self._insert(held, deferred)
+        return newest
+
+    def _drop_suspects(self) -> None:
+        for dropped in self._suspects:
+            counters = self.counters[dropped.sensor]
+            if abs(dropped.stamp_ns - self._keys[-1][0]) > self._jump_ns:
+                counters.stray += 1
+            else:
+                counters.too_late += 1
+        self._suspects.clear()

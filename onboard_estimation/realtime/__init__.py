@@ -1,0 +1,1 @@
+"""Does it run here, and in real time: the machine, its budget, compiled kernels."""

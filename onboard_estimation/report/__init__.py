@@ -1,0 +1,1 @@
+"""A judged run as a page in a folder, and beside others."""

@@ -1,0 +1,173 @@
+"""Evaluated runs side by side: what `compare` prints, from the `metrics.json` and `run.json` of each run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from onboard_estimation.base.atomic_file import plain
+from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.presentation import flatten, format_number, format_value, metric_label, words
+from onboard_estimation.contract.result import FOREIGN
+
+_FACTS = ("robot", "estimator", "source", "bag")
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder says.
+
+    Attributes
+    ----------
+    name
+        Name of the folder, made unique among the runs compared.
+    facts
+        `robot`, `estimator`, `source`, `bag` from `run.json`; `unknown` where it does not say.
+    metrics
+        Leaves of `metrics.json`; keys of nested groups joined by dots.
+    """
+
+    folder: Path
+    name: str
+    facts: Mapping[str, str]
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side, and what the reader must know before comparing them."""
+
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...]
+
+    def keys(self) -> list[str]:
+        """All metrics' keys in the order in which the runs name them."""
+        return list(dict.fromkeys(key for run in self.runs for key in run.metrics))
+
+    def mapping(self) -> dict[str, Any]:
+        """For `--json`: facts of the runs, and for each metric one value per run (null: not there, or not finite)."""
+        return {
+            "runs": [{"folder": str(run.folder), "name": run.name, **run.facts} for run in self.runs],
+            "metrics": {key: [plain(run.metrics.get(key)) for run in self.runs] for key in self.keys()},
+            "notes": list(self.notes),
+        }
+
+    def table(self) -> Table:
+        """For people: a row per metric, a column per run; of two runs also the change from the first to the second."""
+        two = len(self.runs) == 2
+        table = Table(title=None, header_style="bold")
+        table.add_column("", overflow="fold")
+        for run in self.runs:
+            table.add_column(Text(printable(run.name)), justify="right", overflow="fold")
+        if two:
+            table.add_column("change", justify="right")
+        for fact in _FACTS:
+            cells = [Text(printable(run.facts[fact])) for run in self.runs]
+            table.add_row(fact, *cells, *([""] if two else []), end_section=fact == _FACTS[-1])
+        for key in self.keys():
+            values = [run.metrics.get(key) for run in self.runs]
+            shown = [
+                Text(printable(format_value(value))) if key in run.metrics else Text("-")
+                for run, value in zip(self.runs, values, strict=True)
+            ]
+            table.add_row(Text(printable(_label(key))), *shown, *([_change(*values)] if two else []))
+        return table
+
+
+def compare_runs(folders: Sequence[Path]) -> Comparison:
+    """Read run folders for a comparison.
+
+    Raises
+    ------
+    UserError
+        With fewer than two folders, or where a folder is none of an evaluated run: all faults in one line.
+    """
+    if len(folders) < 2:
+        raise UserError(f"compare needs two or more run folders, got {len(folders)}")
+    faults: list[str] = []
+    runs = []
+    for folder, name in zip(folders, _unique_names(folders), strict=True):
+        try:
+            runs.append(_read_run(folder, name))
+        except UserError as fault:
+            faults.append(str(fault))
+    if faults:
+        raise UserError("; ".join(dict.fromkeys(faults)))
+    return Comparison(tuple(runs), tuple(_notes(runs)))
+
+
+def _read_run(folder: Path, name: str) -> Run:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give run folders, as evaluate writes them")
+    path = folder / "metrics.json"
+    if not path.exists():
+        raise UserError(f"{folder} has no metrics.json: evaluate BAG --output {folder} writes one")
+    metrics = {".".join(keys): value for keys, value in flatten(read_mapping(path))}
+    run_path = folder / "run.json"
+    facts = read_mapping(run_path) if run_path.exists() else {}
+    known = {fact: value if isinstance(value := facts.get(fact), str) else _UNKNOWN for fact in _FACTS}
+    return Run(folder, name, known, metrics)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Content of a JSON file of a run folder; UserError where it is damaged or holds no object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as fault:
+        raise UserError(f"{path} cannot be read ({fault}): repeat the evaluation") from fault
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, not a mapping: repeat the evaluation")
+    return content
+
+
+def _unique_names(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names; where two are alike their paths, numbered if the folder is the same."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(folder) for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{name} ({names[: index + 1].count(name)})"
+        for index, name in enumerate(names)
+    ]
+
+
+def _notes(runs: Sequence[Run]) -> list[str]:
+    notes = []
+    known = {fact: sorted({run.facts[fact] for run in runs} - {_UNKNOWN, FOREIGN}) for fact in _FACTS}
+    if len(known["source"]) > 1:
+        notes.append("Simulated and recorded runs are mixed: their figures do not compare.")
+    if unknown := [run.name for run in runs if run.facts["source"] == _UNKNOWN]:
+        notes.append(f"Whether simulated or recorded is not known of: {', '.join(unknown)} (no source in run.json).")
+    for fact, meaning in (("robot", "robots"), ("bag", "bags")):
+        if len(known[fact]) > 1:
+            notes.append(f"The runs are of {len(known[fact])} different {meaning}.")
+    every = set().union(*(run.metrics for run in runs))
+    shared = set.intersection(*(set(run.metrics) for run in runs))
+    if shared != every:
+        notes.append(f"{len(shared)} of {len(every)} metrics are in all runs; `-` marks those a run does not have.")
+    return notes
+
+
+def _label(key: str) -> str:
+    *groups, leaf = key.split(".")
+    label, unit = metric_label(leaf)
+    path = " / ".join([words(groups[0]), *groups[1:], label]) if groups else label
+    return f"{path} ({unit})" if unit else path
+
+
+def _change(first: Any, second: Any) -> str:
+    """Relative change in per cent; empty where there is none to state."""
+    values = [plain(value) for value in (first, second)]
+    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values) or not values[0]:
+        return ""
+    change = 100.0 * (values[1] - values[0]) / abs(values[0])
+    if 0.0 < abs(change) < 0.01:
+        return "< 0.01 %"
+    return f"{'+' if change > 0 else ''}{format_number(change, 3)} %"

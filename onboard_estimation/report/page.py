@@ -1,0 +1,327 @@
+"""One self-contained HTML page per run: verdict, five figures, the picture with its time slider; everything else below.
+
+The page loads nothing: style, script and numbers are in the file, and its content security policy forbids the rest.
+Names that come from bags and configurations are escaped where they enter the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base import installed
+from onboard_estimation.base.errors import printable
+from onboard_estimation.base.presentation import (
+    CORRELATION_CAPTION,
+    SIGMA_CAPTION,
+    axis_label,
+    display_unit,
+    format_number,
+    words,
+)
+from onboard_estimation.contract.picture import ELLIPSE_SCALE, NORMAL_SCALE
+from onboard_estimation.contract.result import Drawing, EvaluationResult, KeyFigure, Phases, ReportSection, key_figures
+from onboard_estimation.report.charts import (
+    MAX_DIMENSIONS,
+    Chart,
+    Charts,
+    Window,
+    require_estimates,
+    run_charts,
+    section_charts,
+    states_errors,
+    thin,
+    truth_centre,
+    worst_window,
+)
+from onboard_estimation.report.tables import asset, filled_page, metrics_tables, sensor_table, style_hash, text
+
+_TEMPLATE, _STYLE = "page.html", "page.css"
+_SCRIPTS = ("numbers.js", "charts.js", "scene.js", "page.js")
+LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
+
+
+def write_report(result: EvaluationResult, folder: Path) -> Path:
+    """Write `folder/report.html` and return its path. The same result gives the same file, to the byte.
+
+    Raises
+    ------
+    UserError
+        If the record holds no estimate.
+    """
+    require_estimates(result)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "report.html"
+    path.write_text(render(result), encoding="utf-8", newline="\n")
+    return path
+
+
+def render(result: EvaluationResult) -> str:
+    """The page as text."""
+    window = worst_window(result)
+    style = asset(_STYLE)
+    script = "\n".join(['"use strict";', "(() => {", *map(asset, _SCRIPTS), "})();"])
+    instants = thin(result, instants_within_budget(result))
+    heading = f"{result.robot}, {result.estimator}"
+    cycle = result.phases.cycle if result.phases is not None and len(result.phases.cycles) else ""
+    versions = {"Python": platform.python_version(), **installed.versions(LIBRARIES)}
+    fields = {
+        "title": text(f"{heading}: {Path(result.bag).name}"),
+        "heading": text(heading),
+        "source": text(result.source.upper() if result.source != "unknown" else "SIMULATED OR RECORDED: NOT KNOWN"),
+        "source_class": "simulated" if result.source == "simulated" else "recorded",
+        "facts": _facts(result),
+        "verdict": text(result.verdict),
+        "figures": "".join(_figure(figure) for figure in key_figures(result)),
+        "spread": _spread(result),
+        "band": '<li class="band">3 sigma</li>' if states_errors(result) else "",
+        "metrics": metrics_tables(result.metrics),
+        "worst": _worst_sentence(result, window),
+        "worst_button": _button("worst-go", f"Go to the {window_name(window)}") if window else "",
+        "cycle_button": _button("zoom-cycle", f"One {cycle}") if cycle else "",
+        "chart_note": text(_chart_note(result, instants)),
+        "sections": _sections(result.sections),
+        "sensors": sensor_table(result.sensors),
+        "notes": _notes(result),
+        "command": text(result.command),
+        "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
+        "data": embedded(page_data(result, instants, window)),
+        "style": style,
+        "style_hash": style_hash(style),
+        "script": script,
+        "script_hash": style_hash(script),
+    }
+    return filled_page(_TEMPLATE, fields)
+
+
+def check_templates() -> None:
+    """Raise UserError where a part of the page is not installed; to be asked before the work that the page tells of."""
+    for name in (_TEMPLATE, _STYLE, *_SCRIPTS):
+        asset(name)
+
+
+def _spread(result: EvaluationResult) -> str:
+    """Entry of the picture's legend."""
+    if not states_errors(result):
+        return ""
+    if result.drawing is not None and result.drawing.over_time:
+        return '<li class="interval">95 % interval of the height</li>'
+    return '<li class="ellipse">95 % ellipse of the position</li>'
+
+
+def _facts(result: EvaluationResult) -> str:
+    duration = float(result.time_s[-1] - result.time_s[0])
+    estimates = f"{result.time_s.size} estimates in {format_number(duration)} s"
+    truth = f"truth for {format_number(100.0 * result.matched_ratio)} % of them"
+    if not any(part.matched.any() for part in result.parts.values()):
+        truth = "no truth: errors are unknown"
+    return f"Bag <code>{text(result.bag)}</code>. {text(estimates)}, {text(truth)}."
+
+
+def _figure(figure: KeyFigure) -> str:
+    note = f"<small>{text(figure.note)}</small>" if figure.note else ""
+    return f"<div><dt>{text(figure.label)}</dt><dd>{text(figure.value)}{note}</dd></div>\n"
+
+
+def _sections(sections: Sequence[ReportSection]) -> str:
+    """What the robot adds: its sentences, and a place for its charts."""
+    blocks = []
+    for number, (section, kept) in enumerate(zip(sections, section_instants(tuple(sections)), strict=True)):
+        sentences = "".join(f"<li>{text(sentence)}</li>\n" for sentence in section.sentences)
+        left_out = kept.size < section.time_s.size
+        note = f'<p class="small">Shown: {kept.size} of {section.time_s.size} instants.</p>' if left_out else ""
+        blocks.append(
+            f"<section>\n<h2>{text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
+            f'<div class="charts" data-section="{number}"></div>\n{note}{_pictures(section)}</section>\n'
+        )
+    return "".join(blocks)
+
+
+def _pictures(section: ReportSection) -> str:
+    return "".join(
+        f'<figure class="picture"><img alt="{text(one.caption)}" src="data:image/png;base64,'
+        f'{base64.b64encode(one.png).decode()}"><figcaption>{text(one.caption)}</figcaption></figure>\n'
+        for one in section.pictures
+    )
+
+
+def _notes(result: EvaluationResult) -> str:
+    """Those that no section of the page says already."""
+    said = {sentence for section in result.sections for sentence in section.sentences}
+    items = "".join(f"<li>{text(note)}</li>\n" for note in result.notes if note not in said)
+    return f"<ul>\n{items}</ul>" if items else "<p>None.</p>"
+
+
+def _worst_sentence(result: EvaluationResult, window: Window | None) -> str:
+    if window is None and any(part.matched.any() for part in result.parts.values()):
+        return "No covariance: what the errors should be is not known."
+    if window is None:
+        return "No truth: the worst five seconds cannot be found."
+    return text(
+        f"The {window_name(window)}: {window.start_s:.2f} s to {window.end_s:.2f} s, RMS of the normalised error of "
+        f"{words(window.part).lower()} {format_number(window.normalised_rms, 3)} (1 is what the filter claims)."
+    )
+
+
+def _button(identity: str, words: str) -> str:
+    return f'<button id="{identity}" type="button">{text(words)}</button>'
+
+
+def _chart_note(result: EvaluationResult, instants: NDArray[np.intp]) -> str:
+    note = (
+        f"{SIGMA_CAPTION} {CORRELATION_CAPTION}" if states_errors(result) else "Without a covariance there is no band."
+    )
+    if instants.size < result.time_s.size:
+        note += (
+            f" Shown: {instants.size} of {result.time_s.size} instants, those with the largest normalised error kept."
+        )
+    return note
+
+
+# Five and a third characters each: keeps the page below 3 MB however long the run and however many joints it has.
+_NUMBERS = 330_000
+_SECTION_NUMBERS = 160_000
+
+
+def instants_within_budget(result: EvaluationResult) -> int:
+    """How many instants of the record the page has room for."""
+    per_instant = 2 + sum(2 * min(part.error.shape[1], MAX_DIMENSIONS) + 1 for part in result.parts.values())
+    if result.drawing is not None:
+        per_instant += 4 * result.drawing.estimate.shape[1] + 7
+    return max(_NUMBERS // per_instant, 2)
+
+
+def section_instants(sections: tuple[ReportSection, ...]) -> list[NDArray[np.intp]]:
+    """Indices of the instants of each section that the page has room for, evenly spread."""
+    kept = []
+    for section in sections:
+        lines = sum(len(panel.lines) + (panel.band is not None) for group in section.groups for panel in group.panels)
+        limit = max(_SECTION_NUMBERS // len(sections) // (lines + 2), 100)
+        kept.append(np.unique(np.linspace(0, section.time_s.size - 1, min(section.time_s.size, limit)).astype(np.intp)))
+    return kept
+
+
+def embedded(data: Mapping[str, Any]) -> str:
+    """JSON that cannot end its script element: `<`, `>` and `&` as escapes."""
+    content = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page_data(result: EvaluationResult, instants: NDArray[np.intp], window: Window | None) -> dict[str, Any]:
+    """All that the script draws; times are seconds since the first estimate."""
+    return {
+        "time": packed(result.time_s[instants], "f8"),
+        "worst": None
+        if window is None
+        else {"start": window.start_s, "end": window.end_s, "label": window_name(window)},
+        "events": [{"name": printable(name), "spans": _spans(spans)} for name, spans in result.events.items()],
+        "phases": None if result.phases is None else _phases_data(result.phases),
+        "groups": [
+            _group_data(one, None, instants, "" if window is None else window.part) for one in run_charts(result)
+        ],
+        "drawing": None if result.drawing is None else _drawing_data(result.drawing, instants),
+        "sections": [
+            [_group_data(group, kept, instants) for group in section_charts(section)]
+            for section, kept in zip(result.sections, section_instants(result.sections), strict=True)
+        ],
+    }
+
+
+def packed(values: NDArray[np.float64], kind: str = "f4") -> dict[str, str]:
+    """Little-endian numbers in base64, whole rows after each other; what is not finite is NaN."""
+    finite = np.where(np.isfinite(values), values, np.nan)
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(finite, dtype=f"<{kind}")
+    return {kind: base64.b64encode(numbers.tobytes()).decode()}
+
+
+def window_name(window: Window) -> str:
+    """`worst five seconds`, or how long it is."""
+    length = window.end_s - window.start_s
+    return "worst five seconds" if abs(length - 5.0) < 1e-6 else f"worst {format_number(length, 3)} seconds"
+
+
+def _spans(spans: NDArray[np.float64]) -> list[list[float]]:
+    return [[round(float(value), 6) for value in row] for row in np.reshape(spans, (-1, 2)) if np.isfinite(row).all()]
+
+
+def _phases_data(phases: Phases) -> dict[str, Any]:
+    return {
+        "names": [printable(name) for name in phases.spans],
+        "spans": [_spans(spans) for spans in phases.spans.values()],
+        "cycle": printable(phases.cycle),
+        "cycles": _spans(phases.cycles),
+    }
+
+
+def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any]:
+    everything = drawing.estimate[np.isfinite(drawing.estimate).all(axis=(1, 2))].reshape(-1, 2)
+    extent = np.ptp(everything, axis=0) if everything.size else np.ones(2)
+    path = float(extent[1] if drawing.over_time else extent.max())
+    unit, factor = display_unit("m", 0.5 * path)
+    ellipse = drawing.ellipse[instants]
+    return {
+        "axes": [printable(axis_label(label, unit)) for label in drawing.axes],
+        "overTime": drawing.over_time,
+        "factors": [1.0 if drawing.over_time else factor, factor],
+        "closeUp": _close_up(drawing, path),
+        "ellipseScale": NORMAL_SCALE**2 if drawing.over_time else ELLIPSE_SCALE,
+        "points": drawing.estimate.shape[1],
+        "estimate": packed(drawing.estimate[instants]),
+        "truth": packed(drawing.truth[instants]),
+        "centre": packed(drawing.centre[instants]),
+        "truthCentre": packed(drawing.truth[instants, -1] if drawing.over_time else truth_centre(drawing)[instants]),
+        "ellipse": packed(np.stack((ellipse[:, 0, 0], ellipse[:, 0, 1], ellipse[:, 1, 1]), axis=1)),
+    }
+
+
+def _close_up(drawing: Drawing, path: float) -> float:
+    """Width of the close-up, metres: holds the middle of the robot and nine ellipses in ten."""
+    robot = drawing.estimate[np.isfinite(drawing.estimate).all(axis=(1, 2))]
+    size = float(np.median(np.ptp(robot, axis=1).max(axis=1))) if robot.size else 0.0
+    variance = np.einsum("kii->k", drawing.ellipse)
+    variance = variance[np.isfinite(variance)]
+    spread = float(np.sqrt(np.quantile(variance, 0.9))) if variance.size else 0.0
+    return max(0.35 * size, 8.0 * spread, 0.02 * path, 1e-3)
+
+
+def _group_data(
+    group: Charts, kept: NDArray[np.intp] | None, instants: NDArray[np.intp], worst: str = ""
+) -> dict[str, Any]:
+    """Charts with a time of their own, of which `kept` is shown, or with that of the page; `worst` is a part."""
+    rows = instants if kept is None else kept
+    return {
+        "title": printable(group.title),
+        "remark": printable(group.remark),
+        "time": None if kept is None else packed(group.time_s[kept], "f8"),
+        "charts": [
+            _chart_data(chart, rows) | {"worst": part == worst}
+            for chart, part in zip_longest(group.charts, group.parts)
+        ],
+    }
+
+
+def _chart_data(chart: Chart, rows: NDArray[np.intp]) -> dict[str, Any]:
+    panel = chart.panel
+    return {
+        "title": printable(chart.title),
+        "label": printable(panel.label),
+        "unit": printable(chart.unit),
+        "low": chart.low,
+        "high": chart.high,
+        "note": printable(chart.note),
+        "interval": panel.interval,
+        "band": None if panel.band is None else packed(chart.factor * panel.band[rows]),
+        "lines": [
+            {"name": printable(name), "values": packed(chart.factor * values[rows])}
+            for name, values in panel.lines.items()
+        ],
+    }

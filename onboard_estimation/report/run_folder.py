@@ -1,0 +1,237 @@
+"""What a run leaves behind: resolved configuration, hashes, versions, metrics, estimates as a bag, plots, report.
+
+Everything but the times in `run.json` is the same when the same bag is evaluated again.
+
+One run to a folder: who comes second learns it before the work, not after it. A claim is a lock that the operating
+system gives back when its process ends, however that ends. It lies in the folder for temporary files, so that nothing
+is left beside the run; where locks do not work there is no claim, and the check when the run is written remains.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.base import installed
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.configuration import to_parameter_file
+from onboard_estimation.base.errors import UserError, disk_fault
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.options import Keep
+from onboard_estimation.report.page import LIBRARIES, write_report
+from onboard_estimation.report.plots import write_plots
+from onboard_estimation.trajectories.written_estimates import write_estimates
+
+_PIECE_BYTES = 1 << 20
+
+
+def check_free(folder: Path) -> None:
+    """Raise UserError where a run cannot be written to that folder: it holds something, or its place is no folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not empty; name another --output")
+    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise UserError(f"cannot write the run to {folder}: {existing} is no folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write the run to {folder}: no permission to write in {existing}")
+
+
+@contextmanager
+def claimed(folder: Path, numbered: bool = False) -> Iterator[Path]:
+    """Claim a folder until the block is left.
+
+    Parameters
+    ----------
+    numbered
+        Where it is there, or claimed, take the first of `folder-2`, `folder-3`, ... that is free and not claimed.
+
+    Raises
+    ------
+    UserError
+        Another process, or another block of this one, has claimed it (says which).
+    """
+    place, number = folder, 1
+    while (numbered and place.exists()) or (claim := _claim(place)) is False:
+        if not numbered:
+            raise UserError(f"{place}: {_holder(place)} is writing a run there; name another --output, or wait for it")
+        number += 1
+        place = folder.with_name(f"{folder.name}-{number}")
+    try:
+        yield place
+    finally:
+        if claim is not None:
+            with suppress(OSError):
+                _place(place).unlink()
+            os.close(claim)
+
+
+@contextmanager
+def claimed_run(asked: Path | None, otherwise: Path) -> Iterator[Path]:
+    """Claim the folder that was asked for, which must be free; else the other, numbered where that exists."""
+    if asked is not None:
+        check_free(asked)
+    with claimed(asked or otherwise, numbered=asked is None) as folder:
+        yield folder
+
+
+def _place(folder: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
+    return Path(tempfile.gettempdir()) / f"onboard_estimation-run-{name}.lock"
+
+
+def _claim(folder: Path) -> int | bool | None:
+    """Descriptor of the lock; None where locks do not work, False where somebody else has it."""
+    place = _place(folder)
+    while True:
+        try:
+            claim = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(claim).st_ino == place.stat().st_ino:
+                os.truncate(claim, 0)
+                os.pwrite(claim, str(os.getpid()).encode(), 0)
+                return claim
+        except BlockingIOError:
+            os.close(claim)
+            return False
+        except FileNotFoundError:
+            pass  # given up between the two looks
+        except OSError:
+            os.close(claim)
+            return None
+        os.close(claim)
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return f"process {int(_place(folder).read_text())}"
+    except (OSError, ValueError):
+        return "another process"
+
+
+def content_hash(path: Path, stop: threading.Event | None = None) -> str:
+    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names; empty where it was stopped."""
+    digest = hashlib.sha256()
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    for file in files:
+        digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
+        with file.open("rb") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                digest.update(piece)
+                if stop is not None and stop.is_set():
+                    return ""
+    return digest.hexdigest()
+
+
+@contextmanager
+def content_hashes(inputs: Mapping[str, Path | None]) -> Iterator[Future[dict[str, str]]]:
+    """Hashes of some files or folders, by role, from a thread beside; leaving the block ends the thread.
+
+    A bag of an hour takes seconds, in which Python is free for other work. `Future.result` waits for them, and raises
+    OSError where a file cannot be read.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1, "content hashes") as pool:
+        try:
+            yield pool.submit(lambda: {role: content_hash(path, stop) for role, path in inputs.items() if path})
+        finally:
+            stop.set()
+
+
+def write_run(
+    result: EvaluationResult,
+    space: StateSpace,
+    configuration: Any,
+    hashes: Mapping[str, str],
+    folder: Path,
+    settings: Mapping[str, Any],
+    estimates_rate_hz: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+    keep: Keep = "everything",
+) -> EvaluationResult:
+    """Write a run folder; the result, with a note where something of it was left out of the folder.
+
+    Parameters
+    ----------
+    configuration
+        None: of a filter that is not ours nothing is known.
+    hashes
+        Of the files that the run depends on, by role (`bag`, `config`, `model`), see `content_hash`.
+    settings
+        What else was asked for, for `run.json`.
+    estimates_rate_hz
+        See `write_estimates`.
+    keep
+        `figures`: metrics, configuration and what is needed to repeat the run; `reports`: the report too; `everything`:
+        plots and estimates as well.
+
+    Raises
+    ------
+    UserError
+        The folder exists and is not empty, or cannot be written.
+
+    The folder appears when it is complete: it is written beside its place and moved there at the end.
+    """
+    check_free(folder)
+    try:
+        parent = folder.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".run-", dir=parent, ignore_cleanup_errors=True) as workshop:
+            run = Path(workshop) / "run"  # the workshop itself is closed to other users
+            run.mkdir()
+            if configuration is not None:
+                (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
+            (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
+            if keep == "everything":
+                progress("estimates")
+                if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
+                    result = replace(result, notes=(*result.notes, note))
+                progress("plots")
+                write_plots(result, run)
+            if keep != "figures":
+                progress("report")
+                write_report(result, run)
+            (run / "run.json").write_text(to_json(_run(result, hashes, settings)), encoding="utf-8")
+            run.replace(folder)
+            return result
+    except OSError as error:
+        raise UserError(
+            f"cannot write the run to {folder}: {disk_fault(error, folder)}; nothing is left of it"
+        ) from error
+
+
+def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "robot": result.robot,
+        "estimator": result.estimator,
+        "source": result.source,
+        "bag": result.bag,
+        "command": result.command,
+        "verdict": result.verdict,
+        "matched_ratio": result.matched_ratio,
+        "sensors": result.sensors,
+        "notes": list(result.notes),
+        "sections": {section.title: list(section.sentences) for section in result.sections},
+        "settings": dict(settings),
+        "inputs_sha256": dict(hashes),
+        "versions": {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            **installed.versions(LIBRARIES),
+        },
+        "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }

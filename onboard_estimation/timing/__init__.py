@@ -1,1 +1,0 @@
-"""Time: measurements in the order of their stamps, whatever the order of their arrival."""

@@ -1,0 +1,1 @@
+"""Estimates as files of trajectories: of others, read; ours, written."""

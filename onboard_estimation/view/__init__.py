@@ -1,0 +1,1 @@
+"""The live and the recorded picture in the browser."""

@@ -1,0 +1,146 @@
+"""Robots of the live graph, found by their topics: their last seconds, how they do, in Markdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.live.followed import ROWS_BACK, FollowedRobot, Subject
+from onboard_estimation.live.messages import interface_class
+from onboard_estimation.live.session import place
+from onboard_estimation.ros.measurements import MessageFault
+from onboard_estimation.view.recorded import namespaces_with_estimates, subject_of
+
+WINDOW_S = 30.0
+
+_PERIOD_S = 0.05
+"""Between two estimates that are kept."""
+_WAY_LENGTH = 1500
+_LOOK_PERIOD_S = 1.0
+_LEVELS = {0: "ok", 1: "warning", 2: "error", 3: "stale"}
+_MOST_STATUSES = 30
+
+
+class LiveGraph:
+    """Follows all robots of the graph, or those of one namespace.
+
+    Parameters
+    ----------
+    node
+        An rclpy node that is spun in another thread.
+    options
+        Robot, configuration and namespace, where the user names them.
+
+    Attributes
+    ----------
+    robots
+        Found so far, by their namespaces.
+    """
+
+    def __init__(self, node: Any, options: EvaluateOptions) -> None:
+        self._node, self._options = node, options
+        self.robots: dict[str, LiveRobot] = {}
+        self._looked = -_LOOK_PERIOD_S
+        self._health: dict[str, tuple[str, str]] = {}
+        diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
+        node.create_subscription(diagnostics, "/diagnostics", self._take_health, 10)
+
+    def look_for_robots(self) -> None:
+        """Subscribe to robots that have come; the graph is asked once a second."""
+        if time.monotonic() - self._looked < _LOOK_PERIOD_S:
+            return
+        self._looked = time.monotonic()
+        topics = {name: types[0] for name, types in self._node.get_topic_names_and_types() if types}
+        wanted = self._options.namespace
+        for namespace in namespaces_with_estimates(topics):
+            if namespace in self.robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
+                continue
+            subject = subject_of(namespace, topics, self._options)
+            if subject is not None:
+                self.robots[namespace] = LiveRobot(self._node, namespace, subject)
+
+    def status(self) -> str:
+        """What is there and how it does, as Markdown."""
+        if not self.robots:
+            asked = f" in {self._options.namespace}" if self._options.namespace else ""
+            return f"Waiting for an estimator{asked}: no topics `state` and `state_covariance` in {place()}."
+        lines = [robot.sentence() for robot in self.robots.values()]
+        return "\n".join(lines) + health_table(self._health)
+
+    def _take_health(self, message: Any) -> None:
+        for status in message.status:
+            values = {pair.key: pair.value for pair in status.values}
+            nis = values.get("mean_nis", "nan")
+            level = status.level[0] if isinstance(status.level, bytes) else status.level
+            text = status.message if level == 0 else f"**{_LEVELS.get(level, '?')}**: {status.message}"
+            if status.name in self._health or len(self._health) < _MOST_STATUSES:
+                self._health[_cell(status.name)] = _cell(text), _rounded(nis)
+
+
+def health_table(health: Mapping[str, tuple[str, str]]) -> str:
+    """Rates, or what is wrong, of all parts as Markdown: a table for each node under its name; empty without any.
+
+    Parameters
+    ----------
+    health
+        State and mean NIS of each part by its name (`node: part`), as Markdown of one line.
+    """
+    nodes: dict[str, list[str]] = {}
+    for name, (text, nis) in sorted(health.items())[:_MOST_STATUSES]:
+        node, _, part = name.rpartition(": ")
+        nodes.setdefault(node, []).append(f"| {part} | {text} | {nis} |")
+    lines = []
+    for node, rows in nodes.items():
+        lines += [
+            "",
+            "",
+            f"**{node}**: messages per second of each sensor, or what is wrong; mean NIS: 1 is expected",
+            "",
+        ]
+        lines += ["| sensor | rate or state | mean NIS |", "|---|---|---|", *rows]
+    return "\n".join(lines)
+
+
+class LiveRobot(FollowedRobot):
+    """The last seconds of one robot, and what there is of it in words."""
+
+    def __init__(self, node: Any, namespace: str, subject: Subject) -> None:
+        self._fault = ""
+        super().__init__(node, namespace, subject, WINDOW_S, _PERIOD_S, _WAY_LENGTH, self._note)
+
+    def _note(self, topic: str, error: MessageFault) -> None:
+        if "/" not in topic:  # an estimate
+            self._fault = f"estimate of another robot, or another configuration (--config)? It {error}"
+
+    def sentence(self) -> str:
+        """What there is of it, as Markdown."""
+        name = f"**{self.subject.namespace}** ({self.subject.robot.name})"
+        if self._fault:
+            return f"{name}: {_cell(self._fault)}"
+        record = self.record()
+        if record is None:
+            return f"{name}: no estimate yet"
+        bodies = [one for one, poses in record.bodies.items() if np.isfinite(poses[-ROWS_BACK:]).any()]
+        truth = f"truth of {len(bodies)} bodies" if bodies else "no truth"
+        return f"{name}: the last {record.time_s[-1]:.0f} s, {truth}"
+
+
+def _rounded(number: str) -> str:
+    """To two decimals; empty where it is none."""
+    try:
+        value = float(number)
+    except ValueError:
+        return ""
+    return f"{value:.2f}" if np.isfinite(value) else ""
+
+
+def _cell(text: str) -> str:
+    """Text of others for a table: no markup, no line breaks, not too long."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in str(text))[:120]
+    for mark in ("\\", "|", "<", "`", "[", "!"):
+        plain = plain.replace(mark, {"<": "&lt;"}.get(mark, f"\\{mark}"))
+    return plain

@@ -1,0 +1,365 @@
+"""A robot in viser: bodies, 95 % ellipses, the heading's wedge, ways, errors in words; and charts beside the picture.
+
+The charts have each dimension with its band of two standard deviations and its truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.contract import picture
+from onboard_estimation.contract.description import Shape
+from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
+from onboard_estimation.filtering.state_space import Block
+from onboard_estimation.live.followed import Moment, Rows, ShownRun, Subject
+from onboard_estimation.ros.transforms import from_roll_pitch_yaw
+
+_SHADE = {"body": 1.0, "wheel": 0.5, "joint": 0.3}
+_LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
+"""As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
+_BESIDE, _CAP = 0.3, 0.05
+"""The same of a robot that is seen from the side: distance of the bar beside it, half-width of its ends."""
+_POINT = 0.05
+"""Size of a robot that is a point, as a share of its way."""
+_INK = (40, 40, 40)
+_MOST_WAY_POINTS = 1500
+MOST_PLOTS = 6
+_POINTS = 700
+_HEIGHT_PX = 150
+
+
+class RobotPicture:
+    """Draws one robot; all is in metres in the world.
+
+    Parameters
+    ----------
+    server
+        A `viser.ViserServer`.
+    extent_m
+        Of the way, where it is known: a robot that is a point is drawn large enough to be seen on it.
+    """
+
+    def __init__(self, server: Any, subject: Subject, extent_m: float = 0.0) -> None:
+        self._server, self._subject = server, subject
+        self._root = f"/{subject.namespace.strip('/') or 'robot'}"
+        self._shapes = shapes_of_bodies(subject.robot, subject.configuration)
+        self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
+        if not self._shapes:
+            self.size_m = max(self.size_m, _POINT * extent_m)
+        self._estimate = self._frames("estimate", _rgb(picture.ESTIMATE_COLOUR), 1.0)
+        self._truth: dict[str, Any] = {}
+        self._lines: dict[str, Any] = {}
+        self._wedge: Any = None
+        self._label = server.scene.add_label(f"{self._root}/error", "", anchor="bottom-left", font_screen_scale=1.1)
+
+    def show(self, moment: Moment, way: Rows, true_way: Rows) -> None:
+        """Draw a moment and the ways (k, 2) up to it."""
+        estimate, subject = moment.estimate, self._subject
+        with self._server.atomic():
+            poses = poses_of_bodies(subject.robot, subject.configuration, subject.space, estimate.mean[None])
+            for name, frame in self._estimate.items():
+                _place(frame, poses[name][0])
+            if not self._estimate:
+                self._draw_outline(estimate.mean)
+            self._draw_truth(moment.bodies)
+            self._draw_uncertainty(moment, poses)
+            self._draw_line("way", _joined(_thinned(way)), _rgb(picture.ESTIMATE_COLOUR), 0.0)
+            self._draw_line("true_way", _joined(_thinned(true_way)), _rgb(picture.TRUTH_COLOUR), 0.0)
+
+    def _frames(self, kind: str, colour: tuple[int, int, int], opacity: float) -> dict[str, Any]:
+        """A frame for each body with its solids in it."""
+        return {name: self._body(f"{kind}/{name}", shapes, colour, opacity) for name, shapes in self._shapes.items()}
+
+    def _body(self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float) -> Any:
+        scene = self._server.scene
+        frame = scene.add_frame(f"{self._root}/{name}", show_axes=False)
+        for index, shape in enumerate(shapes):
+            pose = from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad])
+            shade = _SHADE[shape.part]
+            look: dict[str, Any] = {
+                "color": tuple(round(shade * part) for part in colour),
+                "opacity": None if opacity == 1.0 else opacity,
+                "position": tuple(pose[:3]),
+                "wxyz": (pose[6], *pose[3:6]),
+                "cast_shadow": False,
+            }
+            part = f"{self._root}/{name}/{index}"
+            if shape.kind == "box":
+                scene.add_box(part, dimensions=shape.size_m, **look)
+            else:
+                scene.add_cylinder(part, radius=0.5 * shape.size_m[0], height=shape.size_m[2], **look)
+        return frame
+
+    def _draw_truth(self, bodies: Mapping[str, Vector]) -> None:
+        ball = (Shape("box", (0.25 * self.size_m,) * 3),)  # of a body that nobody says more of
+        for name, pose in bodies.items():
+            if name not in self._truth:
+                shapes = self._shapes.get(name, ball)
+                self._truth[name] = self._body(f"truth/{name}", shapes, _rgb(picture.TRUTH_COLOUR), 0.6)
+            _place(self._truth[name], np.concatenate([pose, [0.0, 0.0, 0.0, 1.0]])[:7] if len(pose) == 3 else pose)
+        for name, frame in self._truth.items():
+            if frame.visible != (name in bodies):
+                frame.visible = name in bodies
+
+    def _draw_outline(self, mean: Vector) -> None:
+        subject = self._subject
+        outline = outline_of(subject.robot, subject.configuration, subject.space, mean[None])
+        if outline is None:
+            return
+        points = outline[0]
+        if len(points) == 1:  # a cross at a point
+            reach = 0.15 * self.size_m * np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
+            segments = (points + reach).reshape(2, 2, 2)
+        else:
+            segments = _joined(points)
+        self._draw_line("outline", segments, _rgb(picture.ESTIMATE_COLOUR), _ABOVE, 3.0)
+
+    def _draw_uncertainty(self, moment: Moment, poses: Mapping[str, Rows]) -> None:
+        estimate, subject = moment.estimate, self._subject
+        height = picture.height_uncertainty(subject.space, estimate)
+        if height is not None:
+            bar = picture.bar(height, _BESIDE * self.size_m, _CAP * self.size_m)
+            self._draw_line("height_95", bar, _rgb(picture.BAND_COLOUR), 0.0)
+            self._write(moment, (0.0, 0.0, height.height_m + 0.3 * self.size_m))
+            return
+        base = picture.base_uncertainty(subject.space, estimate)
+        if base is None:
+            return
+        self._draw_line("position_95", _joined(picture.ellipse(base.position_m, base.covariance_m2)), _INK, _ABOVE)
+        if poses:
+            covariances = picture.body_covariances(subject.robot, subject.configuration, subject.space, estimate)
+            outlines = [_joined(picture.ellipse(poses[name][0, :2], one)) for name, one in covariances.items()]
+            self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
+        arc = picture.wedge(base, _WEDGE * self.size_m)
+        if arc is not None:
+            above = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
+            vertices = np.hstack([np.vstack([base.position_m, arc]), above]).astype(np.float32)
+            self._draw_wedge(vertices)
+        x, y = base.position_m
+        self._write(moment, (x, y + 0.3 * self.size_m, _ABOVE * self.size_m))
+
+    def _write(self, moment: Moment, place: tuple[float, float, float]) -> None:
+        """Errors and standard deviations, in words, at a place."""
+        rows = picture.error_rows(self._subject.space, moment.estimate, moment.truth)
+        self._label.text = f"{self._subject.namespace}\n{picture.error_text(rows)}"
+        self._label.position = place
+
+    def _draw_wedge(self, vertices: NDArray[np.float32]) -> None:
+        if self._wedge is not None:
+            self._wedge.vertices = vertices
+            return
+        count = len(vertices)
+        faces = np.column_stack([np.zeros(count - 2), np.arange(1, count - 1), np.arange(2, count)]).astype(np.uint32)
+        self._wedge = self._server.scene.add_mesh_simple(
+            f"{self._root}/heading_95",
+            vertices,
+            faces,
+            color=_rgb(picture.BAND_COLOUR),
+            opacity=0.5,
+            side="double",
+            cast_shadow=False,
+        )
+
+    def _draw_line(
+        self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
+    ) -> None:
+        """Segments (k, 2, 2) in the plane, drawn `above` it, or (k, 2, 3) in space."""
+        heights = np.full((*segments.shape[:2], 1), above * self.size_m)
+        points = np.concatenate([segments, heights], axis=2)[:, :, :3].astype(np.float32)
+        handle = self._lines.get(name)
+        if not len(points):
+            if handle is not None:
+                handle.visible = False
+            return
+        if handle is None:
+            self._lines[name] = self._server.scene.add_line_segments(
+                f"{self._root}/{name}", points, colour, thickness=width * _LINE * self.size_m
+            )
+            return
+        handle.points = points
+        if not handle.visible:
+            handle.visible = True
+
+
+def _place(frame: Any, pose: Vector) -> None:
+    frame.position = tuple(pose[:3])
+    frame.wxyz = (pose[6], *pose[3:6])
+
+
+def _joined(points: Rows) -> Rows:
+    """Segments (k - 1, 2, 2) of a polyline (k, 2)."""
+    return np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((0, 2, 2))
+
+
+def _thinned(points: Rows) -> Rows:
+    step = -(-len(points) // _MOST_WAY_POINTS)
+    return points if step < 2 else np.vstack([points[::step], points[-1:]])
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One plot: all arrays (K,), in `unit`; NaN where there is none.
+
+    Attributes
+    ----------
+    estimate
+        What the curve shows: of a position, the distance from the truth.
+    """
+
+    title: str
+    time_s: Vector
+    estimate: Vector
+    truth: Vector
+    lower: Vector
+    upper: Vector
+
+
+def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
+    """Joint angles against the truth, errors, then all other dimensions; at most six plots.
+
+    Time counts from the first estimate, or, `until_now`, back from the last.
+
+    A position drifts without bound where nothing measures it: its value would hide its error.
+    """
+    drawn = _Drawn(record, until_now)
+    blocks = record.subject.space.blocks
+    errors = record.errors()
+    out = [curve for block in blocks if block.kind == ANGLES for curve in drawn.values(block)]
+    for name, error in errors.items():
+        if name == "position" or record.subject.space.block(name).kind == SE2:
+            out += drawn.pose_errors(name, error)
+    for name, error in errors.items():
+        if record.subject.space.block(name).kind == ANGLES:
+            out += drawn.angle_errors(name, error)
+    out += [
+        curve for block in blocks if block.kind == VECTOR and block.name != "position" for curve in drawn.values(block)
+    ]
+    return out[:MOST_PLOTS]
+
+
+class _Drawn:
+    """A record's curves at no more instants than a chart needs."""
+
+    def __init__(self, record: ShownRun, until_now: bool) -> None:
+        self._record, self._space = record, record.subject.space
+        self._chosen = _evenly(len(record.stamps_ns), _POINTS)
+        self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)
+        variances = np.diagonal(record.covariances[self._chosen], axis1=1, axis2=2)
+        self._deviations = np.sqrt(np.maximum(variances, 0.0))
+        self._unknown = np.full(len(self._chosen), np.nan)
+
+    def values(self, block: Block) -> Iterator[Curve]:
+        """Each dimension and its truth."""
+        coordinates, tangent = self._space.coordinates(block.name), self._space.tangent(block.name)
+        true = self._record.truth.get(block.name)
+        for index in range(block.dimension):
+            name = picture.dimension_name(self._space, block, index)
+            shown, factor = picture.display_unit(block.units[index])
+            estimate = factor * self._record.means[self._chosen, coordinates.start + index]
+            band = 2.0 * factor * self._deviations[:, tangent.start + index]
+            truth = self._unknown if true is None else factor * true[self._chosen, index]
+            yield Curve(f"{name} ({shown})", self._time_s, estimate, truth, estimate - band, estimate + band)
+
+    def pose_errors(self, name: str, error: Rows) -> Iterator[Curve]:
+        """Distance from the true position, and error of the heading where the block has one."""
+        rows = self._space.tangent(name)
+        plane = self._record.covariances[self._chosen][:, rows, rows][:, :2, :2]
+        bound = 100.0 * np.sqrt(picture.ELLIPSE_SCALE * np.maximum(np.linalg.eigvalsh(plane)[:, -1], 0.0))
+        distance = 100.0 * np.linalg.norm(error[self._chosen, :2], axis=1)
+        title = "position error, long half-axis of the 95 % ellipse (cm)"
+        yield Curve(title, self._time_s, distance, self._unknown, np.zeros(len(bound)), bound)
+        if self._space.block(name).kind == SE2:
+            yield self._angle_error("heading", rows.start + 2, error[:, 2])
+
+    def angle_errors(self, name: str, error: Rows) -> Iterator[Curve]:
+        """Error of each angle around zero: against the angle itself it would not be seen."""
+        start = self._space.tangent(name).start
+        for index, angle in enumerate(self._space.block(name).names):
+            yield self._angle_error(angle, start + index, error[:, index])
+
+    def _angle_error(self, name: str, row: int, error: Vector) -> Curve:
+        band = 2.0 * np.rad2deg(self._deviations[:, row])
+        return Curve(f"{name} error (deg)", self._time_s, np.rad2deg(error[self._chosen]), self._unknown, -band, band)
+
+
+class Plots:
+    """The curves of one robot as uPlot charts in viser's panel, under its namespace."""
+
+    def __init__(self, server: Any, namespace: str) -> None:
+        self._server, self._namespace = server, namespace
+        self._charts: dict[str, Any] = {}
+
+    def show(self, found: list[Curve], now_s: float | None = None) -> None:
+        """Draw the curves; `now_s` marks the instant that the picture shows."""
+        for curve in found:
+            data = _data(curve, now_s)
+            chart = self._charts.get(curve.title)
+            if chart is None:
+                self._charts[curve.title] = self._add(curve.title, data)
+                continue
+            chart.data = data
+            if chart.scales != (scales := _scales(data)):
+                chart.scales = scales
+
+    def _add(self, title: str, data: tuple[Vector, ...]) -> Any:
+        band = picture.BAND_COLOUR
+        series: tuple[dict[str, Any], ...] = (
+            {"label": "s"},
+            {"label": "+2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
+            {"label": "-2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
+            # As points: a line would run straight through where there is no truth.
+            {"label": "truth", "stroke": picture.TRUTH_COLOUR, "width": 0, "points": {"show": True, "size": 4}},
+            {"label": "estimate", "stroke": picture.ESTIMATE_COLOUR, "width": 1.5, "points": {"show": False}},
+            {"label": "now", "stroke": "#000000", "width": 0, "points": {"show": True, "size": 9, "fill": "#000000"}},
+        )
+        return self._server.gui.add_uplot(
+            data,
+            series,
+            title=f"{self._namespace}: {title}",
+            bands=({"series": (1, 2), "fill": f"{band}40"},),
+            scales=_scales(data),
+            legend={"show": False},
+            height=_HEIGHT_PX,
+        )
+
+
+def _scales(data: tuple[Vector, ...]) -> dict[str, Any]:
+    """Axes that hold all numbers: uPlot's own choice is lost where some are not known.
+
+    In round steps, since a chart with other axes is made anew.
+    """
+    values = np.concatenate(data[1:])
+    return {
+        "x": {"time": False, "auto": False, "range": _round_range(data[0])},
+        "y": {"auto": False, "range": _round_range(values[np.isfinite(values)])},
+    }
+
+
+def _round_range(values: Vector) -> tuple[float, float]:
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    span = max(high - low, 1e-6)
+    step = 0.5 * 10.0 ** np.floor(np.log10(span))
+    return float(step * np.floor(low / step)), float(step * np.ceil(high / step))
+
+
+def _data(curve: Curve, now_s: float | None) -> tuple[Vector, ...]:
+    now = np.full(len(curve.time_s), np.nan)
+    if now_s is not None:
+        at = int(np.argmin(np.abs(curve.time_s - now_s)))
+        now[at] = curve.estimate[at]
+    return curve.time_s, curve.upper, curve.lower, curve.truth, curve.estimate, now
+
+
+def _evenly(count: int, most: int) -> Any:
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

@@ -1,0 +1,284 @@
+"""The page: viser's server on this machine, its time slider for records, its loop for the live graph.
+
+viser, because it listens where it is told to (127.0.0.1), is one wheel of 4 MB with its page inside, so that it works
+without a network, and runs on Python 3.10 and on Arm; Rerun 0.41 binds its web viewer and its data port to all
+interfaces without a choice, needs Python 3.11 and takes half a gigabyte.
+"""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import socket
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.reported import planar_position
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical
+from onboard_estimation.live.followed import ShownRun
+from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.view.access import allowed_places, guarded_servers
+from onboard_estimation.view.live import LiveGraph
+from onboard_estimation.view.robot import Plots, RobotPicture, curves
+
+DEFAULT_PORT = 8080
+LOOPBACK = "127.0.0.1"
+
+_PICTURE_PERIOD_S = 0.06
+_PLOT_PERIOD_S = 0.25
+_CAMERA_STEP_M = 0.05
+_FAR_M = 5.0
+_HIGHEST_HOP_M = 2.0
+"""A robot of which only the height is known hops at least so high in the picture: live it may still stand."""
+"""From here on the grid is one of metres, not of tenths."""
+_LEGEND = (
+    "**Blue** estimate, **orange** truth. Ellipses and wedge hold position and heading with 95 % by the filter's own "
+    "covariance, bands are two standard deviations."
+)
+_SPEEDS = ("0.25", "0.5", "1", "2", "5", "10")
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where the picture is, and how it is opened.
+
+    Attributes
+    ----------
+    port
+        None: 8080, or the next free one.
+    allowed_hosts
+        Names with or without a port that it answers for beside `host` and this machine's own.
+    """
+
+    host: str = LOOPBACK
+    port: int | None = None
+    browser: bool = True
+    allowed_hosts: tuple[str, ...] = ()
+
+
+@contextmanager
+def open_server(page: Page) -> Iterator[tuple[Any, str]]:
+    """viser's server, from start to end, and the page's address.
+
+    Raises
+    ------
+    UserError
+        viser is not installed, the port is taken, the host is none of this machine, or an allowed one is none at all.
+    """
+    try:
+        import viser
+    except ImportError as error:
+        raise UserError(
+            "the live picture needs viser: pip install 'onboard_estimation[view]' (or pip install 'viser>=1.1')"
+        ) from error
+    _check_place(page)
+    places = allowed_places(page.host, page.allowed_hosts)
+    with ExitStack() as ends:
+        with redirect_stdout(io.StringIO()), guarded_servers(places):  # its own banner; ours says more
+            server = viser.ViserServer(host=page.host, port=page.port or DEFAULT_PORT, verbose=False)
+            ends.callback(_stop, server)
+        # Its page can ask for a tunnel through a server of viser's makers: nothing leaves this machine here.
+        server.request_share_url = _no_tunnel  # type: ignore[method-assign, unused-ignore]
+        server.scene.set_up_direction("+z")
+        server.gui.add_markdown(_LEGEND, order=-3.0)
+        server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        server.gui.main_panel.dock_right()
+        yield server, f"http://{_shown_host(page.host)}:{server.get_port()}"
+
+
+def _stop(server: Any) -> None:
+    with redirect_stdout(io.StringIO()):
+        server.stop()
+
+
+def show_records(server: Any, records: Sequence[ShownRun], stop: StopRequest) -> None:
+    """Show records under one time slider, from their common start, until asked to stop."""
+    start_ns = min(int(record.stamps_ns[0]) for record in records)
+    end_ns = max(int(record.stamps_ns[-1]) for record in records)
+    duration_s = max((end_ns - start_ns) * 1e-9, 0.01)
+    robots = [_RobotPanel(server, record) for record in records]
+    _look_at(server, records[0], robots[0].picture.size_m)
+    slider = server.gui.add_slider("time (s)", 0.0, round(duration_s, 3), 0.01, 0.0, order=-2.0)
+    play = server.gui.add_checkbox("play", True, order=-1.9)
+    speed = server.gui.add_dropdown("speed", _SPEEDS, initial_value="1", order=-1.8)
+    shown_s, plotted_s, plotted_at, moved_at = -1.0, -1.0, 0.0, time.monotonic()
+    while not stop:
+        now = time.monotonic()
+        if play.value and server.get_clients():
+            at_s = slider.value + (now - moved_at) * float(speed.value)
+            slider.value = round(at_s, 3) if at_s <= duration_s else 0.0
+        moved_at = now
+        if slider.value != shown_s:
+            shown_s = float(slider.value)
+            for robot in robots:
+                robot.show(start_ns + round(shown_s * 1e9))
+        # Charts are slow to draw: a page that is held up by them shows the robot late.
+        if plotted_s != shown_s and now - plotted_at >= _PLOT_PERIOD_S:
+            plotted_s, plotted_at = shown_s, now
+            for robot in robots:
+                robot.plot(start_ns + round(shown_s * 1e9))
+        time.sleep(_PICTURE_PERIOD_S)
+
+
+def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
+    """Show the robots of the live graph, those that come later as well, until asked to stop."""
+    status = server.gui.add_markdown("", order=-2.0)
+    camera = _Camera(server, server.gui.add_checkbox("camera follows the robot", True, order=-1.5))
+    panels: dict[str, tuple[RobotPicture, Plots]] = {}
+    shown: dict[str, int] = {}
+    plotted = 0.0
+    while not stop:
+        graph.look_for_robots()
+        plot_now = time.monotonic() - plotted >= _PLOT_PERIOD_S
+        for namespace, live in graph.robots.items():
+            record = live.record()
+            if record is None:
+                continue
+            if namespace not in panels:
+                panels[namespace] = RobotPicture(server, record.subject), Plots(server, namespace)
+                if len(panels) == 1:
+                    _look_at(server, record, panels[namespace][0].size_m)
+            if not server.get_clients():
+                continue
+            last_ns = int(record.stamps_ns[-1])
+            if shown.get(namespace) == last_ns:
+                continue
+            robot, plots = panels[namespace]
+            robot.show(record.at(-1), *live.ways())
+            shown[namespace] = last_ns
+            if plot_now:
+                plots.show(curves(record, until_now=True))
+            if len(panels) == 1:
+                camera.follow(record)
+        if plot_now:
+            plotted = time.monotonic()
+            text = graph.status()
+            if status.content != text:
+                status.content = text
+        time.sleep(_PICTURE_PERIOD_S)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        found = {one[4][0] for one in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return False
+    return all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)
+
+
+def open_browser(address: str) -> None:
+    """Open the page, where this machine has a browser; the address was printed anyway."""
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        return
+
+
+class _RobotPanel:
+    """Picture, plots and notes of a record."""
+
+    def __init__(self, server: Any, record: ShownRun) -> None:
+        self._record = record
+        self.picture = RobotPicture(server, record.subject, _extent_m(record))
+        self._plots = Plots(server, record.subject.namespace)
+        self._curves = curves(record)
+        with server.gui.add_folder(f"notes on {record.subject.namespace}", order=10.0):
+            server.gui.add_markdown("\n\n".join(record.notes))
+
+    def show(self, stamp_ns: int) -> None:
+        index = self._index(stamp_ns)
+        self.picture.show(self._record.at(index), *self._record.ways(index + 1))
+
+    def plot(self, stamp_ns: int) -> None:
+        self._plots.show(self._curves, float(self._record.time_s[self._index(stamp_ns)]))
+
+    def _index(self, stamp_ns: int) -> int:
+        return max(int(np.searchsorted(self._record.stamps_ns, stamp_ns, side="right")) - 1, 0)
+
+
+def _extent_m(record: ShownRun) -> float:
+    way = np.vstack(record.ways())
+    return float(np.ptp(way, axis=0).max()) if len(way) else 0.0
+
+
+class _Camera:
+    """Moves all clients' cameras along with a robot, in steps: in between they are the users' own."""
+
+    def __init__(self, server: Any, follows: Any) -> None:
+        self._server, self._follows = server, follows
+        self._at: Any = None
+
+    def follow(self, record: ShownRun) -> None:
+        columns = planar_position(record.subject.space)
+        if columns is None:
+            return
+        place = record.means[-1, columns]
+        if self._at is None or not self._follows.value:
+            self._at = place
+        moved = place - self._at
+        if np.linalg.norm(moved) < _CAMERA_STEP_M:
+            return
+        self._at = place
+        for client in self._server.get_clients().values():
+            client.camera.position = client.camera.position + np.array([*moved, 0.0])
+
+
+def _look_at(server: Any, record: ShownRun, size_m: float) -> None:
+    """A camera above the way, that has all of it in view; beside a robot of which only the height is known."""
+    if is_vertical(record.subject.space):
+        highest_m = max(float(record.means[:, record.subject.space.coordinates(HEIGHT)].max()), _HIGHEST_HOP_M)
+        _aim(server, (0.0, 0.0, 0.5 * highest_m), (0.0, -1.3 * (highest_m + size_m), 0.5 * highest_m))
+        return
+    way = np.vstack(record.ways())
+    low, high = (way.min(axis=0), way.max(axis=0)) if len(way) else (np.zeros(2), np.zeros(2))
+    x, y = 0.5 * (low + high)
+    distance = 1.1 * (float((high - low).max()) + size_m)
+    _aim(server, (x, y, 0.0), (x, y - 0.35 * distance, distance))
+
+
+def _aim(server: Any, look_at: tuple[float, float, float], position: tuple[float, float, float]) -> None:
+    """Point all cameras, and lay a grid on the ground."""
+    distance = float(np.linalg.norm(np.subtract(position, look_at)))
+    section_m = 1.0 if distance < _FAR_M else 10.0
+    server.initial_camera.look_at = look_at
+    server.initial_camera.position = position
+    server.scene.add_grid(
+        "/grid",
+        infinite_grid=True,
+        cell_size=0.1 * section_m,
+        section_size=section_m,
+        fade_distance=20.0 * distance,
+    )
+    for client in server.get_clients().values():
+        client.camera.position = server.initial_camera.position
+        client.camera.look_at = server.initial_camera.look_at
+
+
+def _shown_host(host: str) -> str:
+    """For the address that this machine's browser opens: of all its addresses the nearest."""
+    if host in (LOOPBACK, "0.0.0.0", "::"):
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+def _check_place(page: Page) -> None:
+    """Raise UserError where the server could not listen."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in page.host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((page.host, page.port or 0))
+    except (OSError, OverflowError, UnicodeError) as error:
+        place = f"{page.host}:{page.port}" if page.port else page.host
+        raise UserError(f"cannot listen on {place}: {error}; name another --host or --port") from error
+
+
+def _no_tunnel(*_: Any, **__: Any) -> NoReturn:
+    raise RuntimeError("sharing through another server is switched off")

@@ -1,0 +1,187 @@
+"""A trained model of what the quasi-static chain leaves out, as the filter uses it and as a file keeps it.
+
+Three forms:
+
+- `calibrated`: dry friction, harness and lag of the population that the training runs come from; each robot's own
+  deviation from them is estimated while the filter runs. Gaussian processes of joint angles and controls learn what
+  remains, where they predict runs that they have not seen.
+- `local`: the same without Gaussian processes. Each wheel and each joint has inputs of its own, so that nothing has
+  2 N - 1 dimensions: for chains of any length.
+- `gaussian_process`: the paper's. Gaussian processes of joint angles and controls learn all that the quasi-static model
+  leaves out; nothing is calibrated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.learning import model_file
+from onboard_estimation.learning.model_file import ModelHeader
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
+from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.friction_kernels import parameter_count
+
+Rows = NDArray[np.float64]
+
+ROBOT = "salp"
+_SHAPES = {
+    "parameters": "p",
+    "uncertainty": "p p",
+    "spreads": "p",
+    "residual_stddevs": "m",
+    "correlation_times_s": "m",
+    "force_stddevs": "3",
+    "gyro_noise": "n 2",
+}
+SLIP = np.array([0.004, 0.004, 0.04, 0.03])
+"""Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Parameters of a chain of N links, and what is not known of them.
+
+    Attributes
+    ----------
+    parameters
+        (p,) common to all runs, see `friction_kernels`.
+    uncertainty
+        (p, p) their covariance.
+    spreads
+        (p,) standard deviations from run to run.
+    residual_stddevs, correlation_times_s
+        (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
+    force_stddevs
+        (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
+        what the floor does beside friction.
+    """
+
+    parameters: Vector
+    uncertainty: Rows
+    spreads: Vector
+    residual_stddevs: Vector
+    correlation_times_s: Vector
+    force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
+
+    def scale(self, gains: Rows) -> Rows:
+        """Standard deviations (K, N + 2) of what is left of the rates, on which forces act by `gains` (K, N + 2, 3)."""
+        out: Rows = np.sqrt(self.residual_stddevs**2 + gains @ self.force_stddevs**2)
+        return out
+
+    @property
+    def prior(self) -> Rows:
+        """(p, p) covariance of the parameters of a robot that was not among the runs."""
+        out: Rows = self.uncertainty + np.diag(self.spreads**2)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualModel:
+    """What was learned of a chain of N links.
+
+    Attributes
+    ----------
+    header
+        What it was trained for and with; `kind` is its form.
+    population
+        Parameters of the rates; those of the quasi-static model, without spread, in the form `gaussian_process`.
+    processes
+        Gaussian processes with inputs (joint angles, controls), 2 N - 1 in all, and outputs (N + 2 rates, N gyros), or
+        None.
+    gyro_noise
+        (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
+    inflation
+        What the filter's standard deviations of the joint angles are multiplied by: see `residual_calibration`.
+    """
+
+    header: ModelHeader
+    population: Population
+    processes: SparseGaussianProcesses | None
+    gyro_noise: Rows
+    inflation: float = 1.0
+
+    @property
+    def link_count(self) -> int:
+        """N."""
+        return len(self.gyro_noise)
+
+    def save(self, path: Path) -> None:
+        """Write it to a file; UserError where that fails."""
+        arrays: model_file.Arrays = {**vars(self.population), "gyro_noise": self.gyro_noise}
+        arrays["inflation"] = np.array([self.inflation])
+        if self.processes is not None:
+            arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
+        model_file.save(path, self.header, arrays)
+
+    @classmethod
+    def from_file(cls, path: Path) -> ResidualModel:
+        """The model of a file.
+
+        Raises
+        ------
+        UserError
+            No such file, damaged, of another version, or not a model of this kind of robot.
+        """
+        header, arrays = model_file.load(path)
+        if header.robot != ROBOT or header.kind not in RESIDUAL_FORMS:
+            raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
+        links = len(header.sensors)
+        p = parameter_count(links)
+        values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
+        if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
+            raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
+        noise = values.pop("gyro_noise")
+        told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
+        if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
+            raise UserError(f"{path}: an inflation that is no number from 1 on; train it anew")
+        return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]))
+
+    def require(self, configuration: SalpConfiguration, where: str) -> None:
+        """UserError where the model was trained for another chain, other sensors or another form of them."""
+        names = tuple(f"imu/{name}" for name in configuration.chain.link_names)
+        self.header.require(ROBOT, names, chain_hash(configuration), where)
+
+
+def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses | None:
+    if any(name.startswith("exact_") for name in arrays):
+        raise UserError(f"{path}: exact Gaussian processes, which are not read any more; train it anew")
+    sparse = {name[7:]: value for name, value in arrays.items() if name.startswith("sparse_")}
+    return SparseGaussianProcesses.from_arrays(sparse) if sparse else None
+
+
+def chain_hash(configuration: SalpConfiguration) -> str:
+    """SHA-256 of all that a model's residuals depend on: the nominal chain and the axis of the gyros."""
+    content = {"chain": asdict(configuration.chain), "axis": configuration.gyro.axis}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def load_model(name: str, configuration: SalpConfiguration) -> ResidualModel:
+    """The model of a file for this configuration; read once as long as the file stays the same.
+
+    Raises
+    ------
+    UserError
+        See `ResidualModel.from_file` and `require`.
+    """
+    path = Path(name)
+    try:
+        changed_ns = path.stat().st_mtime_ns
+    except OSError as error:
+        raise UserError(f"residual model {name}: {error.strerror or error}; make one with `train`") from error
+    model = _cached(path, changed_ns)
+    model.require(configuration, name)
+    return model
+
+
+@lru_cache(maxsize=8)
+def _cached(path: Path, changed_ns: int) -> ResidualModel:
+    return ResidualModel.from_file(path)

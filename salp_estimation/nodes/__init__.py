@@ -1,1 +1,0 @@
-"""LandSalp's rclpy nodes."""

@@ -1,0 +1,1 @@
+"""The simulated robot, and recordings that others simulated."""

@@ -1,0 +1,462 @@
+"""Drag coefficients of the chain from commands and motion capture (paper, section V-A).
+
+The motion that follows from the coefficients, q' = B(r) u (eq. 5), is fitted to the measured one: an output-error fit.
+Its linear regression (`drag_regressor.balance`) has the noisy q' among its regressors, so that plain least squares is
+biased; it gives the start only. In the fit the noise is where it belongs, in the output; shapes and commands,
+low-passed as the rates are, are as good as exact. Residuals are weighted by the inverse of their covariance, which is
+estimated with the coefficients.
+
+Wheels' matrices stay positive definite: by bounds where they are diagonal, by their Cholesky factors where they are
+full. Commands and motion give coefficients up to a common factor only (thrust is d_xx u): d_xx of the first wheel is
+held at its configured value, unless the wheels' effort is recorded.
+
+Intervals are at 95 %, from a sandwich covariance with Newey and West's kernel, for low-passed residuals are correlated
+in time. They tell the scatter from noise, not what the model leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, solve_triangular
+from scipy.optimize import least_squares, lsq_linear
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix, Vector
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import Chain
+from salp_estimation.model.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
+
+Array = NDArray[np.float64]
+
+NORMAL_95 = 1.959964
+POOR_WIDTH = 0.1
+"""A coefficient whose 95 % interval is wider than this share of its value is poorly determined."""
+
+_SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
+_ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
+_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
+_LEAST_EXPLAINED = 0.5  # of the variance of measured forces: less is not thrust
+_LOST = 1e-10  # singular values below this share of the largest: a direction without any information
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Instants of one recording at regular steps: low-passed alike, so that they belong to each other.
+
+    Attributes
+    ----------
+    joint_angles, rates, controls
+        (K, N - 1) rad, (K, N + 2) as `Motion.rates`, (K, N) rim speeds in m/s.
+    steps
+        (K,) int64: number of the regular step, increasing; gaps in the recording are gaps in the numbers.
+    step_s
+        Length of a step, s.
+    forces
+        (K, N) forces at the rims by the wheels' measured effort, N; NaN where not known.
+    """
+
+    joint_angles: Array
+    rates: Array
+    controls: Array
+    steps: NDArray[np.int64]
+    step_s: float
+    forces: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DragFit:
+    """Coefficients of drag with their uncertainty.
+
+    Attributes
+    ----------
+    terms
+        P coefficients; the first, d_xx of wheel 1, is held.
+    values
+        (P,) SI units.
+    covariance
+        (P, P) of the values; infinite variances where the recordings hold no information at all.
+    information
+        (P - 1, P - 1) of the free coefficients if residuals were white: the inverse of their covariance then.
+    noise_inflation
+        (P,) How much larger variances are than with residuals that are white: what correlation in time costs.
+    condition
+        Condition number of the weighted regressor by the free coefficients, each in units of its value.
+    residual_covariance
+        (N + 2, N + 2) of the rates' residuals.
+    samples
+        Instants used.
+    delay_s
+        How much later the measured rates come than the commands, to first order.
+    """
+
+    chain: Chain
+    terms: DragTerms
+    values: Vector
+    covariance: Matrix
+    information: Matrix
+    noise_inflation: Vector
+    condition: float
+    residual_covariance: Matrix
+    samples: int
+    delay_s: float
+
+    @property
+    def half_widths(self) -> Vector:
+        """(P,) half of the 95 % intervals; infinite where undetermined."""
+        out: Vector = NORMAL_95 * np.sqrt(np.diag(self.covariance))
+        return out
+
+    @property
+    def reference(self) -> Vector:
+        """(P,) what intervals are compared with: the value, for a mixed element the geometric mean of both axes'."""
+        wheels, _ = self.terms.matrices(self.values)
+        rows, columns = self.terms.elements
+        means = np.sqrt(wheels[:, rows, rows] * wheels[:, columns, columns]).ravel()
+        out = np.abs(self.values)
+        out[self.terms.mixed] = means[self.terms.mixed[: len(means)]]
+        return out
+
+    @property
+    def poor(self) -> NDArray[np.bool_]:
+        """(P,) whether the 95 % interval is wider than a tenth of the reference."""
+        return np.asarray(2.0 * self.half_widths > POOR_WIDTH * self.reference, dtype=np.bool_)
+
+
+def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragFit:
+    """Coefficients that explain the motion of all runs best, the first d_xx held at the chain's own.
+
+    Parameters
+    ----------
+    chain
+        Geometry, and where the fit looks first.
+    full
+        Symmetric matrices of the wheels instead of diagonal ones.
+
+    Raises
+    ------
+    UserError
+        Too few instants, nothing is commanded, or nothing moves.
+    """
+    terms = DragTerms(chain.link_count, full)
+    _refuse_rest(chain, runs, terms)
+    problem = _Problem(chain, terms, runs)
+    values = problem.linear_start()
+    for _ in range(_ROUNDS):
+        values = problem.minimise(values, whitening(problem.residual_covariance(values)))
+    residual_covariance = problem.residual_covariance(values)
+    weight = whitening(residual_covariance)
+    return _with_intervals(chain, problem, values, weight, residual_covariance)
+
+
+class _Problem:
+    """Residuals of the predicted rates and what they depend on."""
+
+    def __init__(self, chain: Chain, terms: DragTerms, runs: Sequence[Samples]) -> None:
+        self.terms = terms
+        self.links = chain.link_count
+        self.configured = terms.coefficients(chain)
+        length_m = float(chain.links[:, kernels.LENGTH].mean())
+        self.sizes = terms.sizes(self.configured[0], length_m)
+        # A standard deviation of 1000 %: without weight where the recordings tell anything, decisive where nothing.
+        self.anchors = 10.0 * np.where(self.configured > 0.0, self.configured, self.sizes)
+        self.runs = runs
+        self.rates = np.concatenate([run.rates for run in runs])
+        self.controls = np.concatenate([run.controls for run in runs])
+        self.jacobians = wheel_jacobians(chain, np.concatenate([run.joint_angles for run in runs]))
+
+    def linear_start(self) -> Vector:
+        """Least squares on the balance of forces, the first coefficient held, made positive definite."""
+        rows = balance(self.jacobians, self.rates, self.controls, self.terms)
+        rows = (rows / np.maximum(np.sqrt(np.mean(np.square(rows @ self.configured), axis=0)), 1e-12)[:, None]).reshape(
+            -1, len(self.sizes)
+        )
+        free, known = rows[:, 1:] * self.sizes[1:], -rows[:, 0] * self.configured[0]
+        # What the recordings do not tell stays where it is configured.
+        anchor = 1e-6 * np.linalg.norm(free, ord=2) * np.eye(free.shape[1])
+        lower = np.where(self.terms.mixed, -np.inf, _SMALLEST)[1:]
+        solved = lsq_linear(
+            np.vstack([free, anchor]),
+            np.concatenate([known, anchor @ (self.configured[1:] / self.sizes[1:])]),
+            bounds=(lower, np.inf),
+        )
+        return self._definite(np.concatenate([self.configured[:1], solved.x * self.sizes[1:]]))
+
+    def _definite(self, values: Vector) -> Vector:
+        """The values with every wheel's matrix made safely positive definite by shrinking what couples its axes."""
+        wheels, _ = self.terms.matrices(values)
+        stddevs = np.sqrt(np.diagonal(wheels, axis1=1, axis2=2))
+        smallest = np.linalg.eigvalsh(wheels / (stddevs[:, :, None] * stddevs[:, None]))[:, 0]
+        shrink = np.where(smallest > 0.05, 1.0, 0.95 / (1.0 - np.minimum(smallest, 0.05)))
+        shares = np.append(np.repeat(shrink, self.terms.wheels // self.links), np.ones(self.links - 1))
+        return np.where(self.terms.mixed, shares * values, values)
+
+    def minimise(self, values: Vector, weight: Matrix) -> Vector:
+        """Coefficients of least squared weighted residuals, from these on."""
+        to_values, from_values, lower = _cholesky(self, values[0]) if self.terms.full else _bounded(self, values[0])
+
+        def residuals(x: Vector) -> Vector:
+            now, _ = to_values(x)
+            predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, now)
+            anchor = (now - self.configured)[1:] / self.anchors[1:]
+            return np.append(((predicted - self.rates) @ weight.T).ravel(), anchor)
+
+        def jacobian(x: Vector) -> Matrix:
+            now, inner = to_values(x)
+            _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
+            weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.sizes))
+            return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner
+
+        start = np.maximum(from_values(values), lower)
+        solved = least_squares(
+            residuals, start, jacobian, bounds=(lower, np.inf), x_scale="jac", xtol=1e-10, ftol=1e-12
+        )
+        return to_values(solved.x)[0]
+
+    def residual_covariance(self, values: Vector) -> Matrix:
+        """(N + 2, N + 2) second moments of the residuals of the rates."""
+        predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, values)
+        residual = self.rates - predicted
+        out: Matrix = residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
+        return out
+
+
+Parametrisation = tuple[Callable[[Vector], tuple[Vector, Matrix]], Callable[[Vector], Vector], Vector]
+"""From parameters to coefficients (P,) and their derivatives (P, p), back, and the parameters' lower bounds (p,)."""
+
+
+def _bounded(problem: _Problem, held: float) -> Parametrisation:
+    """Diagonal matrices: the free coefficients themselves in their usual sizes."""
+    sizes = problem.sizes[1:]
+    inner = np.vstack([np.zeros(len(sizes)), np.diag(sizes)])
+    lower = np.where(np.arange(1, len(problem.sizes)) < problem.terms.wheels, _SMALLEST, 0.0)
+    return lambda x: (np.append(held, x * sizes), inner), lambda values: values[1:] / sizes, lower
+
+
+def _cholesky(problem: _Problem, held: float) -> Parametrisation:
+    """Full matrices: Cholesky factors, U^T U, of the wheels' matrices in their usual sizes; joints as they are."""
+    links, sizes = problem.links, problem.sizes
+    count = 6 * links  # terms of a wheel: xx xy xt yy yt tt, the upper triangle row by row, as the parameters of U
+    rows, columns = np.triu_indices(3)
+    scale = np.sqrt(sizes[[0, 3, 5]])  # of a diagonal element, the same for all wheels
+    unit = np.outer(scale, scale)
+    directions = np.zeros((6, 3, 3))
+    directions[range(6), rows, columns] = 1.0
+
+    def to_values(x: Vector) -> tuple[Vector, Matrix]:
+        x = np.append(np.sqrt(held / sizes[0]), x)
+        upper = np.zeros((links, 3, 3))
+        upper[:, rows, columns] = x[:count].reshape(links, 6)
+        wheels = (unit * (upper.swapaxes(1, 2) @ upper))[:, rows, columns]
+        half = np.einsum("pba,nbc->npac", directions, upper)  # of the change of U^T U by each parameter
+        slopes = (unit * (half + half.swapaxes(2, 3)))[..., rows, columns].swapaxes(1, 2)
+        inner = block_diag(*slopes, np.diag(sizes[count:]))
+        return np.concatenate([wheels.ravel(), x[count:] * sizes[count:]]), inner[:, 1:]
+
+    def from_values(values: Vector) -> Vector:
+        wheels, joints = problem.terms.matrices(values)
+        upper = np.linalg.cholesky(wheels / unit).swapaxes(1, 2)
+        return np.concatenate([upper[:, rows, columns].ravel(), joints / sizes[count:]])[1:]
+
+    bounds = np.where(np.arange(1, len(sizes)) < count, -np.inf, 0.0)
+    return to_values, from_values, bounds
+
+
+def _with_intervals(
+    chain: Chain, problem: _Problem, values: Vector, weight: Matrix, residual_covariance: Matrix
+) -> DragFit:
+    """The fit with covariance, condition and delay."""
+    terms = problem.terms
+    predicted, slopes = predicted_rates(problem.jacobians, problem.controls, terms, values)
+    residual = (problem.rates - predicted) @ weight.T
+    relative = np.einsum("ab,kbp->kap", weight, slopes[..., 1:]) * problem.sizes[1:]
+    information = np.einsum("kap,kaq->pq", relative, relative)
+    scores = np.einsum("kap,ka->kp", relative, residual)
+    bread, lost = _inverse(information)
+    spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
+    white = np.diag(bread).clip(min=1e-300)
+    dof = max(residual.size - len(values), 1) / residual.size
+    covariance = np.zeros((len(values), len(values)))
+    covariance[1:, 1:] = spread / dof * np.outer(problem.sizes[1:], problem.sizes[1:])
+    undetermined = np.flatnonzero(lost) + 1
+    covariance[undetermined, undetermined] = np.inf
+    values_scaled = np.abs(values[1:]) / problem.sizes[1:]
+    singular = np.sqrt(np.linalg.eigvalsh(information * np.outer(values_scaled, values_scaled)).clip(min=0.0))
+    condition = float(singular[-1] / singular[0]) if singular[0] > 0.0 else np.inf
+    inflation = np.append(1.0, np.diag(spread) / dof / white)
+    natural = information / np.outer(problem.sizes[1:], problem.sizes[1:])
+    delay_s = _delay(problem.runs, predicted, problem.rates, weight)
+    fitted = terms.with_drag(chain, values)
+    return DragFit(
+        chain=fitted,
+        terms=terms,
+        values=values,
+        covariance=covariance,
+        information=natural,
+        noise_inflation=inflation,
+        condition=condition,
+        residual_covariance=residual_covariance,
+        samples=len(residual),
+        delay_s=delay_s,
+    )
+
+
+def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Pseudo-inverse of the information, and which coefficients have a part where there is none."""
+    eigenvalues, vectors = np.linalg.eigh(information)
+    blind = eigenvalues < _LOST**2 * eigenvalues[-1]
+    seen = vectors[:, ~blind]
+    lost: NDArray[np.bool_] = np.asarray((np.abs(vectors[:, blind]) > 1e-3).any(axis=1), dtype=np.bool_)
+    return seen @ (seen / eigenvalues[~blind]).T, lost
+
+
+def whitening(covariance: Matrix) -> Matrix:
+    """W with W^T W the inverse of the covariance; a floor keeps data without noise from making it singular."""
+    stddev = np.sqrt(np.diag(covariance)).clip(min=1e-9)
+    correlation = covariance / np.outer(stddev, stddev) + 1e-6 * np.eye(len(stddev))
+    factor = np.linalg.cholesky(correlation)
+    return np.asarray(solve_triangular(factor, np.diag(1.0 / stddev), lower=True))
+
+
+def _delay(runs: Sequence[Samples], predicted: Array, rates: Array, weight: Matrix) -> float:
+    """Delay of the measured rates against the predicted ones, by least squares on the latter's slope."""
+    above = below = 0.0
+    first = 0
+    for run in runs:
+        part = slice(first, first + len(run.steps))
+        first += len(run.steps)
+        inside = np.flatnonzero((run.steps[2:] - run.steps[:-2]) == 2) + 1
+        slope = (predicted[part][inside + 1] - predicted[part][inside - 1]) / (2.0 * run.step_s) @ weight.T
+        error = (rates[part][inside] - predicted[part][inside]) @ weight.T
+        above -= float((slope * error).sum())
+        below += float((slope * slope).sum())
+    return above / below if below > 0.0 else 0.0
+
+
+def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: DragTerms) -> None:
+    """UserError where no coefficient can be seen at all."""
+    count = sum(len(run.steps) for run in runs)
+    wanted = len(terms.kinds)
+    needed = 2 * wanted
+    if count < needed:
+        raise UserError(
+            f"{count} instants of motion, {needed} or more are needed for {wanted} coefficients: "
+            "a longer recording, or one with fewer gaps in the motion capture"
+        )
+    fastest = max(float(np.abs(run.controls).max()) for run in runs)
+    rates = np.sqrt(np.mean(np.concatenate([np.square(run.rates) for run in runs]), axis=0))
+    names = f"none of the {wanted} coefficients ({', '.join(dict.fromkeys(terms.kinds))}) can be seen"
+    if fastest < 1e-4:
+        raise UserError(f"the wheels are never driven (rim speeds up to {fastest:.2g} m/s): {names}")
+    if max(rates[0], rates[1], 0.1 * rates[2:].max()) < 0.01 * fastest:
+        raise UserError(
+            f"the chain does not move though its wheels are driven (rim speeds up to {fastest:.2g} m/s, base "
+            f"{1000.0 * np.hypot(rates[0], rates[1]):.2g} mm/s, turning and joints up to "
+            f"{np.rad2deg(rates[2:].max()):.2g} deg/s RMS): {names}"
+        )
+    if max(len(run.steps) for run in runs) < 10:
+        raise UserError(f"all stretches of motion are shorter than 10 instants: {names}")
+
+
+def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, bread: Matrix) -> Matrix:
+    """Covariance (p, p) of the sum of the scores, which are correlated in time.
+
+    Newey and West (1987), Bartlett's kernel; its width after Andrews (1991), "Heteroskedasticity and autocorrelation
+    consistent covariance matrix estimation", eq. 6.2 and 6.4, first-order autoregressions.
+
+    Parameters
+    ----------
+    steps
+        One array a run, K elements in all: numbers of the regular steps, increasing; gaps are gaps in the numbers.
+    scores
+        (K, p): each instant's share of the gradient.
+    bread
+        (p, p) inverse of the information: the width is chosen for the coefficients, not for the scores.
+    """
+    stops = np.cumsum([len(run) for run in steps])
+    regular = []
+    for run, part in zip(steps, np.split(scores, stops[:-1]), strict=True):
+        placed = np.zeros((int(run[-1] - run[0]) + 1, scores.shape[1]))
+        placed[run - run[0]] = part  # zero in gaps
+        regular.append(placed)
+    longest = len(scores) / len(steps) / 4.0
+    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
+    out = scores.T @ scores
+    for lag in range(1, int(width) + 1):
+        for part in regular:
+            if lag < len(part):
+                cross = part[lag:].T @ part[:-lag]
+                out = out + (1.0 - lag / (width + 1.0)) * (cross + cross.T)
+    return out
+
+
+def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
+    """Width of Bartlett's kernel for first-order autoregressions, pooled over coefficients and runs."""
+    lagged = sum((part[1:] * part[:-1]).sum(axis=0) for part in influences)
+    power = sum((part[:-1] ** 2).sum(axis=0) for part in influences)
+    used = np.asarray(power) > 0.0
+    rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
+    alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
+    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
+
+
+@dataclass(frozen=True)
+class DragScale:
+    """Factor on all coefficients of a fit, its 95 % half-width, and where it comes from.
+
+    Attributes
+    ----------
+    held
+        The scale is not measured: the first wheel's d_xx stays as configured, `factor` is 1 and has no width.
+    explained
+        Share of the measured forces' variance that d_xx u explains; NaN without effort.
+    reason
+        One sentence for the report.
+    """
+
+    factor: float
+    half_width: float
+    held: bool
+    explained: float
+    reason: str
+
+
+def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
+    """The common scale of all coefficients, which commands and motion leave open, from the wheels' measured effort.
+
+    Torque over the wheel's radius is the thrust, and thrust is d_xx u (eq. 4). One number fits it over all wheels and
+    recordings, by least squares, with an interval that knows correlation in time.
+    """
+    thrust_of = np.array([value for kind, value in zip(fit.terms.kinds, fit.values, strict=True) if kind == "xx"])
+    forces, thrusts, kept = [], [], []
+    for sample in samples:
+        if sample.forces is not None:
+            known = np.isfinite(sample.forces).all(axis=1)
+            forces.append(sample.forces[known])
+            thrusts.append(sample.controls[known] * thrust_of)
+            kept.append(sample.steps[known])
+    held = f"the first wheel's d_xx is held at its configured {fit.values[0]:.6g} N s/m"
+    if sum(len(one) for one in forces) < 10:
+        reason = f"The common scale cannot be seen from commands and motion and no wheel effort is recorded: {held}."
+        return DragScale(1.0, 0.0, True, float("nan"), reason)
+    force, thrust = np.concatenate(forces), np.concatenate(thrusts)
+    factor = float((force * thrust).sum() / max(np.square(thrust).sum(), 1e-300))
+    error = force - factor * thrust
+    explained = float(1.0 - np.square(error).sum() / max(np.square(force - force.mean(axis=0)).sum(), 1e-300))
+    if factor <= 0.0 or explained < _LEAST_EXPLAINED:
+        reason = (
+            f"The recorded wheel effort is not thrust (d_xx u explains {100.0 * explained:.0f} % of it, with a factor "
+            f"of {factor:.3g}; check units and signs): {held}."
+        )
+        return DragScale(1.0, 0.0, True, explained, reason)
+    scores = (thrust * error).sum(axis=1)[:, None]
+    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
+    half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
+    sentence = (
+        f"The common scale comes from the wheels' effort in {len(forces)} of {len(samples)} recordings: d_xx u "
+        f"explains {100.0 * explained:.1f} % of it."
+    )
+    return DragScale(factor, half_width, False, explained, sentence)

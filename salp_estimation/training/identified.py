@@ -1,0 +1,351 @@
+"""`identify salp`: recordings go in, coefficients with intervals, a parameter file and a validation come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.configuration import to_parameter_file
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.trained import ReportTable
+from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.model.gait_fit import held
+from salp_estimation.model.gaits import GAITS, Gait, gait_for
+from salp_estimation.training.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
+from salp_estimation.training.identification_runs import Run, run_from_recording
+from salp_estimation.training.motion import DEFAULT_CUTOFF_HZ
+from salp_estimation.training.validation import Validation, validate, validation_table, write_validation
+
+PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
+
+_PARAMETERS = {"wheel_drag_xx": "xx", "wheel_drag_yy": "yy", "wheel_drag_tt": "tt", "joint_drag": "joint"}
+"""Of the configuration, and kinds of the coefficients that they hold."""
+_DIGITS = 7
+_NOTED_DELAY_S = 0.01
+_GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
+_ADVICE_S = 60.0
+_MARGIN_RAD = float(np.deg2rad(1.0))
+_SETTLED_CYCLES = 2
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line of the table; `low` and `high` bound the 95 % interval and are infinite where nothing is known.
+
+    Attributes
+    ----------
+    ratio, ratio_low, ratio_high
+        To d_xx of the first wheel: what commands and motion alone determine. In m for a mixed element, m^2 for turning.
+    poor
+        The interval is wider than a tenth of the value (of the geometric mean of both axes' for a mixed element).
+    held
+        Not estimated.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    configured: float
+    poor: bool
+    held: bool
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval in words."""
+        if self.held:
+            return "held"
+        if not self.high < float("inf"):
+            return "not determined"
+        return f"{self.low:.5g} to {self.high:.5g}{' (poor)' if self.poor else ''}"
+
+
+def coefficient_table(title: str, coefficients: Sequence[Coefficient]) -> ReportTable:
+    """All coefficients beside the configured ones."""
+    headings = ("coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured")
+    rows = tuple(
+        (one.name, f"{one.value:.6g}", one.interval, one.unit, f"{one.ratio:.5g}", f"{one.configured:.6g}")
+        for one in coefficients
+    )
+    return ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """What the recordings tell of the drag.
+
+    Attributes
+    ----------
+    fit
+        The fit that is shown, full where that was asked for.
+    configuration
+        With the identified drag: of the diagonal fit, for the configuration knows no mixed elements.
+    """
+
+    fit: DragFit
+    full: bool
+    scale: DragScale
+    coefficients: tuple[Coefficient, ...]
+    configuration: SalpConfiguration
+    runs: tuple[Run, ...]
+    validations: tuple[Validation, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """`simulated` or `recorded`."""
+        return "simulated" if self.simulated else "recorded"
+
+    def tables(self) -> list[ReportTable]:
+        """Coefficients, and how well they predict what was measured."""
+        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
+        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {self.source} data"
+        return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
+
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        return [f"Condition number of the regressor {self.fit.condition:.3g}.", *self.notes]
+
+    def parameters(self) -> dict[str, list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+        chain = self.configuration.chain
+        return {f"chain.{name}": list(getattr(chain, name)) for name in _PARAMETERS}
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        return {
+            "source": self.source,
+            "model": "full" if self.full else "diagonal",
+            "coefficients": [asdict(one) for one in self.coefficients],
+            "scale": asdict(self.scale),
+            "condition_number": self.fit.condition,
+            "instants": self.fit.samples,
+            "delay_s": self.fit.delay_s,
+            "parameters": self.parameters(),
+            "recordings": [
+                {
+                    "name": run.name,
+                    "used_s": float(run.usable.sum()) / run.motion.rate_hz,
+                    "cutoff_hz": run.motion.cutoff_hz,
+                    "command_frequency_hz": run.frequency_hz,
+                    "frames_left_out": dict(run.motion.left_out),
+                    "open_joint_instants": run.motion.open_joints,
+                }
+                for run in self.runs
+            ],
+            "validation": [one.summary() for one in self.validations],
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Parameter file, picture and figures into the folder, and their paths.
+
+        Raises
+        ------
+        UserError
+            The folder cannot be written.
+        """
+        names = ", ".join(run.name for run in self.runs)
+        header = f"# Drag identified from {self.source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
+            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
+            write_validation(self.validations, folder / PICTURE, self.source)
+        except OSError as error:
+            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
+        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+
+
+def identify(
+    configuration: SalpConfiguration,
+    recordings: Mapping[str, LoadedRecording],
+    full: bool = False,
+    cutoff_hz: float | None = None,
+) -> Identification:
+    """Drag coefficients from recordings with commands and motion capture of all links.
+
+    Parameters
+    ----------
+    recordings
+        By name; several gaits determine more than one.
+    full
+        Symmetric drag matrices of the wheels beside diagonal ones.
+
+    Raises
+    ------
+    UserError
+        What cannot be identified, with the numbers and what would help.
+    """
+    cutoff = DEFAULT_CUTOFF_HZ if cutoff_hz is None else cutoff_hz
+    runs = tuple(run_from_recording(configuration, one, name, cutoff) for name, one in recordings.items())
+    samples = [run.samples() for run in runs]
+    chain = configuration.chain.build()
+    diagonal = fit_drag(chain, samples)
+    fit = fit_drag(chain, samples, full=True) if full else diagonal
+    scale = drag_scale(fit, samples)
+    diagonal_scale = drag_scale(diagonal, samples) if full else scale
+    identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
+    table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
+    validations = tuple(validate(run, fit.chain, chain) for run in runs)
+    notes = [
+        note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
+    ]
+    notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
+    if full:
+        notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
+    simulated = any(one.simulated for one in recordings.values())
+    return Identification(fit, full, scale, table, identified, runs, validations, simulated, tuple(notes))
+
+
+def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
+    first, terms = float(fit.values[0]), fit.terms
+    scale_share = scale.half_width / scale.factor
+    per_link = terms.wheels // terms.links
+    names = [f"{link_names[k // per_link]} {kind}" for k, kind in enumerate(terms.kinds[: terms.wheels])]
+    names += [f"joint {joint + 1}" for joint in range(terms.links - 1)]
+    units = [("N s/m", "N s", "N m s")[turning] for turning in terms.turning]
+    lines = []
+    for number, (name, unit, mixed, poor) in enumerate(zip(names, units, terms.mixed, fit.poor.tolist(), strict=True)):
+        value, half = float(fit.values[number]), float(fit.half_widths[number])
+        absolute = scale.factor * value
+        # The scale's error and that of the ratio are of different measurements.
+        width = scale.factor * float(np.hypot(half, scale_share * value))
+        least = -np.inf if mixed else 0.0
+        lines.append(
+            Coefficient(
+                name=name,
+                unit=unit,
+                value=absolute,
+                low=max(absolute - width, least),
+                high=absolute + width,
+                ratio=value / first,
+                ratio_low=max((value - half) / first, least),
+                ratio_high=(value + half) / first,
+                configured=float(configured[number]),
+                poor=poor,
+                held=number == 0 and scale.held,
+            )
+        )
+    return tuple(lines)
+
+
+def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vector) -> SalpConfiguration:
+    def of(kind: str) -> tuple[float, ...]:
+        chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
+        return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
+
+    found: dict[str, Any] = {name: of(kind) for name, kind in _PARAMETERS.items()}
+    return replace(configuration, chain=replace(configuration.chain, **found))
+
+
+def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpConfiguration, step_s: float) -> list[str]:
+    """What is poorly determined, and which gait would help."""
+    poor = np.flatnonzero(fit.poor)
+    if len(poor) == 0:
+        return []
+    reference = fit.reference
+    listed = ", ".join(f"{table[k].name} ({_share(fit.half_widths[k], reference[k])})" for k in poor)
+    out = [f"Poorly determined, 95 % interval wider than a tenth of the value: {listed}."]
+    expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    if not expected:
+        return [*out, f"No gait is known for these {fit.chain.link_count} links: bend the joints further."]
+    for k in poor:
+        best = sorted(expected, key=lambda name: float(expected[name][k]))
+        enough = [name for name in best if 2.0 * expected[name][k] <= 0.1 * reference[k]]
+        named = ", ".join(f"{name} {_share(expected[name][k], reference[k])}" for name in (enough or best[:1]))
+        verdict = "would do" if enough else "would help most, but not do"
+        out.append(f"{table[k].name}: {_ADVICE_S:.0f} s more of {named} {verdict}.")
+    return out
+
+
+def _gaits(configuration: SalpConfiguration) -> dict[str, Gait]:
+    found = {}
+    for name in GAITS:
+        with suppress(UserError):  # not every chain can be moved in every way
+            found[name] = gait_for(configuration.chain, name)
+    return found
+
+
+def _share(half_width: float, reference: float) -> str:
+    share = 100.0 * half_width / reference if reference > 0.0 else np.inf
+    return f"+-{share:.2g} %" if share < 100.0 else "not determined"
+
+
+def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
+    """What makes the model, and with it the intervals, doubtful."""
+    out = []
+    if abs(fit.delay_s) > _NOTED_DELAY_S:
+        out.append(
+            f"The motion comes {1000.0 * fit.delay_s:.0f} ms after the commands: lag of the actuators, or a clock or "
+            "latency of the motion capture. The model knows no lag; the coefficients take up part of it."
+        )
+    weak = [
+        f"{one.name} in {validation.name} {100.0 * one.variance_explained:.0f} %"
+        for validation in validations
+        for one in validation.signals
+        if one.group != "gyros" and one.variance_explained < _GOOD_SHARE
+    ]
+    if weak:
+        shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
+        out.append(
+            f"The model explains less than 90 % of the variance of {shown}: intervals tell the scatter from noise "
+            "only, not what the model leaves out (friction, harness, lag)."
+        )
+    return out
+
+
+def expected_half_widths(
+    fit: DragFit, gaits: Mapping[str, Gait], step_s: float, duration_s: float = 60.0
+) -> dict[str, Vector]:
+    """95 % half-widths (P,) after a further recording of each gait, all else the same.
+
+    Parameters
+    ----------
+    step_s
+        Between the instants that a fit uses.
+    """
+    finite = np.isfinite(fit.half_widths)
+    inflation = np.where(
+        finite, fit.noise_inflation, np.median(fit.noise_inflation[finite][1:] if finite[1:].any() else 1.0)
+    )
+    weight = whitening(fit.residual_covariance)
+    out = {}
+    for name, gait in gaits.items():
+        if len(gait.offset) != fit.chain.link_count:
+            continue
+        added = _information(fit, weight, gait, step_s, duration_s)
+        # In units of each coefficient's own information, so that the inverse is well conditioned.
+        total = fit.information + added
+        root = np.sqrt(np.diag(total)).clip(min=1e-300)
+        variance = np.diag(np.linalg.pinv(total / np.outer(root, root), hermitian=True)) / root**2
+        out[name] = np.append(0.0, NORMAL_95 * np.sqrt(variance * inflation[1:]))
+    return out
+
+
+def _information(fit: DragFit, weight: Matrix, gait: Gait, step_s: float, duration_s: float) -> Matrix:
+    """(P - 1, P - 1) of the free coefficients."""
+    count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
+    controls = gait.controls(step_s * np.arange(count))
+    angles = held(fit.chain.links, np.zeros(fit.chain.link_count + 2), controls, step_s)[:-1, 3:]  # from straight on
+    lower, upper = fit.chain.links[:-1, kernels.LOWER], fit.chain.links[:-1, kernels.UPPER]
+    free = ((angles > lower + _MARGIN_RAD) & (angles < upper - _MARGIN_RAD)).all(axis=1)
+    _, slopes = predicted_rates(wheel_jacobians(fit.chain, angles[free]), controls[free], fit.terms, fit.values)
+    weighted = np.einsum("ab,kbp->kap", weight, slopes[..., 1:])
+    cycles: float = duration_s / (step_s * len(angles))
+    return np.asarray(cycles * np.einsum("kap,kaq->pq", weighted, weighted))

@@ -1,0 +1,258 @@
+"""Measured against predicted rates over the cycle of a gait, as in the paper's figure 6.
+
+The prediction takes the shape from motion capture and the commands, and nothing else: body velocity and joint rates by
+equation (5), gyros by equation (6). Both sides went through the same low-pass. Cycles are those of the commands'
+strongest frequency; a recording without one is a single cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.report.plots import INK, SERIES, add_title, plain, write_figure
+from salp_estimation.model.chain import Chain
+from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.training.identification_runs import Run
+
+Array = NDArray[np.float64]
+Group = Literal["body", "joints", "gyros"]
+
+_DRAWN = 8  # recordings in a picture
+_PANELS = ("base, speed", "base and joints, rates", "gyros")
+_AT_ONCE = 20_000  # instants, for the memory's sake
+_BINS = 60
+_SAMPLES_PER_PERIOD = 20.0  # of the cut-off: enough for pictures and figures
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """One rate, measured and predicted, m/s or rad/s.
+
+    Attributes
+    ----------
+    measured, predicted
+        (2, B) mean and standard deviation over the cycles in B bins of a cycle; NaN where there is nothing, and the
+        standard deviation where there are fewer than two cycles.
+    rms
+        Of measured minus predicted.
+    offset
+        Mean of measured minus predicted: a gyro's bias shows here.
+    variance_explained
+        One minus the mean square of measured minus predicted over the variance of measured.
+    rms_before
+        The same RMS with the configured drag.
+    """
+
+    name: str
+    group: Group
+    unit: str
+    measured: Array
+    predicted: Array
+    rms: float
+    offset: float
+    variance_explained: float
+    rms_before: float
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """One recording: its signals over `period_s`; `cycles` of them are seen, in part or as a whole."""
+
+    name: str
+    period_s: float
+    cycles: int
+    signals: tuple[Signal, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        figures = ("name", "unit", "rms", "rms_before", "offset", "variance_explained")
+        signals = [{name: getattr(one, name) for name in figures} for one in self.signals]
+        return {"name": self.name, "period_s": self.period_s, "cycles": self.cycles, "signals": signals}
+
+    @property
+    def phase(self) -> Vector:
+        """(B,) middle of each bin, 0 to 1."""
+        return (np.arange(_BINS) + 0.5) / _BINS
+
+
+def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
+    """How well the identified chain predicts what was measured in a recording."""
+    motion = run.motion
+    step = max(1, round(motion.rate_hz / (_SAMPLES_PER_PERIOD * motion.cutoff_hz)))
+    chosen = np.flatnonzero(run.usable)[::step]
+    time_s = (motion.stamps_ns[chosen] - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    period_s = 1.0 / run.frequency_hz if run.frequency_hz > 0.0 else float(np.ptp(time_s)) + 1.0 / motion.rate_hz
+    cycle = np.floor(time_s / period_s).astype(np.int64)
+    place = np.minimum((time_s / period_s - cycle) * _BINS, _BINS - 1).astype(np.int64)
+    gyros = [_gyro(run, link, (identified, configured)) for link in range(identified.link_count)]
+    measured, after, before = (
+        np.hstack([rates[chosen], *(gyro[which][chosen, None] for gyro in gyros)])
+        for which, rates in enumerate((motion.rates, _rates(identified, run), _rates(configured, run)))
+    )
+    count = identified.link_count
+    columns: list[tuple[str, Group]] = [("forward", "body"), ("left", "body"), ("turning", "body")]
+    columns += [(f"alpha_{joint + 1}", "joints") for joint in range(count - 1)]
+    columns += [(f"gyro {link + 1}", "gyros") for link in range(count)]
+    signals = []
+    for column, (name, group) in enumerate(columns):
+        known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])
+        if not known.any():
+            continue
+        true, model = measured[known, column], after[known, column]
+        error = true - model
+        signals.append(
+            Signal(
+                name,
+                group,
+                "m/s" if column < 2 else "rad/s",
+                _folded(true, cycle[known], place[known]),
+                _folded(model, cycle[known], place[known]),
+                float(np.sqrt(np.mean(error**2))),
+                float(error.mean()),
+                float(1.0 - np.mean(error**2) / max(float(np.var(true)), 1e-300)),
+                float(np.sqrt(np.mean((true - before[known, column]) ** 2))),
+            )
+        )
+    return Validation(run.name, period_s, len(np.unique(cycle)), tuple(signals))
+
+
+def validation_table(validations: Sequence[Validation]) -> ReportTable:
+    """How well the identified drag predicts what was measured, and how well the configured one did."""
+    headings = ("recording", "signal", "RMS", "with configured drag", "unit", "variance explained")
+    rows = []
+    for validation in validations:
+        for number, one in enumerate(validation.signals):
+            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
+            errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
+            explained = f"{100.0 * one.variance_explained:.2f} %"
+            rows.append(("" if number else validation.name, one.name, *errors, unit, explained))
+    return ReportTable("measured against predicted", headings, tuple(rows), right=(*headings[2:4], headings[5]))
+
+
+def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
+    """Body velocity and joint rates (K, N + 2), eq. (5), and turning rates of the links (K, N), eq. (6)."""
+    terms = DragTerms(chain.link_count, full=True)
+    values = terms.coefficients(chain)
+    rates, turning = [np.empty((0, chain.link_count + 2))], [np.empty((0, chain.link_count))]
+    for first in range(0, len(joint_angles), _AT_ONCE):
+        jacobians = wheel_jacobians(chain, joint_angles[first : first + _AT_ONCE])
+        rates.append(predicted_rates(jacobians, controls[first : first + _AT_ONCE], terms, values)[0])
+        turning.append(np.einsum("kib,kb->ki", jacobians[:, :, 2], rates[-1]))
+    return np.concatenate(rates), np.concatenate(turning)
+
+
+def _rates(chain: Chain, run: Run) -> Array:
+    """Predicted body velocity and joint rates (K, N + 2) at the instants of the motion; NaN where it is not usable."""
+    out = np.full(run.motion.rates.shape, np.nan)
+    used = run.usable
+    out[used] = model_rates(chain, run.motion.states[used, 3:], run.controls[used])[0]
+    return out
+
+
+def _gyro(run: Run, link: int, chains: tuple[Chain, Chain]) -> tuple[Vector, Vector, Vector]:
+    """Measured and predicted turning rates (K,) of a link, low-passed alike.
+
+    The model is evaluated at the gyro's own samples, with the command in force at each: between two of them commands
+    step, and a gyro sampled right after a step reads the new one.
+    """
+    motion, gyro = run.motion, run.gyros[link]
+    nothing = np.full(len(motion.stamps_ns), np.nan)
+    if gyro is None or len(gyro.stamps_ns) < 2:
+        return nothing, nothing, nothing
+    known = np.flatnonzero(np.isfinite(motion.states[:, 3]))
+    angles = np.column_stack([
+        np.interp(gyro.stamps_ns - motion.stamps_ns[0], (motion.stamps_ns - motion.stamps_ns[0])[known], column[known])
+        for column in motion.states[:, 3:].T
+    ])  # fmt: skip
+    signals = [gyro.rates, *(model_rates(chain, angles, gyro.controls)[1][:, link] for chain in chains)]
+    measured, after, before = motion.low_pass(motion.sampled(gyro.stamps_ns, np.column_stack(signals))).T
+    return measured, after, before
+
+
+def _folded(values: Vector, cycle: NDArray[np.int64], place: NDArray[np.int64]) -> Array:
+    """(2, B) mean and standard deviation over the cycles of the mean in each bin."""
+    first = int(cycle.min())
+    shape = (int(cycle.max()) - first + 1, _BINS)
+    flat = (cycle - first) * _BINS + place
+    counts = np.bincount(flat, minlength=shape[0] * _BINS).reshape(shape)
+    sums = np.bincount(flat, values, minlength=shape[0] * _BINS).reshape(shape)
+    seen = counts > 0
+    means = np.where(seen, sums / np.maximum(counts, 1), 0.0)
+    cycles = seen.sum(axis=0)
+    mean = means.sum(axis=0) / np.maximum(cycles, 1)
+    spread = np.where(seen, np.square(means - mean), 0.0).sum(axis=0) / np.maximum(cycles - 1, 1)
+    out = np.stack([mean, np.sqrt(spread)])
+    out[0, cycles < 1] = np.nan
+    out[1, cycles < 2] = np.nan
+    return out
+
+
+def write_validation(validations: Sequence[Validation], path: Path, source: str) -> None:
+    """Write the picture as PNG; of more than eight recordings the first eight.
+
+    Parameters
+    ----------
+    source
+        `simulated` or `recorded`, for the title.
+    """
+    write_figure(path, partial(_figure, validations, source))
+
+
+def _figure(validations: Sequence[Validation], source: str) -> Figure:
+    shown = validations[:_DRAWN]
+    figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
+    grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
+    for row, validation in zip(grid, shown, strict=True):
+        for axes, signals, title in zip(row, _panels(validation), _PANELS, strict=True):
+            _draw(axes, validation, signals)
+            axes.set_title(title if validation is shown[0] else "", loc="left")
+        row[0].set_ylabel(
+            f"{plain(validation.name)}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)"
+        )
+        row[1].set_ylabel("(deg/s)")
+    for axes in grid[-1]:
+        axes.set_xlabel("phase of the cycle")
+    more = f", the first {_DRAWN} of {len(validations)} recordings" if len(validations) > _DRAWN else ""
+    add_title(
+        figure,
+        f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
+        "from shape and commands (dashed)",
+    )
+    return figure
+
+
+def _panels(validation: Validation) -> list[list[Signal]]:
+    signals = validation.signals
+    speeds = [one for one in signals if one.unit == "m/s"]
+    rates = [one for one in signals if one.unit != "m/s" and one.group != "gyros"]
+    return [speeds, rates, [one for one in signals if one.group == "gyros"]]
+
+
+def _draw(axes: Axes, validation: Validation, signals: list[Signal]) -> None:
+    phase = validation.phase
+    for number, signal in enumerate(signals):
+        factor = 100.0 if signal.unit == "m/s" else float(np.rad2deg(1.0))
+        colour = SERIES[number % len(SERIES)]
+        mean, spread = factor * signal.measured
+        label = f"{signal.name} ({100.0 * signal.variance_explained:.1f} %)"
+        axes.fill_between(phase, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
+        axes.plot(phase, mean, color=colour, label=label)
+        axes.plot(phase, factor * signal.predicted[0], color=INK, linestyle="--", linewidth=0.9)
+    if signals:
+        axes.legend(loc="upper right", ncols=2, title="variance explained", title_fontsize=7.0)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
+    else:
+        axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", va="center")
+    axes.set_xlim(0.0, 1.0)

@@ -1,0 +1,1 @@
+"""What is judged of this kind of robot alone."""

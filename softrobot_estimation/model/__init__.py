@@ -1,0 +1,1 @@
+"""The robot's equations, geometry and parameters."""

@@ -1,1 +1,0 @@
-"""The soft robot's rclpy nodes."""

@@ -1,8 +1,0 @@
-"""Executables `softrobot_estimator` and `softrobot_simulator`."""
-
-from __future__ import annotations
-
-from onboard_estimation.nodes.run import NodeExecutable
-
-estimator = NodeExecutable("softrobot_estimation.nodes.estimator:SoftRobotNode")
-simulator = NodeExecutable("softrobot_estimation.nodes.estimator:SoftRobotSimulatorNode")

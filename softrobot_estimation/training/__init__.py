@@ -1,0 +1,1 @@
+"""What the robot learns from recordings."""

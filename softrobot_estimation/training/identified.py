@@ -1,0 +1,420 @@
+"""`identify softrobot`: recordings go in, parameters with intervals, a parameter file and a picture come out."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.configuration import to_parameter_file
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.report.plots import ESTIMATE, TRUTH, add_title, plain, write_figure
+from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.model.grey_box import GreyBox
+from softrobot_estimation.training.identification import (
+    AXIAL_STIFFNESS,
+    NORMAL_95,
+    Fit,
+    Progress,
+    fit_grey_box,
+    free_run,
+)
+from softrobot_estimation.training.identification_runs import Run, mean_tilt_deg, run_from_recording
+
+_ROWS = 8
+_BEFORE = "#999999"
+PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
+LOAD_SHARE = "behaviour.load_share"
+_DIGITS = 5
+_RATIO_ERROR = 0.03
+"""Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
+_LEAST_SHARE, _MOST_SHARE = 0.0, 0.9
+_ELONGATION_ERROR = 0.03
+"""Share of an elongation that creep and hysteresis change, whatever the axial stiffness."""
+_POOR_SHARE = 0.4
+"""Error of the free run by the tip's own motion: above it the model does not describe the robot."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of the table; `low` and `high` bound the 95 % interval.
+
+    Attributes
+    ----------
+    prior_share
+        Standard deviation, by that which was known beforehand; NaN where nothing was.
+    determined
+        Whether the recordings tell it; else it keeps to what was known beforehand, and so does the interval.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    configured: float
+    prior_share: float
+    determined: bool
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class FreeRun:
+    """One recording against the model on its pressures alone, in the base's frame.
+
+    Attributes
+    ----------
+    times_s, measured_m, before_m, after_m
+        (G,), (G, 3): motion capture, the model with the configured and with the identified parameters. NaN where the
+        tip was not seen, or the model has fallen over.
+    delay_s
+        Of motion capture behind the wrench; None where it is not known.
+    """
+
+    name: str
+    times_s: Vector
+    measured_m: Matrix
+    before_m: Matrix
+    after_m: Matrix
+    delay_s: float | None
+
+    def errors_mm(self, places_m: Matrix) -> tuple[float, float, float, float]:
+        """RMS in space and along x, y and z."""
+        squares = np.nanmean(np.square(1e3 * (places_m - self.measured_m)), axis=0)
+        x, y, z = np.sqrt(squares).tolist()
+        return float(np.sqrt(squares.sum())), x, y, z
+
+    @property
+    def fallen(self) -> bool:
+        """Whether the model falls over with the configured parameters."""
+        return bool((np.isnan(self.before_m) & np.isfinite(self.measured_m)).any())
+
+    def figures(self) -> dict[str, object]:
+        """For JSON."""
+        names = ("rms_mm", "rms_x_mm", "rms_y_mm", "rms_z_mm")
+        return {
+            "name": self.name,
+            "capture_delay_s": self.delay_s,
+            "configured_falls": self.fallen,
+            "before": dict(zip(names, self.errors_mm(self.before_m), strict=True)),
+            "after": dict(zip(names, self.errors_mm(self.after_m), strict=True)),
+        }
+
+
+def parameter_table(title: str, parameters: Sequence[Parameter]) -> ReportTable:
+    """All of them beside the configured values."""
+    headings = ("parameter", "value", "95 % interval", "unit", "configured", "known from")
+    rows = tuple(
+        (
+            one.name,
+            f"{one.value:.4g}",
+            f"{one.low:.4g} to {one.high:.4g}",
+            one.unit,
+            f"{one.configured:.4g}",
+            "recordings" if one.determined else "before",
+        )
+        for one in parameters
+    )
+    return ReportTable(title, headings, rows, right=(headings[1], headings[2], headings[4]))
+
+
+def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
+    """Errors of the tip by pressures alone."""
+    headings = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
+    rows = []
+    for run in runs:
+        after = run.errors_mm(run.after_m)
+        before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
+        delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
+        rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
+    return ReportTable("tip by pressures alone against motion capture", headings, tuple(rows), right=headings[1:])
+
+
+def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
+    """Write the picture as PNG; of more than eight recordings the first eight. UserError where it cannot be written.
+
+    Parameters
+    ----------
+    source
+        `simulated` or `recorded`, for the title.
+    """
+    write_figure(path, partial(_figure, runs, source))
+
+
+def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
+    shown = runs[:_ROWS]
+    figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
+    grid = figure.subplots(len(shown), 3, squeeze=False)
+    for row, run in zip(grid, shown, strict=True):
+        errors = run.errors_mm(run.after_m)[1:]
+        for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
+            for places, colour, label in (
+                (run.before_m, _BEFORE, "configured"),
+                (run.measured_m, TRUTH, "motion capture"),
+                (run.after_m, ESTIMATE, "identified"),
+            ):
+                axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
+            seen = 1e3 * run.measured_m[:, number]
+            axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
+            low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+            margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
+            axes.set_ylim(low - margin, high + margin)
+        row[0].set_ylabel(f"{plain(run.name)}\n(mm)")
+    for axes in grid[-1]:
+        axes.set_xlabel("time (s)")
+    grid[0][2].legend(loc="upper right", ncols=3)
+    more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
+    add_title(figure, f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone")
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """What the recordings tell of a soft robot.
+
+    Attributes
+    ----------
+    configuration
+        With all that was found.
+    identified
+        Names of the parameters that were looked for.
+    """
+
+    fit: Fit
+    table: tuple[Parameter, ...]
+    configuration: SoftRobotConfiguration
+    identified: tuple[str, ...]
+    runs: tuple[Run, ...]
+    free_runs: tuple[FreeRun, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """Of the recordings, in a word."""
+        return "simulated" if self.simulated else "recorded"
+
+    def tables(self) -> list[ReportTable]:
+        """Parameters, and errors of the free run."""
+        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
+        title = f"softrobot: grey box from {recordings}, {self.source} data"
+        return [parameter_table(title, self.table), free_run_table(self.free_runs)]
+
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        return list(self.notes)
+
+    def parameters(self) -> dict[str, float | list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+        values = {name: attrgetter(name)(self.configuration) for name in self.identified}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        return {
+            "source": self.source,
+            "identified": [asdict(one) for one in self.table],
+            "parameters": self.parameters(),
+            "simulated_runs": self.fit.simulations,
+            "recordings": [
+                {**free.figures(), "tilt_deg": run.tilt_deg, "resting_force_n": run.delay.weight_n}
+                for free, run in zip(self.free_runs, self.runs, strict=True)
+            ],
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Parameter file, picture and figures into the folder, and their paths.
+
+        Raises
+        ------
+        UserError
+            The folder cannot be written.
+        """
+        names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
+        today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+        header = f"# Grey box identified on {today} from {self.source} data: {names}\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
+            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
+            write_free_runs(self.free_runs, folder / PICTURE, self.source)
+        except OSError as error:
+            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
+        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+
+
+def identify(
+    configuration: SoftRobotConfiguration,
+    recordings: Mapping[str, LoadedRecording],
+    progress: Progress = lambda step: None,
+) -> Identification:
+    """Grey box of a soft robot from recordings with pressures and motion capture; the wrench helps.
+
+    Parameters
+    ----------
+    recordings
+        By name; one will do, several have narrower intervals.
+
+    Raises
+    ------
+    UserError
+        What cannot be identified, with the numbers and what would help.
+    """
+    runs = tuple(run_from_recording(configuration, one, name) for name, one in recordings.items())
+    fit = fit_grey_box(configuration, runs, progress)
+    table = [
+        Parameter(
+            name=one.label,
+            unit=one.unit,
+            value=one.value(deviation),
+            low=one.value(max(deviation - NORMAL_95 * stddev, one.bounds[0])),
+            high=one.value(min(deviation + NORMAL_95 * stddev, one.bounds[1])),
+            configured=one.configured,
+            prior_share=stddev,
+            determined=determined,
+            source=one.prior.source,
+        )
+        for one, deviation, stddev, determined in zip(
+            fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
+        )
+    ]
+    found = {one.name: attrgetter(one.name)(fit.configuration) for one in fit.unknowns}
+    if (share := _load_share(fit.configuration, runs)) is not None:
+        table.append(share)
+        found[LOAD_SHARE] = share.value
+    (axial,) = (one for one in table if f"stiffness.{one.name}" == AXIAL_STIFFNESS)
+    spread = math.hypot(math.log(axial.high / axial.low) / (2.0 * NORMAL_95), _ELONGATION_ERROR)
+    found["model.axial_stiffness_spread"] = min(configuration.model.axial_stiffness_spread, spread)
+    notes = [*mass_sentences(configuration, runs), *_on_delays(runs)]
+    if (tilt_deg := mean_tilt_deg(runs)) is not None:
+        found["mounting.tilt_deg"] = tilt_deg
+        found["mounting.tilt_stddev_deg"] = min(
+            configuration.mounting.tilt_stddev_deg, configuration.truth.alignment_stddev_deg
+        )
+        notes.append(
+            f"mounting.tilt_deg {tilt_deg[0]:.2f}, {tilt_deg[1]:.2f} is the base's by motion capture, known to "
+            f"truth.alignment_stddev_deg, {configuration.truth.alignment_stddev_deg:g} deg."
+        )
+    identified = fit.configuration.with_parameters({name: _rounded(value) for name, value in found.items()})
+    free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
+    notes += _on_fit(table, free_runs)
+    notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
+    simulated = any(one.simulated for one in recordings.values())
+    return Identification(fit, tuple(table), identified, tuple(found), runs, free_runs, simulated, tuple(notes))
+
+
+def _rounded(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if isinstance(value, tuple):
+        return tuple(float(f"{one:.{_DIGITS}g}") for one in value)
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _free_run(configured: SoftRobotConfiguration, identified: SoftRobotConfiguration, run: Run) -> FreeRun:
+    """With the mounting of each configuration, as an estimator would have it."""
+
+    def seen(places: Matrix) -> Matrix:
+        return np.where(run.seen[:, None], places, np.nan)
+
+    return FreeRun(
+        run.name,
+        run.grid_s,
+        seen(run.tip_m),
+        seen(free_run(configured, run)),
+        seen(free_run(identified, run)),
+        run.delay.delay_s if run.delay.known else None,
+    )
+
+
+def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Parameter | None:
+    """From the ratio of force and acceleration while the robot vibrates; None where no run has a wrench that tells."""
+    segment = GreyBox(configuration).segment
+    known = [run.delay for run in runs if run.delay.known]
+    if not known:
+        return None
+    ratios = np.array([one.moving_kg for one in known])
+    # Axes and runs disagree by more than noise (crosstalk, shape), and large bending is not in the ratio.
+    apart = float(
+        np.linalg.norm(
+            [np.mean([one.moving_apart_kg for one in known]), np.ptp(ratios) / 2.0, _RATIO_ERROR * ratios.mean()]
+        )
+    )
+    shares = np.array([load_share(configuration, segment, ratios.mean() + by * apart) for by in (-1.0, 0.0, 1.0)])
+    low, value, high = np.clip(shares, _LEAST_SHARE, _MOST_SHARE).tolist()
+    configured = configuration.behaviour.load_share
+    return Parameter(
+        "load_share", "", value, low, high, configured, np.nan, True, "force by acceleration while it vibrates"
+    )
+
+
+def load_share(configuration: SoftRobotConfiguration, segment: ConstantCurvatureSegment, moving_kg: float) -> float:
+    """`behaviour.load_share` with which the model puts that mass times the acceleration of its tip on the base.
+
+    For small bending: each mass moves as far as its Jacobian says, and the load is linear in the share.
+    """
+    known = configuration.segment
+    soft_kg = known.mass_kg - known.tip_plate_mass_kg
+
+    def across(fraction: float, offset_m: float) -> float:
+        return float(segment.jacobian(np.zeros(6), fraction, offset_m)[0][0, 0])
+
+    tip, plate = across(1.0, known.tip_plate_thickness_m), across(1.0, 0.5 * known.tip_plate_thickness_m)
+    spread = sum(mass * across(fraction, offset) for fraction, offset, mass in segment.arrays[1][1:].tolist())
+    spread /= segment.backbone_mass_kg
+    return (moving_kg * tip - known.tip_plate_mass_kg * plate - soft_kg * spread) / (soft_kg * (plate - spread))
+
+
+def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Iterator[str]:
+    """The weight on the sensor beside the mass that is known; none where the sensor does not tell."""
+    weights = [run.delay.weight_n for run in runs if np.isfinite(run.delay.weight_n)]
+    if not weights or configuration.wrench.tare == "with_robot":
+        return
+    gravity, known_kg = configuration.gravity_m_s2, configuration.segment.mass_kg
+    mass_kg, drift_kg = float(np.mean(weights)) / gravity, configuration.wrench.force_drift_n / gravity
+    doubt = (
+        " They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is found with the "
+        "wrong mass makes up for it."
+    )
+    yield (
+        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg "
+        f"stays.{doubt if abs(mass_kg - known_kg) > 3.0 * drift_kg else ''}"
+    )
+
+
+def _on_delays(runs: Sequence[Run]) -> Iterator[str]:
+    if unknown := [run.name for run in runs if not run.delay.known]:
+        yield (
+            f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with "
+            "the acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
+        )
+
+
+def _on_fit(table: Sequence[Parameter], runs: Sequence[FreeRun]) -> Iterator[str]:
+    if kept := [one.name for one in table if not one.determined]:
+        yield (
+            f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do "
+            "their intervals. More recordings, with steps, rests and every chamber by itself, would help."
+        )
+    yield "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
+    for run in runs:
+        error_mm = run.errors_mm(run.after_m)[0]
+        motion_mm = 1e3 * float(np.sqrt(np.nanvar(run.measured_m, axis=0).sum()))
+        if not error_mm < _POOR_SHARE * motion_mm:
+            yield (
+                f"{run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm (RMS): "
+                "the model does not describe this robot. Check chambers.angles_deg, wrench.angle_about_base_z_deg, "
+                "mounting.attitude and the frames of the motion capture."
+            )

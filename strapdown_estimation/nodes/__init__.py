@@ -1,1 +1,0 @@
-"""The strapped-down IMU's rclpy node."""

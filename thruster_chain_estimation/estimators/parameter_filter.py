@@ -1,0 +1,377 @@
+"""Masses, inertias and all else that thrust shows of a chain, learned from how the links move.
+
+An extended Kalman filter over the parameters of `parameter_layout`. Its measurement is the motion that the navigation
+saw over a window of a few ticks; what it predicts is `response_kernels`. It never corrects the navigation: a wrong
+model of forces must not turn a heading that the sensors know.
+
+What no parameter explains (draughts, cables, turbulence) is a disturbance on each link. Its size is adapted: the
+innovations' covariance summed over their correlation time must be what the filter says, so that errors which last are
+not taken for many independent ones.
+
+A load that is taken up changes masses at once. Beside the filter runs a challenger, started from it every few seconds
+with the masses free again. Where the challenger explains the motion since better, by a likelihood that counts its
+freedom against it, it takes over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.gating import gate_threshold
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, part, put, see
+from thruster_chain_estimation.estimators.inertial_kernels import transform
+from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, Moved, NavigationErrors
+from thruster_chain_estimation.model import parameter_layout as layout
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.inertial_layout import clock_stddev_s
+from thruster_chain_estimation.model.response_kernels import Given, advance_thrust, expect
+
+WINDOW = 5
+"""Ticks of a measurement: 50 ms, over which the noise of differentiated gyros is small against that of forces."""
+DISTURBED = 0.02
+"""Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
+SLOWLY = 0.005
+"""Random walk of the logs of masses and inertias, in a second."""
+SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
+"""Of the disturbance's variance, as adapted and at the start."""
+LAGS = 6
+"""Windows over which innovations are taken to be correlated."""
+MEMORY = 200
+"""Windows over which the disturbance is adapted: 10 s."""
+RESTART, LONGEST = 60, 240
+"""Windows after which the challenger starts anew, 3 s, unless it has the better of it; and in any case."""
+PROMISING = 2.0
+"""Evidence of a challenger that is given more time."""
+UNLIKELY = 6.3
+"""Log of the odds against a load in such a time, once in an hour, which the challenger's evidence, the log of a
+likelihood, has to make up for: both are published, weighed by the odds."""
+EVIDENCE = 12.0
+"""At which it takes over, and is told of: without any load 9 to 12 were reached in 7 of 18 simulated runs of 15 s."""
+STOP_MARGIN_RAD = np.deg2rad(12.0)
+"""Before a joint's end stop nothing is learned: its torque is no parameter."""
+CAPPED = 0.9999
+"""Windows less probable count as if they were this probable: a blow is no information."""
+
+
+class ParameterState(NamedTuple):
+    """All that ticks and commands change.
+
+    Attributes
+    ----------
+    belief, challenger
+        What is believed, and what is believed with masses that were free again a while ago.
+    evidence, age
+        Log of the likelihood ratio of the challenger since its start, and windows since.
+    thrust, bristles
+        (N, 6), (N - 1,) of `response_kernels`.
+    commands
+        Stamps (s) and thrusts (N,) in order: the one in force, and later ones.
+    reference
+        (N + 1,) logs of time constants, and delay, that `thrust` is made with.
+    window
+        Ticks so far: what moved, and thrusters and bristles in their middles, see `response_kernels`.
+    scale
+        Of the disturbance's variance.
+    past
+        Last whitened innovations.
+    changes
+        How often the challenger took over.
+    """
+
+    belief: Moments
+    challenger: Moments
+    evidence: float
+    age: int
+    thrust: Matrix
+    bristles: Vector
+    commands: tuple[tuple[float, Vector], ...]
+    reference: Vector
+    window: tuple[tuple[Moved, Matrix, Vector], ...] = ()
+    scale: float = FIRST_SCALE
+    past: tuple[Vector, ...] = ()
+    changes: int = 0
+
+
+class Corrected(NamedTuple):
+    """A belief after a correction: what was `seen` of it, by `slopes` (k, n), entered as of a spread 1 / `share` times
+    as large; `likelihood` is its log, but for a constant."""
+
+    belief: Moments
+    slopes: Matrix
+    seen: Seen
+    share: float
+    likelihood: float
+
+
+class ParameterPassage(NamedTuple):
+    """How errors of both beliefs went through a tick.
+
+    Attributes
+    ----------
+    transition
+        (E, 3) as `inertial_kernels.transform` takes it.
+    belief, challenger
+        Their corrections after it, in order.
+    taken_over
+        The challenger was believed from then on, and another one began.
+    begun_anew
+        Another challenger began from the belief.
+    """
+
+    transition: Matrix
+    belief: tuple[Corrected, ...] = ()
+    challenger: tuple[Corrected, ...] = ()
+    taken_over: bool = False
+    begun_anew: bool = False
+
+
+def weighed(state: ParameterState) -> Moments:
+    """Mean and covariance of both beliefs, weighed by the odds of a load: unsure as soon as there is reason to be."""
+    share = 1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0)))
+    belief, challenger = state.belief, state.challenger
+    apart = challenger.mean - belief.mean
+    covariance = (1.0 - share) * belief.covariance + share * challenger.covariance
+    return Moments(belief.mean + share * apart, covariance + share * (1.0 - share) * np.outer(apart, apart))
+
+
+class ParameterFilter:
+    """The filter; it has no state but its settings."""
+
+    def __init__(self, configuration: ThrusterChainConfiguration, learned: Moments | None = None) -> None:
+        chain, thruster = configuration.chain, configuration.thruster
+        self.count = chain.count
+        self.limit_n = thruster.limit_n
+        self.design = np.column_stack(
+            [chain.masses, chain.inertias, 0.5 * chain.lengths, chain.thruster_places, chain.thruster_angles]
+        )
+        self.lag_s = layout.lag_s(configuration)
+        mean, stddev = layout.prior(configuration)
+        self.prior = Moments(mean, np.diag(stddev**2))
+        self.chain = layout.chain_part(self.count)
+        # Thrust is late by its own delay, and by what the clocks of this day's IMUs have in common.
+        self.delay = Moments(np.zeros(1), np.full((1, 1), configuration.thruster.delay_stddev_s**2))
+        if learned is not None:
+            put(self.prior, layout.lasting(self.count), learned)
+            at = np.array([self.chain + layout.DELAY])
+            self.delay = part(self.prior, at)
+            self.prior.covariance[at, at] += clock_stddev_s(configuration) ** 2 / self.count
+        self._free = np.zeros(len(mean))
+        self._free[layout.inertial(self.count)] = stddev[layout.inertial(self.count)] ** 2
+        self._steps = 1e-5 * stddev  # far above rounding, far below what bends
+        self._steps[self.chain + layout.POSITION_X : self.chain + layout.AIR_X] = 0.0
+        self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
+        torque = DISTURBED * self.limit_n * 0.5 * chain.lengths
+        self._disturbance = np.concatenate([torque, np.full(2 * self.count, DISTURBED * self.limit_n)]) ** 2
+        window_s = WINDOW * TICK_S
+        noise = np.full(self.count + 2, configuration.accelerometer.noise_density_m_s2_sqrt_hz**2 / window_s)
+        noise[2:] = 2.0 * (configuration.gyro_stddev_rad_s / window_s) ** 2
+        self._noise = noise
+        travel_rad = np.deg2rad(chain.joint_travel_deg)
+        # Pins of 180 degrees either way have no stops, and turn on.
+        self._stop_rad = travel_rad - STOP_MARGIN_RAD if chain.joint_travel_deg < 180.0 else np.inf
+        self._cap = gate_threshold(CAPPED, self.count + 2)
+
+    def start(self) -> ParameterState:
+        """Before the first command, at rest."""
+        reference = np.append(self.prior.mean[self._lags], self.prior.mean[self.chain + layout.DELAY])
+        return ParameterState(
+            self.prior,
+            self._freed(self.prior),
+            0.0,
+            0,
+            np.zeros((self.count, 6)),
+            np.zeros(self.count - 1),
+            ((-np.inf, np.zeros(self.count)),),
+            reference,
+        )
+
+    def commanded(self, state: ParameterState, stamp_s: float, thrusts: Vector) -> ParameterState:
+        """Other thrusts (N,) are asked for, from a stamp on."""
+        return state._replace(commands=(*state.commands, (stamp_s, np.clip(thrusts, -self.limit_n, self.limit_n))))
+
+    def ticked(
+        self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool
+    ) -> tuple[ParameterState, ParameterPassage]:
+        """Go on over a tick that ends there; every few of them are a measurement."""
+        thrust, middle, commands = self._thrust(state, tick_s, moved.lasted_s)
+        turned = moved.lasted_s * np.diff(moved.rates)
+        bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
+        bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
+        transition, noise = self._passing(moved.lasted_s, moved.errors)
+        belief, ours = self._passed(state.belief, transition, noise, moved.errors)
+        challenger, theirs = self._passed(state.challenger, transition, noise, moved.errors)
+        state = state._replace(
+            thrust=thrust, bristles=bristles, commands=commands, belief=belief, challenger=challenger
+        )
+        passage = ParameterPassage(transition, ours, theirs)
+        # Air off, an end stop, or a link that is not heard: nothing to learn from.
+        if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
+            return state._replace(window=()), passage
+        window = (*state.window, (moved, middle, bristles))
+        if len(window) < WINDOW:
+            return state._replace(window=window), passage
+        return self._learned(state._replace(window=()), window, passage)
+
+    def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
+        """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
+        wider = np.zeros(len(state.belief.mean))
+        wider[self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])] = velocity_stddev_m_s**2
+        wider[self.chain + np.array([layout.POSITION_X, layout.POSITION_Y])] = position_stddev_m**2
+        belief, challenger = (
+            Moments(one.mean, one.covariance + np.diag(wider)) for one in (state.belief, state.challenger)
+        )
+        return state._replace(
+            belief=belief,
+            challenger=challenger,
+            thrust=np.zeros_like(state.thrust),
+            bristles=np.zeros_like(state.bristles),
+            window=(),
+            past=(),
+        )
+
+    def told_velocity(self, state: ParameterState, stddev_m_s: float) -> ParameterState:
+        """The navigation's velocity is right, to a standard deviation: motion capture keeps it so."""
+        places = self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])
+        observation = np.eye(len(state.belief.mean))[places]
+        value, noise = -state.belief.mean[places], stddev_m_s**2 * np.eye(2)
+        return state._replace(belief=corrected(state.belief, value, observation, noise))
+
+    def _thrust(
+        self, state: ParameterState, tick_s: float, lasted_s: float
+    ) -> tuple[Matrix, Matrix, tuple[tuple[float, Vector], ...]]:
+        """Thrusters at the end of the tick and in its middle, and the commands that are still of use."""
+        thrust, commands = state.thrust.copy(), list(state.commands)
+        lag_s, delay_s = self.lag_s * np.exp(state.reference[:-1]), state.reference[-1]
+        at, middle = tick_s - lasted_s, tick_s - 0.5 * lasted_s
+        seen = thrust
+        for end in (middle, tick_s):
+            while at < end:
+                while len(commands) > 1 and commands[1][0] + delay_s <= at + 1e-9:
+                    commands.pop(0)
+                until = end if len(commands) < 2 else min(end, commands[1][0] + delay_s)
+                advance_thrust(thrust, commands[0][1], lag_s, until - at)
+                at = until
+            if end == middle:
+                seen = thrust.copy()
+        return thrust, seen, tuple(commands)
+
+    def _passing(self, step_s: float, errors: NavigationErrors) -> tuple[Matrix, Matrix]:
+        """Transition of a tick as `inertial_kernels.transform` takes it, and its noise (n, n).
+
+        Errors of the navigation go their way, as far as it knows itself; the air calms down and is stirred up again;
+        everything else stays, but that batteries shift and water is shed: half a percent in a second's root.
+        """
+        pairs, calmer = np.arange(2), np.exp(-step_s / layout.AIR_TIME_S)
+        velocity, position, air = (
+            self.chain + first + pairs for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
+        )
+        shifted = layout.LINK * np.arange(self.count)
+        transition = np.vstack(
+            [
+                np.column_stack([position, velocity, [step_s] * 2]),
+                np.column_stack([air, air, [calmer - 1.0] * 2]),
+            ]
+        )
+        noise = np.zeros((len(self._free),) * 2)
+        for inertial in (shifted + layout.LOG_MASS, shifted + layout.LOG_INERTIA):
+            noise[inertial, inertial] = SLOWLY**2 * step_s
+        noise[np.ix_(velocity, velocity)] = errors.drift
+        noise[air, air] = (1.0 - calmer**2) * layout.AIR_M_S**2
+        return transition, noise
+
+    def _passed(
+        self, belief: Moments, transition: Matrix, noise: Matrix, errors: NavigationErrors
+    ) -> tuple[Moments, tuple[Corrected, ...]]:
+        """A belief after a tick, and what the navigation told of its velocity then."""
+        velocity = slice(self.chain + layout.VELOCITY_X, self.chain + layout.VELOCITY_Y + 1)
+        rows, columns = transition[:, :2].astype(np.intp).T
+        mean, covariance = belief.mean.copy(), belief.covariance.copy()
+        mean[rows] += transition[:, 2] * belief.mean[columns]
+        transform(covariance, transition)
+        covariance += noise
+        told: tuple[Corrected, ...] = ()
+        if len(errors.told):
+            by = np.zeros((len(errors.told), len(mean)))
+            by[:, velocity] = errors.by
+            seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
+            change, covariance = correction(covariance, seen)
+            mean = mean + change
+            told = (Corrected(Moments(mean.copy(), covariance), by, seen, 1.0, 0.0),)
+        mean[velocity.start : velocity.start + len(errors.change)] -= errors.change
+        return Moments(mean, covariance), told
+
+    def _learned(
+        self, state: ParameterState, window: tuple[tuple[Moved, Matrix, Vector], ...], passage: ParameterPassage
+    ) -> tuple[ParameterState, ParameterPassage]:
+        rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in window]
+        measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in window], axis=0)
+        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
+        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
+        ours = self._corrected(state.belief, given, measured, state.scale)
+        other = self._corrected(state.challenger, given, measured, state.scale)
+        scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
+        belief, challenger = ours.belief, other.belief
+        evidence, age, changes = state.evidence + other.likelihood - ours.likelihood, state.age + 1, state.changes
+        taken_over = evidence > EVIDENCE
+        begun_anew = not taken_over and age >= (RESTART if evidence < PROMISING else LONGEST)
+        if taken_over:
+            belief, changes = challenger, changes + 1
+        if taken_over or begun_anew:
+            challenger, evidence, age = self._freed(belief), 0.0, 0
+        reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
+        moved_thrust = state.thrust.copy()
+        change = reference - state.reference
+        for way in range(2):
+            moved_thrust[:, way] += change[:-1] * state.thrust[:, 2 + way] - change[-1] * state.thrust[:, 4 + way]
+        after = state._replace(
+            belief=belief,
+            challenger=challenger,
+            evidence=evidence,
+            age=age,
+            thrust=moved_thrust,
+            reference=reference,
+            scale=scale,
+            past=past,
+            changes=changes,
+        )
+        passage = passage._replace(
+            belief=(*passage.belief, ours),
+            challenger=(*passage.challenger, other),
+            taken_over=taken_over,
+            begun_anew=begun_anew,
+        )
+        return after, passage
+
+    def _corrected(self, belief: Moments, given: Given, measured: Vector, scale: float) -> Corrected:
+        size, n = self.count + 2, len(belief.mean)
+        predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
+        expect(belief.mean, given, self._steps, predicted, jacobian, disturbed)
+        noise = scale * (disturbed * self._disturbance) @ disturbed.T
+        noise[np.diag_indices(size)] += self._noise
+        seen = see(belief.covariance, measured - predicted, jacobian, noise)
+        nis = seen.nis
+        likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
+        # A blow is taken as if it were as likely as the cap.
+        share = min(1.0, self._cap / nis)
+        change, covariance = correction(belief.covariance, seen, share)
+        return Corrected(Moments(belief.mean + change, covariance), jacobian, seen, share, likelihood)
+
+    def _freed(self, belief: Moments) -> Moments:
+        return Moments(belief.mean, belief.covariance + np.diag(self._free))
+
+
+def _adapted(scale: float, past: tuple[Vector, ...], whitened: Vector) -> tuple[float, tuple[Vector, ...]]:
+    """Scale of the disturbance after an innovation, and the innovations to be kept.
+
+    Bartlett's weights (Newey and West, "A simple, positive semi-definite covariance matrix", 1987).
+    """
+    size = len(whitened)
+    whitened = np.clip(whitened, -5.0, 5.0)
+    lasting = float(whitened @ whitened)
+    for lag, before in enumerate(reversed(past), start=1):
+        lasting += 2.0 * (1.0 - lag / (LAGS + 1)) * float(whitened @ before)
+    scale *= np.exp((lasting / size - 1.0) / MEMORY)
+    return float(np.clip(scale, SMALLEST_SCALE, LARGEST_SCALE)), (*past, whitened)[-LAGS:]

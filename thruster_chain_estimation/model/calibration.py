@@ -1,0 +1,101 @@
+"""What is known of one robot beyond its design: scales and places of its IMUs, masses, thrusters, drag.
+
+A file of plain numbers without pickle, see `onboard_estimation.learning.model_file`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.learning import model_file
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
+from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model.configuration import PER_LINK, ThrusterChainConfiguration
+
+KIND = "thruster_chain_calibration"
+ROBOT = "thruster_chain"
+
+
+class Calibration(NamedTuple):
+    """Momentss on what lasts from one switch-on to the next.
+
+    Attributes
+    ----------
+    imus, parameters
+        In the orders of `inertial_layout.lasting` and `parameter_layout.lasting`.
+    """
+
+    imus: Moments
+    parameters: Moments
+
+    def save(
+        self,
+        path: Path,
+        configuration: ThrusterChainConfiguration,
+        runs: tuple[str, ...],
+        hashes: tuple[str, ...],
+        duration_s: float,
+    ) -> None:
+        """Write the file; UserError where it cannot be written."""
+        conditions = TrainingConditions(100.0, duration_s, round(100.0 * duration_s), runs, (), hashes, (), ())
+        sensors = tuple(f"imu/{name}" for name in configuration.chain.link_names)
+        header = ModelHeader(KIND, ROBOT, sensors, design_hash(configuration), (), (), (), (), conditions)
+        arrays = {
+            "imus_mean": self.imus.mean,
+            "imus_covariance": self.imus.covariance,
+            "parameters_mean": self.parameters.mean,
+            "parameters_covariance": self.parameters.covariance,
+        }
+        model_file.save(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: Path, configuration: ThrusterChainConfiguration) -> Calibration:
+        """From a file.
+
+        Raises
+        ------
+        UserError
+            Not a calibration, or one of a robot of another design.
+        """
+        header, arrays = model_file.load(path)
+        if header.kind != KIND:
+            raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+        links = tuple(sensor.removeprefix("imu/") for sensor in header.sensors)
+        if links != configuration.chain.link_names:
+            raise UserError(
+                f"model {path}: of a robot with the links {', '.join(links)}; this one has "
+                f"{', '.join(configuration.chain.link_names)}"
+            )
+        if header.configuration_hash != design_hash(configuration):
+            raise UserError(
+                f"model {path}: of a robot of another design (lengths, masses, inertias or places); train it anew with "
+                "this configuration"
+            )
+        count = configuration.chain.count
+        sizes = len(inertial_layout.lasting(count)), len(parameter_layout.lasting(count))
+        beliefs = []
+        for name, size in zip(("imus", "parameters"), sizes, strict=True):
+            mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
+            if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
+                raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
+            belief = Moments(mean.astype(np.float64), covariance.astype(np.float64))
+            if (
+                not np.allclose(belief.covariance, belief.covariance.T)
+                or np.linalg.eigvalsh(belief.covariance)[0] < 0.0
+            ):
+                raise UserError(f"model {path}: the covariance of {name} is none; train it anew")
+            beliefs.append(belief)
+        return cls(*beliefs)
+
+
+def design_hash(configuration: ThrusterChainConfiguration) -> str:
+    """SHA-256 of the design that a calibration is an error against."""
+    chain = configuration.chain
+    design = np.array([getattr(chain, name) for name in PER_LINK], dtype="<f8")
+    return hashlib.sha256(design.tobytes()).hexdigest()

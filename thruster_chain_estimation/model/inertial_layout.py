@@ -1,0 +1,121 @@
+"""Where the parts stand in the state of the jointed inertial navigation, and how far they may be at the start.
+
+One block of each link, one of each joint, one of the chain:
+
+| block | parts |
+|---|---|
+| link | heading, gyro bias and scale, accelerometer biases x y, mounting angle, IMU place x y, clock, accelerometer scale, half length, and by how much the scale along differs from that across, halved |
+| joint k, links k and k + 1 | velocity of the IMU before it against the one behind it (room), gap of the pins (room) |
+| chain | velocity and position of the first link's IMU (room), gravity along the table (room) |
+
+Places, half lengths, mounting, scales and clocks are errors against what the configuration says.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import Moments, put
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import BOUND_TO_STDDEV
+
+(
+    HEADING,
+    GYRO_BIAS,
+    GYRO_SCALE,
+    BIAS_X,
+    BIAS_Y,
+    MOUNTING,
+    PLACE_X,
+    PLACE_Y,
+    CLOCK,
+    ACCELEROMETER_SCALE,
+    HALF_LENGTH,
+    SCALE_APART,
+) = range(12)
+LINK = 12
+SCALED = (PLACE_X, PLACE_Y, HALF_LENGTH, SCALE_APART)
+"""Of a link, what grows with the common scale of lengths and accelerometers."""
+JOINT = 4
+CHAIN = 6
+
+OF_TOLERANCE = 2.0 / 3.0
+"""Standard deviation of what a laboratory says it knows to a tolerance: 0.4 to 0.7 of 60 places, angles, masses and
+gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.9 of lengths, which are taken whole.
+"""
+SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
+
+
+def state_size(count: int) -> int:
+    """Dimensions for that many links."""
+    return LINK * count + JOINT * (count - 1) + CHAIN
+
+
+def first_joint(count: int) -> int:
+    """Where the blocks of the joints start."""
+    return LINK * count
+
+
+def chain_part(count: int) -> int:
+    """Where the block of the chain starts."""
+    return LINK * count + JOINT * (count - 1)
+
+
+def lasting(count: int) -> NDArray[np.intp]:
+    """Places in the state of what stays with a robot from one switch-on to the next."""
+    parts = GYRO_SCALE, MOUNTING, PLACE_X, PLACE_Y, ACCELEROMETER_SCALE, HALF_LENGTH, SCALE_APART
+    return np.array([LINK * link + part for link in range(count) for part in parts])
+
+
+def clock_stddev_s(configuration: ThrusterChainConfiguration) -> float:
+    """Of each IMU's clock."""
+    return float(BOUND_TO_STDDEV * configuration.imu.clock_offset_s)
+
+
+def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
+    """(n,) of everything but headings and position, which the start brings; those are zero here.
+
+    Of tolerances of the build `OF_TOLERANCE` is taken; bounds of the data sheets are bounds.
+    """
+    count = configuration.chain.count
+    gyro, accelerometer, tolerances = configuration.gyro, configuration.accelerometer, configuration.tolerances
+    mounting = OF_TOLERANCE * np.deg2rad(tolerances.imu_mounting_deg)
+    leaked = configuration.gravity_m_s2 * mounting
+    link = np.zeros(LINK)
+    link[GYRO_BIAS] = gyro.bias_stddev_rad_s
+    link[GYRO_SCALE] = BOUND_TO_STDDEV * gyro.scale_fraction
+    link[[BIAS_X, BIAS_Y]] = np.hypot(accelerometer.bias_stddev_m_s2, leaked)
+    link[MOUNTING] = mounting
+    link[[PLACE_X, PLACE_Y]] = OF_TOLERANCE * tolerances.imu_place_m
+    link[CLOCK] = clock_stddev_s(configuration)
+    link[[ACCELEROMETER_SCALE, SCALE_APART]] = np.sqrt(0.5) * BOUND_TO_STDDEV * accelerometer.scale_fraction
+    link[HALF_LENGTH] = 0.5 * tolerances.length_m
+    joint = np.full(JOINT, 1e-4)
+    chain = np.array([1e-4, 1e-4, 0.0, 0.0, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]])
+    return np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])
+
+
+def started(
+    configuration: ThrusterChainConfiguration,
+    headings: Vector,
+    heading_covariance: Matrix,
+    first_imu: Vector,
+    learned: Moments | None = None,
+) -> tuple[Vector, Matrix]:
+    """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU.
+
+    `learned`: what was found out of `lasting` parts before.
+    """
+    count = configuration.chain.count
+    mean, covariance = np.zeros(state_size(count)), np.diag(prior_stddev(configuration) ** 2)
+    places = LINK * np.arange(count) + HEADING
+    mean[places] = headings
+    covariance[np.ix_(places, places)] = heading_covariance
+    base = chain_part(count)
+    mean[base + 2 : base + 4] = first_imu
+    covariance[[base + 2, base + 3], [base + 2, base + 3]] = configuration.initial.position_stddev_m**2
+    if learned is not None:
+        put(Moments(mean, covariance), lasting(count), learned)
+    return mean, covariance

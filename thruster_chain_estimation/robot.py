@@ -1,0 +1,301 @@
+"""The thruster chain as a robot of the suite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel, Matrix, Measurement, Vector, neutral_value
+from onboard_estimation.contract.description import Hinge, Shape, Shapes, links_urdf
+from onboard_estimation.contract.observed import Observable, ReplayedRun
+from onboard_estimation.contract.reported import Drawn
+from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.contract.trained import Smoothed, Trained, TrainingReport
+from onboard_estimation.contract.truth import StartedFromTruth, initial_state
+from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
+from onboard_estimation.pipeline.estimator import Estimator
+from onboard_estimation.pipeline.pipeline import Pipeline
+from thruster_chain_estimation.estimators.gyros import GyrosEstimator
+from thruster_chain_estimation.estimators.paper_estimator import PaperEstimator
+from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
+from thruster_chain_estimation.judging.observability import observed_now
+from thruster_chain_estimation.judging.observed_chain import assumed_chain
+from thruster_chain_estimation.model import space
+from thruster_chain_estimation.model.calibration import KIND
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
+
+if TYPE_CHECKING:
+    from onboard_estimation.contract.recorded import LoadedRecording
+    from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother
+    from thruster_chain_estimation.judging.observability_report import ChainReport, ChainRun
+
+Rows = NDArray[np.float64]
+
+_PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
+_LABORATORY = ("mixed", "one_off")
+_EXERCISE_STEPS = 100
+_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.22, 0.12
+_FAN_LENGTH, _FAN_DIAMETER = 0.2, 0.12
+_JOINT_DIAMETER, _JOINT_HEIGHT = 0.09, 0.18
+"""All as shares of the length of the link."""
+
+
+class ThrusterChainRobot(
+    SimulatedLive[ThrusterChainConfiguration],
+    Drawn[ThrusterChainConfiguration],
+    StartedFromTruth[ThrusterChainConfiguration],
+    Smoothed[ThrusterChainConfiguration],
+    Trained[ThrusterChainConfiguration],
+    Observable[ThrusterChainConfiguration],
+):
+    """Planar chain of links with inertia, a thruster and an IMU on each."""
+
+    name = "thruster_chain"
+    summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
+    configuration_type = ThrusterChainConfiguration
+    configuration_file = "config/thruster_chain.yaml"
+    estimators = ("robust", "paper_ukf", "gyros")
+    model_parameter = "calibration"
+    training_forms = ("calibration",)
+    training_scenario = "hardware"
+    observability_title = "Observability of masses and inertias"
+    learns_without_truth = True
+    scenarios: Mapping[str, Scenario] = {
+        "thrusters": Scenario(
+            "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
+            "what the paper's equation has; thruster 2 off",
+            _PAPERS,
+        ),
+        "hardware": Scenario(
+            "an air table: lag, gain and dead band of thrusters, drag, tilt, draughts, friction, cable, IMUs' places, "
+            "mounting, scales, biases and clocks: drawn anew for each seed",
+            _LABORATORY,
+        ),
+        "load": Scenario("the same, and one link takes up a load in the middle of the run", _LABORATORY),
+    }
+
+    def channels(self, configuration: ThrusterChainConfiguration) -> tuple[Channel, ...]:
+        """Commands to the thrusters and one IMU per link."""
+        return space.channels(configuration)
+
+    def refuse_topics(self, configuration: ThrusterChainConfiguration, names: Collection[str]) -> None:
+        """Raise UserError where the links with an IMU are not those of the configuration: the robot is another one."""
+        links = configuration.chain.link_names
+        imus = {name.split("/")[1] for name in names if name.startswith("imu/") and name.endswith("/data_raw")}
+        # An IMU elsewhere in the laboratory is none of a link: links are numbered.
+        stems = {name.rstrip("0123456789") for name in links}
+        imus = {name for name in imus if name in links or name.rstrip("0123456789") in stems}
+        if imus and imus != set(links):
+            there = ", ".join(sorted(imus, key=lambda name: (len(name), name)))
+            raise UserError(
+                f"the recording has IMUs of {len(imus)} links ({there}), and the configuration {len(links)} links "
+                f"({', '.join(links)}): name the parameter file of this robot with --config, or leave out with "
+                "--drop imu/<link> what an IMU did not record"
+            )
+
+    def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
+        """The one of that name."""
+        if name == "robust":
+            return RobustEstimator(configuration)
+        return PaperEstimator(configuration) if name == "paper_ukf" else GyrosEstimator(configuration)
+
+    def observed(
+        self, configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float, joint: int | None
+    ) -> ChainRun:
+        """When masses and inertias could be known, and how well."""
+        from thruster_chain_estimation.judging.observability_report import observed_chain_run
+
+        if joint is not None:
+            raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
+        return observed_chain_run(configuration, run, window_s)
+
+    def observability_report(self, observed: Sequence[ChainRun]) -> ChainReport:
+        """Link by link and parameter by parameter."""
+        from thruster_chain_estimation.judging.observability_report import ChainReport
+
+        return ChainReport(observed)
+
+    def smoother(self, configuration: ThrusterChainConfiguration, name: str) -> RobustSmoother:
+        """That of `robust`; UserError for the others."""
+        if name != "robust":
+            raise UserError(
+                f"--smooth: the smoother of the thruster chain is that of robust, and {name} has none; "
+                "leave out --smooth, or take --estimator robust"
+            )
+        from thruster_chain_estimation.estimators.robust_smoother import (
+            RobustSmoother,  # offline only: nodes do without
+        )
+
+        return RobustSmoother(configuration)
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is no calibration of a chain."""
+        header, _ = model_file.load(path)
+        if header.kind != KIND:
+            raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+
+    def train(
+        self,
+        configuration: ThrusterChainConfiguration,
+        recordings: Mapping[str, LoadedRecording],
+        hashes: Sequence[str],
+        form: str | None = None,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """What runs of one robot tell of it, with motion capture or without."""
+        from thruster_chain_estimation.training import training  # estimating nodes do without
+
+        return training.train(configuration, recordings, hashes, progress)
+
+    def exercise(self, configuration: ThrusterChainConfiguration, estimator: str) -> None:
+        """Half a second of rest, then of pushes: some kernels run while it moves only; and what nodes tell beside."""
+        listened = self.channels(configuration)
+        pipeline = Pipeline(self.estimator(configuration, estimator), listened)
+        for step in range(1, _EXERCISE_STEPS + 1):
+            for channel in listened:
+                value = neutral_value(channel)
+                if channel.command and step > _EXERCISE_STEPS // 2:
+                    value[:] = 0.5 * configuration.thruster.limit_n
+                pipeline.process(Measurement(step * 10_000_000, channel.sensor, value))
+        states = space.published_space(configuration)
+        start = initial_state(states, self.known_before(configuration), self.initial_covariance(configuration), 0)
+        assumed, still = assumed_chain(configuration), np.zeros(configuration.chain.count)
+        observed_now(assumed, configuration.chain.link_names, start.mean, start.covariance, still)
+
+    def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
+        """As configured; masses and inertias anywhere within their tolerances."""
+        return space.initial_covariance(configuration)
+
+    def known_before(self, configuration: ThrusterChainConfiguration) -> dict[str, Vector]:
+        """Masses and inertias as designed, and that it rests; where it stands, if the configuration says so."""
+        chain, initial = configuration.chain, configuration.initial
+        known = {
+            "rates": np.zeros(chain.count),
+            "masses": chain.masses,
+            "inertias": chain.inertias,
+            "velocity": np.zeros(2),
+        }
+        if initial.given:
+            known |= {"headings": configuration.initial_headings_rad, "position": np.array(initial.position_m)}
+        return known
+
+    def truth_specification(self, configuration: ThrusterChainConfiguration) -> TruthSpecification:
+        """Poses of all links, and what they weigh where that is known."""
+        chain, truth = configuration.chain, configuration.truth
+        heading = np.deg2rad(np.hypot(truth.heading_stddev_deg, truth.alignment_stddev_deg)) ** 2
+        # The links' own centres of mass lie anywhere within their tolerance.
+        centre = space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m
+        position = (truth.position_stddev_m**2 + centre**2) / chain.count
+        return TruthSpecification(
+            chain.link_names,
+            "none",
+            {"headings": heading * np.eye(chain.count), "position": position * np.eye(2)},
+            (space.true_parameters_channel(chain.link_names),),
+        )
+
+    def true_parts(
+        self, configuration: ThrusterChainConfiguration, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, Rows]:
+        """Headings and centre of mass from the poses of the links; masses and inertias where they were weighed."""
+        chain = configuration.chain
+        poses = np.stack([planar_pose(bodies[name]) for name in chain.link_names], axis=1)
+        parts = {"headings": poses[..., 2]}
+        masses = np.broadcast_to(chain.masses, poses.shape[:2])
+        if (weighed := bodies.get(space.TRUE_PARAMETERS)) is not None:
+            parts["masses"], parts["inertias"] = np.split(weighed, 2, axis=1)
+            masses = np.where(np.isfinite(parts["masses"]), parts["masses"], masses)
+        parts["position"] = space.centre_of_mass(poses[..., :2], masses)
+        return parts
+
+    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows) -> Rows:
+        """Polyline through the ends of the links."""
+        headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
+        return space.outline(configuration.chain, headings, masses, position)
+
+    def body_poses(
+        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows
+    ) -> dict[str, Rows]:
+        """Poses of the links, at their middles, x along the link."""
+        headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
+        middles = space.link_positions(configuration.chain.lengths, headings, masses, position)
+        poses = np.zeros((*headings.shape, 7))
+        poses[..., :2] = middles
+        poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
+        return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
+
+    def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
+        """Links as boxes, thrusters as cylinders along their thrust, joints as pins at the front ends."""
+        chain = configuration.chain
+        return {name: _link_shapes(chain, link) for link, name in enumerate(chain.link_names)}
+
+    def urdf(self, configuration: ThrusterChainConfiguration) -> str:
+        """The chain, its first link as its root; joints are named as in `joint_states`."""
+        chain, travel = configuration.chain, math.radians(configuration.chain.joint_travel_deg)
+        hinges = [Hinge(f"joint_{joint}", -travel, travel, 0.0) for joint in range(1, chain.count)]
+        return links_urdf(self.name, chain.link_names, chain.link_lengths_m, hinges, self.body_shapes(configuration))
+
+    def simulation(
+        self,
+        configuration: ThrusterChainConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> Simulation:
+        """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
+        from thruster_chain_estimation.simulation import robot_build, simulator  # estimating nodes do without
+        from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
+
+        count = configuration.chain.count
+        if scenario == "thrusters":
+            return simulator.ThrusterChainSimulation(
+                configuration,
+                robot_build.papers_build(configuration, rng),
+                simulator.square_waves(count, without=1 if variant.endswith("_2_off") else None),
+                rng,
+                imu_rate_hz=imu_rate_hz,
+                imu_model="paper" if variant.startswith("paper") else "physical",
+            )
+        hardware, limit_n = hardware_scenario(), configuration.thruster.limit_n
+        without = int(rng.integers(count)) if variant == "one_off" else None
+        return simulator.ThrusterChainSimulation(
+            configuration,
+            robot_build.hardware_build(configuration, hardware, rng),
+            simulator.laboratory_mixture(count, limit_n, hardware.rest_s, rng, without),
+            rng,
+            hardware,
+            imu_rate_hz,
+            load_on=int(rng.integers(count)) if scenario == "load" else None,
+        )
+
+
+_SHAPE = ("headings", "masses", "position")
+
+
+def _link_shapes(chain: ChainConfiguration, link: int) -> tuple[Shape, ...]:
+    length = chain.link_lengths_m[link]
+    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
+    # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
+    fan = Shape(
+        "cylinder",
+        (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length),
+        (chain.thruster_x_m[link], chain.thruster_y_m[link], 0.5 * _BODY_HEIGHT * length),
+        (0.0, 0.5 * math.pi, chain.thruster_angles_rad[link]),
+        "wheel",
+    )
+    if link == chain.count - 1:
+        return box, fan
+    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
+    return box, fan, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
+
+
+ROBOT = ThrusterChainRobot()

@@ -1,0 +1,213 @@
+"""Motion of a simulated thruster chain, compiled: fourth-order Runge-Kutta on all that acts on it.
+
+Beside its thrusters, which follow commands with a lag, a link is moved by a viscous film of air, by air drag, by the
+table's tilt and by draughts; a joint by friction, by a cable and by its end stops. With all of them zero it is the
+paper's chain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from thruster_chain_estimation.model import dynamics as d
+from thruster_chain_estimation.model.dynamics import LINK
+
+Rows = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+class Physics(NamedTuple):
+    """A chain as it is, and what acts on it. N links, N - 1 joints.
+
+    Attributes
+    ----------
+    mass, inertia
+        (N,) kg, and kg m^2 about the centre of mass.
+    behind, ahead, thruster
+        (N, 2) from the centre of mass to pins and thruster, in the link's frame, m.
+    angle, gain, reverse_gain, time_constant, dead_band
+        (N,) of the thrusters: direction in the link's frame (rad), thrust by command forward and in reverse, lag (s; 0:
+        none), least command that starts them (N).
+    film, film_turning, air
+        (N,) viscous drag (N s/m) and that against turning (N m s), quadratic drag (N s^2/m^2).
+    slope
+        (2,) acceleration by the table's tilt, m/s^2.
+    friction, cable_rest
+        (N - 1,) Coulomb friction (N m), angle at which the cable is without torque (rad).
+    joint
+        (6,) slip rate (rad/s), damping (N m s), stiffness of the cable (N m/rad), travel (rad), stiffness and damping
+        of the end stops (N m/rad, N m s/rad).
+    """
+
+    mass: Vector
+    inertia: Vector
+    behind: Rows
+    ahead: Rows
+    thruster: Rows
+    angle: Vector
+    gain: Vector
+    reverse_gain: Vector
+    time_constant: Vector
+    dead_band: Vector
+    film: Vector
+    film_turning: Vector
+    air: Vector
+    slope: Vector
+    friction: Vector
+    cable_rest: Vector
+    joint: Vector
+
+
+@njit(cache=True)
+def target_thrust(physics: Physics, command: Vector) -> Vector:
+    """(N,) thrust that commands lead to in the end, N."""
+    target = np.zeros(len(command))
+    for i in range(len(command)):
+        if abs(command[i]) >= physics.dead_band[i]:
+            target[i] = command[i] * (physics.gain[i] if command[i] >= 0.0 else physics.reverse_gain[i])
+    return target
+
+
+@njit(cache=True)
+def centres(physics: Physics, state: Vector, place: Rows, velocity: Rows) -> None:
+    """Into (N, 2) arrays where the centres of mass are and how they move, from the first's and the headings.
+
+    `state`: headings (N), rates (N), x, y, vx, vy of the first link's centre of mass, thrusts (N).
+    """
+    n = len(physics.mass)
+    for i in range(n):
+        if i == 0:
+            for axis in range(2):
+                place[0, axis], velocity[0, axis] = state[2 * n + axis], state[2 * n + 2 + axis]
+            continue
+        c, s, w = np.cos(state[i - 1]), np.sin(state[i - 1]), state[n + i - 1]
+        hx = c * physics.ahead[i - 1, 0] - s * physics.ahead[i - 1, 1]
+        hy = s * physics.ahead[i - 1, 0] + c * physics.ahead[i - 1, 1]
+        c, s, v = np.cos(state[i]), np.sin(state[i]), state[n + i]
+        bx = c * physics.behind[i, 0] - s * physics.behind[i, 1]
+        by = s * physics.behind[i, 0] + c * physics.behind[i, 1]
+        place[i, 0], place[i, 1] = place[i - 1, 0] + hx - bx, place[i - 1, 1] + hy - by
+        velocity[i, 0] = velocity[i - 1, 0] - w * hy + v * by
+        velocity[i, 1] = velocity[i - 1, 1] + w * hx - v * bx
+
+
+@njit(cache=True)
+def forces(physics: Physics, state: Vector, velocity: Rows, draught: Rows, force: Rows, torque: Vector) -> None:
+    """Into (N, 2) and (N,) what acts on each link but the forces in the joints, in the room's frame."""
+    n = len(physics.mass)
+    slip, damping, cable, travel, stop, stop_damping = physics.joint
+    for i in range(n):
+        thrust, direction = state[2 * n + 4 + i], state[i] + physics.angle[i]
+        fx, fy = thrust * np.cos(direction), thrust * np.sin(direction)
+        c, s = np.cos(state[i]), np.sin(state[i])
+        px = c * physics.thruster[i, 0] - s * physics.thruster[i, 1]
+        py = s * physics.thruster[i, 0] + c * physics.thruster[i, 1]
+        drag = physics.film[i] + physics.air[i] * np.sqrt(velocity[i, 0] ** 2 + velocity[i, 1] ** 2)
+        force[i, 0] = fx - drag * velocity[i, 0] + physics.mass[i] * physics.slope[0] + draught[i, 0]
+        force[i, 1] = fy - drag * velocity[i, 1] + physics.mass[i] * physics.slope[1] + draught[i, 1]
+        torque[i] = px * fy - py * fx - physics.film_turning[i] * state[n + i]
+    for k in range(n - 1):
+        angle, rate = state[k + 1] - state[k], state[n + k + 1] - state[n + k]
+        moment = -physics.friction[k] * np.tanh(rate / slip) - damping * rate
+        moment -= cable * (angle - physics.cable_rest[k])
+        if abs(angle) > travel:
+            moment -= stop * (angle - np.copysign(travel, angle)) + stop_damping * rate
+        torque[k + 1] += moment
+        torque[k] -= moment
+
+
+@njit(cache=True)
+def derivative(
+    physics: Physics, state: Vector, target: Vector, draught: Rows, out: Vector, angular: Vector, linear: Rows
+) -> None:
+    """Into `out` the derivative of the state (3N + 4), beside it the accelerations of the links."""
+    n = len(physics.mass)
+    place, velocity, force, torque = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2)), np.empty(n)
+    blocks = np.zeros((n + 2) * LINK)
+    centres(physics, state, place, velocity)
+    forces(physics, state, velocity, draught, force, torque)
+    for i in range(n):
+        block, c, s = blocks[(i + 1) * LINK : (i + 2) * LINK], np.cos(state[i]), np.sin(state[i])
+        (bx, by), (hx, hy), mass, inertia = physics.behind[i], physics.ahead[i], physics.mass[i], physics.inertia[i]
+        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = state[n + i], 1.0 / mass, 1.0 / inertia
+        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = (
+            -s * bx - c * by,
+            c * bx - s * by,
+            -s * hx - c * hy,
+            c * hx - s * hy,
+        )
+        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = (
+            force[i, 0] / mass,
+            force[i, 1] / mass,
+            torque[i] / inertia,
+        )
+    d.join(n, 1, blocks)
+    for i in range(n):
+        block, lag = blocks[(i + 1) * LINK : (i + 2) * LINK], physics.time_constant[i]
+        angular[i], linear[i, 0], linear[i, 1] = block[d.TURN], block[d.AX], block[d.AY]
+        out[i], out[n + i] = state[n + i], angular[i]
+        out[2 * n + 4 + i] = (target[i] - state[2 * n + 4 + i]) / lag if lag > 0.0 else 0.0
+    for axis in range(2):
+        out[2 * n + axis], out[2 * n + 2 + axis] = state[2 * n + 2 + axis], linear[0, axis]
+
+
+class Motion(NamedTuple):
+    """What a chain does at K instants, a step apart.
+
+    Attributes
+    ----------
+    states
+        (K, 3N + 4), see `centres`.
+    place, linear
+        (K, N, 2) of the centres of mass: where, m, and accelerations, m/s^2.
+    angular
+        (K, N) angular accelerations, rad/s^2.
+    own
+        (K, N, 2) the forces on each link but those of the joints, over its mass: the paper's equation (32), m/s^2.
+    """
+
+    states: Rows
+    place: Rows
+    linear: Rows
+    angular: Rows
+    own: Rows
+
+
+@njit(cache=True)
+def drive(physics: Physics, state: Vector, commands: Rows, draughts: Rows, held: int, step_s: float) -> Motion:
+    """The motion from a state on, K steps by commands (K, N) and draughts (K, N, 2) that hold through a step each.
+
+    The first `held` steps the chain stands still: the air is off. There are K + 1 instants; what is told of the last
+    one belongs to the commands of the last step.
+    """
+    count, n = len(commands), len(physics.mass)
+    states, place = np.empty((count + 1, 3 * n + 4)), np.empty((count + 1, n, 2))
+    linear, angular, own = np.zeros((count + 1, n, 2)), np.zeros((count + 1, n)), np.zeros((count + 1, n, 2))
+    velocity, force, torque = np.empty((n, 2)), np.empty((n, 2)), np.empty(n)
+    slopes, scratch_linear, scratch_angular = np.empty((4, 3 * n + 4)), np.empty((n, 2)), np.empty(n)
+    now = state.copy()
+    for k in range(count + 1):
+        last = min(k, count - 1)
+        target, draught = target_thrust(physics, commands[last]), draughts[last]
+        for i in range(n):
+            if physics.time_constant[i] <= 0.0:
+                now[2 * n + 4 + i] = target[i]
+        states[k] = now
+        centres(physics, now, place[k], velocity)
+        if k < held:
+            continue
+        derivative(physics, now, target, draught, slopes[0], angular[k], linear[k])
+        forces(physics, now, velocity, draught, force, torque)
+        for i in range(n):
+            own[k, i] = force[i] / physics.mass[i]
+        if k == count:
+            break
+        derivative(physics, now + 0.5 * step_s * slopes[0], target, draught, slopes[1], scratch_angular, scratch_linear)
+        derivative(physics, now + 0.5 * step_s * slopes[1], target, draught, slopes[2], scratch_angular, scratch_linear)
+        derivative(physics, now + step_s * slopes[2], target, draught, slopes[3], scratch_angular, scratch_linear)
+        now = now + step_s / 6.0 * (slopes[0] + 2.0 * slopes[1] + 2.0 * slopes[2] + slopes[3])
+    return Motion(states, place, linear, angular, own)

@@ -1,0 +1,275 @@
+"""Runs of thruster-driven chains as a laboratory hands them over: folders of tables, with what it knows beforehand.
+
+A run's folder holds `robot.yaml` and `run.yaml` (what is known before), `thrusters.csv.gz`, `imu_<link>.csv.gz`, and,
+where it was found out afterwards, `truth_<link>.csv.gz` and `truth_parameters.yaml`. The README of the set
+`unknown_thruster_chain` says what their columns mean. Tables may be without compression (`.csv`).
+
+The bag gets a file with the robot's configuration beside its messages, which `evaluate` takes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.laboratory_files import (
+    POSE_COLUMNS,
+    Table,
+    faulty,
+    mapping,
+    number,
+    numbers,
+    read_table,
+    said_to_be_simulated,
+    sequence,
+    text,
+)
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.contract.converters import Converted
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import centre_of_mass, command_channel, true_parameters_channel
+
+CAPTURE_LATE_S = 0.005
+"""By the data sheet of the motion capture: its stamps are those of arrival."""
+
+_WEIGHED = ("mass_kg", "inertia_about_com_kg_m2")
+_IMU = ("gx", "gy", "gz", "ax", "ay", "az")
+_TOLERANCES = (
+    "length_m",
+    "mass_fraction",
+    "inertia_fraction",
+    "thruster_place_m",
+    "thruster_angle_deg",
+    "thrust_gain_fraction",
+    "imu_place_m",
+    "imu_mounting_deg",
+)
+# Names in robot.yaml, and what they are called here.
+_OTHERS = {
+    "thruster_limit_N": "thruster.limit_n",
+    "thruster_time_constant_s": "thruster.time_constant_s",
+    "joint_travel_deg": "chain.joint_travel_deg",
+    "imu_rate_hz": "imu.rate_hz",
+    "gravity_m_s2": "gravity_m_s2",
+}
+_INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
+# By the data sheets of the motion capture and of the IMUs: 500 deg/s, 4 g.
+_DATA_SHEETS = {
+    "gyro.range_rad_s": 8.7266,
+    "accelerometer.range_m_s2": 39.24,
+    "truth.position_stddev_m": 3e-4,
+    "truth.heading_stddev_deg": 0.2,
+    "truth.alignment_stddev_deg": 0.2,
+}
+# Half to twice gravity: a resting accelerometer in m/s^2 reads inside, one in g or counts does not.
+_PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
+
+
+def read_unknown_chain(path: Path, as_recorded: bool = False) -> Converted:
+    """Runs of thruster-driven chains of unknown build: a folder with robot.yaml, run.yaml and tables.
+
+    Commands, IMUs, motion capture, and what was weighed afterwards. The capture's stamps are moved back by its latency
+    (5 ms by its data sheet), unless left as recorded. What robot.yaml and run.yaml say becomes a configuration file in
+    the bag's folder, which `evaluate` uses. Rows that are not finite are left out and counted, rows out of order are
+    sorted.
+
+    Raises
+    ------
+    UserError
+        No such folder, a table or an entry that is missing or no number, another number of links in one file than in
+        another, other units.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f"{path} is no folder; a run is a folder with robot.yaml, run.yaml and tables of its sensors")
+    configuration, notes = read_configuration(path)
+    names = configuration.chain.link_names
+    commands = read_table(path, "thrusters", tuple(f"u{link}" for link in range(1, len(names) + 1)))
+    if commands is None:
+        raise UserError(f"{path} has no thrusters.csv.gz: without commands there is nothing to learn the masses from")
+    _refuse_other_count(path, configuration)
+    tables = {name: read_table(path, f"imu_{name}", _IMU) for name in names}
+    missing = [f"imu_{name}.csv.gz" for name, table in tables.items() if table is None]
+    if missing:
+        raise UserError(f"{path} has no {', '.join(missing)}; robot.yaml has {len(names)} links: {', '.join(names)}")
+    imus = {name: table for name, table in tables.items() if table is not None}
+    for name, table in imus.items():
+        _refuse_other_units(path, name, table, commands)
+    sensors = [Series(command_channel(names), commands.stamps_ns, commands.values)]
+    sensors += [Series(imu_channel(name), table.stamps_ns, table.values) for name, table in imus.items()]
+    notes += [note for table in (commands, *imus.values()) for note in table.notes]
+    truth, truth_notes = _truth(path, names, int(commands.stamps_ns[0]), as_recorded)
+    notes += truth_notes
+    simulated = said_to_be_simulated(path)
+    return Converted(
+        recording=Recording(tuple(sensors), tuple(truth)),
+        epoch_ns=0,
+        notes=(*notes, *simulated),
+        counts={"links": len(names)},
+        simulated=bool(simulated),
+        configurations={"thruster_chain": configuration},
+    )
+
+
+def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str]]:
+    """What robot.yaml and run.yaml in a folder say, and sentences on it.
+
+    Raises
+    ------
+    UserError
+        robot.yaml is missing, or an entry of one of them is missing or no number, or the links are not as many.
+    """
+    robot = mapping(path / "robot.yaml")
+    if robot is None:
+        raise UserError(f"{path} has no robot.yaml, which says how many links there are and how long they are")
+    links = [_link(path / "robot.yaml", entry) for entry in sequence(path / "robot.yaml", robot, "links")]
+    stated = robot.get("number_of_links", len(links))
+    if stated != len(links):
+        raise faulty(path / "robot.yaml", f"number_of_links is {stated!r}, and links has {len(links)}")
+    about = str(robot.get("inertia_about", "centre of mass"))
+    if "centre of mass" not in about and "center of mass" not in about:
+        raise faulty(path / "robot.yaml", f"inertia_about is {about!r}; it must be the centre of mass of the link")
+    values: dict[str, Any] = {f"chain.{name}": [link[name] for link in links] for name in links[0]}
+    tolerances = robot.get("tolerances") or {}
+    if not isinstance(tolerances, Mapping):
+        raise faulty(path / "robot.yaml", f"tolerances is {tolerances!r}, no names with values")
+    values |= {f"tolerances.{name}": tolerances[name] for name in _TOLERANCES if name in tolerances}
+    values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
+    values |= _DATA_SHEETS
+    started, notes = _initial(path, values["chain.link_names"], values["chain.masses_kg"])
+    # Faults are said as of the file that they are in.
+    try:
+        configuration = load(ThrusterChainConfiguration, values | started)
+    except UserError as error:
+        raise UserError(f"{path / 'robot.yaml'}: {error}") from error
+    notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in configuration.chain.unobservable()]
+    return configuration, notes
+
+
+def _link(file: Path, entry: Any) -> dict[str, Any]:
+    """An entry of `links` in robot.yaml, by the names that `ChainConfiguration` has for it."""
+    if not isinstance(entry, Mapping):
+        raise faulty(file, f"an entry of links is {entry!r}, no mapping with name, length_m, thruster and imu")
+    name = text(file, entry, "name")
+    if not all(character.isalnum() or character == "_" for character in name):
+        raise faulty(file, f"a link is named {name!r}; names of links have letters, digits and _ only")
+    parts = {what: part for what in ("thruster", "imu") if isinstance(part := entry.get(what), Mapping)}
+    for what in ("thruster", "imu"):
+        if what not in parts:
+            raise faulty(file, f"{name} has no {what} with place_m")
+    thruster, imu = parts["thruster"], parts["imu"]
+    if (aligned := imu.get("orientation", "aligned_with_link")) != "aligned_with_link":
+        raise faulty(file, f"orientation of the IMU of {name} is {aligned!r}; only aligned_with_link is known")
+    link = {
+        "link_names": name,
+        "link_lengths_m": number(file, entry, "length_m", name),
+        "masses_kg": number(file, entry, "nominal_mass_kg", name),
+        "inertias_kg_m2": number(file, entry, "nominal_inertia_kg_m2", name),
+        "thruster_angles_rad": number(file, thruster, "angle_rad", f"thruster of {name}"),
+    }
+    link["thruster_x_m"], link["thruster_y_m"] = numbers(file, thruster, "place_m", 2, f"thruster of {name}")
+    link["imu_x_m"], link["imu_y_m"] = numbers(file, imu, "place_m", 2, f"IMU of {name}")
+    return link
+
+
+def _of_links(file: Path, entries: Mapping[str, Any], what: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The entries of a list that has one with the name of each link, in the order of these."""
+    found = sequence(file, entries, what)
+    named = {str(entry.get("name")): entry for entry in found if isinstance(entry, Mapping)}
+    if len(found) != len(names) or not named.keys() >= set(names):
+        raise faulty(
+            file,
+            f"{what} has {len(found)} entries ({', '.join(named)}), and robot.yaml {len(names)} links "
+            f"({', '.join(names)})",
+        )
+    return [named[name] for name in names]
+
+
+def _initial(path: Path, names: list[str], masses_kg: list[float]) -> tuple[dict[str, Any], list[str]]:
+    """Parameters of the initial state from run.yaml, and sentences on it."""
+    file, values, notes = path / "run.yaml", dict[str, Any]({"initial.headings_rad": [0.0] * len(names)}), []
+    run = mapping(file)
+    if run is None:
+        return values, ["There is no run.yaml: the first poses are not known."]
+    if "robot_at_rest_until_s_at_least" in run:
+        values["initial.rest_s"] = number(file, run, "robot_at_rest_until_s_at_least")
+    if "initial_poses" in run:
+        entries = zip(names, _of_links(file, run, "initial_poses", names), strict=True)
+        poses = np.array([numbers(file, one, "x_y_heading", 3, f"first pose of {name}") for name, one in entries])
+        middle = centre_of_mass(poses[None, :, :2], np.array(masses_kg))[0]
+        values |= {
+            "initial.given": True,
+            "initial.headings_rad": poses[:, 2].tolist(),
+            "initial.position_m": [round(float(part), 6) for part in middle],
+            "initial.heading_stddev_rad": _INITIAL_HEADING_STDDEV_RAD,
+        }
+    else:
+        notes.append("run.yaml has no initial_poses: the first poses are not known.")
+    if unused := run.get("thruster_not_used"):
+        notes.append(f"The thruster of {unused} was left unused.")
+    return values, notes
+
+
+def _refuse_other_count(path: Path, configuration: ThrusterChainConfiguration) -> None:
+    """Raise UserError where there are tables of links that robot.yaml does not have."""
+    for what in ("imu", "truth"):
+        there = {file.name.partition(".")[0].removeprefix(f"{what}_") for file in path.glob(f"{what}_*.csv*")}
+        if others := sorted(there - set(configuration.chain.link_names)):
+            raise UserError(
+                f"{path} has tables {', '.join(f'{what}_{name}' for name in others)}, and robot.yaml only "
+                f"{configuration.chain.count} links: {', '.join(configuration.chain.link_names)}"
+            )
+
+
+def _refuse_other_units(path: Path, name: str, table: Table, commands: Table) -> None:
+    """Raise UserError where an accelerometer does not read m/s^2, or stamps have nothing to do with the commands'."""
+    force = float(np.median(np.linalg.norm(table.values[:, 3:], axis=1)))
+    low, high = _PLAUSIBLE_FORCE_M_S2
+    if not low < force < high:
+        raise UserError(
+            f"{path / f'imu_{name}'}: the accelerometer reads {force:.3g} in the median; m/s^2 would be "
+            f"between {low:g} and {high:g}"
+        )
+    start, stop = table.stamps_ns[[0, -1]].tolist()
+    first, last = commands.stamps_ns[[0, -1]].tolist()
+    if stop <= first or start >= last:
+        raise UserError(
+            f"{path / f'imu_{name}'}: its stamps, {start} to {stop} ns, are all outside of those of the commands, "
+            f"{first} to {last} ns"
+        )
+
+
+def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool) -> tuple[list[Series], list[str]]:
+    """Motion capture and weighed parameters where they are there, and sentences on them."""
+    file, late_s = path / "truth_parameters.yaml", CAPTURE_LATE_S
+    found = mapping(file)
+    series, notes = [], []
+    if found is not None:
+        if "motion_capture_late_s" in found:
+            late_s = number(file, found, "motion_capture_late_s")
+        links = list(zip(names, _of_links(file, found, "links", names), strict=True))
+        values = [number(file, one, what, name) for what in _WEIGHED for name, one in links]
+        series.append(Series(true_parameters_channel(names), np.array([start_ns]), np.array([values])))
+        notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
+    tables = {name: read_table(path, f"truth_{name}", POSE_COLUMNS) for name in names}
+    late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
+    for name, table in tables.items():
+        if table is not None:
+            series.append(Series(truth_channel(name), table.stamps_ns - late_ns, table.values))
+            notes += table.notes
+    missing = [name for name, table in tables.items() if table is None]
+    if len(missing) < len(names):
+        notes.append(
+            "Stamps of the motion capture left as recorded: those of arrival."
+            if as_recorded
+            else f"Stamps of the motion capture moved {late_s * 1e3:g} ms back: they are those of arrival."
+        )
+    if missing:
+        notes.append(f"There is no motion capture of {', '.join(missing)}.")
+    return series, notes
