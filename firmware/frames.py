@@ -1,4 +1,4 @@
-"""The frames of drivers/serial_frames.py, built in place in buffers that are made once."""
+"""The frames of drivers/serial_imu/frames.py, built in place in buffers that are made once."""
 
 import struct
 from binascii import crc32

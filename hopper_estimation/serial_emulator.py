@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.emulators.serial_imu import PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
-from drivers.serial_frames import NOT_FOUND, Settings
+from drivers.serial_imu.frames import NOT_FOUND, Settings
 from hopper_estimation.model.topics import HIGH_G, LOW_G
 from hopper_estimation.nodes import HopperSimulatorNode
 from onboard_estimation.bags.bag import open_bag
@@ -50,8 +50,8 @@ class SerialEmulatorHost(SimulatorHost, SerialFaults, SerialBag):
 class HopperSerialEmulatorNode(HopperSimulatorNode):
     """A hopper, simulated or out of a bag, whose accelerometers are read by a driver, as those of a real one.
 
-    Both sensors go as frames (`drivers.serial_frames`) into a pseudo-terminal, in counts, stamped by a clock of their
-    own; `link` leads to its other end, for `serial_imu`. Commands, attitude and ground truth are published as by the
+    Both sensors go as frames (`drivers.serial_imu.frames`) into a pseudo-terminal, in counts, stamped by a clock of
+    their own; `link` leads to its other end, for `serial_imu`. Commands, attitude and ground truth are published as by the
     simulator, those of a bag with the times at which they are played. It begins once a driver has the port, and is
     silent in the end, as a device that reads no more. Parameters: those of the simulator, `SerialFaults`, `SerialBag`.
 

@@ -28,7 +28,8 @@ from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.description import chain_shapes, chain_urdf
-from salp_estimation.model.gaits import GAITS, gait_for
+from salp_estimation.model.gait_design import gait_for
+from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation import simulator
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzzing import Target
+from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import plausible, quaternions_of
-from drivers.optitrack import protocol
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, Version
-from drivers.vicon.protocol import (
+from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, Version
+from drivers.motion_capture.vicon_protocol import (
     LONGEST_NAME,
     NEEDED,
     OBJECT_ENUMS,

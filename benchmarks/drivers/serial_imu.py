@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
 from benchmarks.timing import row
-from drivers.serial_frames import FrameReader, Sample, encode_sample
+from drivers.serial_imu.frames import FrameReader, Sample, encode_sample
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 RATE_HZ = 1000
@@ -115,7 +115,7 @@ def _composed(seconds: float) -> dict[str, Any]:
 
 def _send(port: str, kept: str, seconds: float) -> None:
     from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-    from drivers.serial_frames import Settings
+    from drivers.serial_imu.frames import Settings
     from onboard_estimation.realtime.budget import sleep_until
 
     told = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=RATE_HZ)

@@ -15,7 +15,7 @@ import numpy as np
 from cobs import cobs  # type: ignore[import-untyped]
 
 from benchmarks.fuzzing import Target
-from drivers.serial_frames import (
+from drivers.serial_imu.frames import (
     HIGH_G,
     LOW_G,
     FrameReader,
@@ -25,7 +25,7 @@ from drivers.serial_frames import (
     encode_sample,
     encode_settings,
 )
-from hopper_estimation.simulation import serial_log
+from hopper_estimation import serial_log
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Measurement
 from onboard_estimation.contract.converters import Converted

@@ -13,7 +13,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from salp_estimation.model.configuration import SalpConfiguration
-from salp_estimation.model.gaits import gait_for
+from salp_estimation.model.gait_design import gait_for
 from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
 Array = NDArray[np.float64]

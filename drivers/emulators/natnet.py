@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.optitrack import protocol
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
+from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.serial_frames import (
+from drivers.serial_imu.frames import (
     COUNTS_PER_DIGIT,
     GYRO_COUNTS_PER_DEG_S,
     HIGH_G_G_PER_DIGIT,

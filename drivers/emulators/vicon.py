@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.motion_capture import vicon_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
-from drivers.vicon import protocol
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.errors import UserError
 

@@ -11,8 +11,8 @@ import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
-from drivers.at_rest import StartCheck
 from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
+from drivers.hebi.start_check import StartCheck
 from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.base.measurement import Measurement, Vector
 from onboard_estimation.base.series import imu_channel

@@ -13,9 +13,9 @@ from geometry_msgs.msg import PoseStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_names, parsed_names
+from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
+from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from drivers.node import DriverNode, NoRobot
-from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
-from drivers.vicon.receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.series import truth_channel
 from onboard_estimation.live.messages import new, serialized
@@ -156,7 +156,7 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
 
 
 class ViconNode(TruthNode[ViconConfiguration, Receiver]):
-    """Publishes what a Vicon system tracks; protocol: `drivers.vicon.protocol`.
+    """Publishes what a Vicon system tracks; protocol: `drivers.motion_capture.vicon_protocol`.
 
     Publishes `ground_truth/<name>/pose` (PoseStamped in `world`, stamped at the exposure in host time) of each body
     that is seen, tf where asked for, and `/diagnostics`. Parameters: `ViconConfiguration`.

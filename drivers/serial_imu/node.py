@@ -19,7 +19,7 @@ from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless
 from drivers.calibration.parameter_file import load_calibration
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode
-from drivers.serial_frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
+from drivers.serial_imu.frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
@@ -123,7 +123,7 @@ class SerialImuHost:
 
 
 class SerialImuNode(MeasuringNode):
-    """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_frames`.
+    """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_imu.frames`.
 
     Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
     absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Services (Trigger), of a robot at

@@ -59,15 +59,6 @@ def formats(incomplete: str) -> list[str]:
     return [name for name in offered("onboard_estimation.converters") if name.startswith(incomplete)]
 
 
-def launch_files(context: typer.Context, incomplete: str) -> list[str]:
-    """This project's launch files, where the file is asked for and not its arguments."""
-    from onboard_estimation.commands.launch import project_launch_files
-
-    if context.params.get("words"):
-        return []
-    return [name for name in project_launch_files() if name.startswith(incomplete)]
-
-
 Command = Callable[..., None]
 
 

@@ -9,18 +9,31 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import PACKAGE, resource
-from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands import output
+
+if TYPE_CHECKING:
+    pass
+
 
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
+
+
+def launch_files(context: typer.Context, incomplete: str) -> list[str]:
+    """This project's launch files, where the file is asked for and not its arguments."""
+    if context.params.get("words"):
+        return []
+    return [name for name in project_launch_files() if name.startswith(incomplete)]
+
+
 _WHAT = "Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments."
-_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=arguments.launch_files)
+_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=launch_files)
 _SHOW = typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from salp_estimation.estimators.doubted_start import log_density
 from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.estimators.residual_model import SLIP, ResidualModel
 from salp_estimation.model import friction_kernels as friction
-
-if TYPE_CHECKING:
-    from salp_estimation.estimators.residual_smoother import PastStep
 
 Rows = NDArray[np.float64]
 
@@ -69,7 +66,7 @@ class FilterState(NamedTuple):
     covariance: Matrix
     linearised: Linearised | None
     start: Vector
-    history: PastStep | None = None
+    history: Any = None
     evidence: float = 0.0
     is_unlike: bool = False
 

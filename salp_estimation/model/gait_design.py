@@ -15,6 +15,7 @@ Where they stand for the motion of a cycle they are exponential coordinates: the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +26,9 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
+from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gait_fit import cycle, effort, exponential, fit, logarithm
-from salp_estimation.model.gaits import Gait
+from salp_estimation.model.gaits import GAITS, Gait
 
 MOTIONS = ("forward", "backward", "left", "right", "turning")
 DISTANCE_M = 0.03
@@ -287,3 +289,30 @@ def _reached(forms: NDArray[np.float64], needed: Vector, wanted: Vector) -> Matr
             "reach. Ask for another motion, or turn the wheels otherwise (chain.wheel_angles_deg)"
         )
     return np.asarray(directions, dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def gait_for(configuration: ChainConfiguration, name: str) -> Gait:
+    """A gait of `GAITS` for any chain: the constants for LandSalp's geometry and drag, else designed once.
+
+    Raises
+    ------
+    UserError
+        The chain cannot be moved so.
+    """
+    chain = configuration.build()
+    if name in GAITS and _is_landsalp(chain) and _has_room(chain, GAITS[name]):
+        return GAITS[name]
+    return design(chain, name).gait
+
+
+def _is_landsalp(chain: Chain) -> bool:
+    landsalp = ChainConfiguration().build()
+    return np.array_equal(chain.links[:, : kernels.LOWER], landsalp.links[:, : kernels.LOWER])
+
+
+def _has_room(chain: Chain, gait: Gait) -> bool:
+    """Whether no joint comes to its limits in a cycle from the straight shape."""
+    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
+    lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
+    return bool((angles > lower).all() and (angles < upper).all())

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.plots import BAND, ESTIMATE, SERIES, TRUTH, write_figure
 from salp_estimation.model.configuration import ChainConfiguration
-from salp_estimation.model.gait_design import DesignedGait, describe, design, named_motion
-from salp_estimation.model.gaits import FORWARD, gait_for
+from salp_estimation.model.gait_design import DesignedGait, describe, design, gait_for, named_motion
+from salp_estimation.model.gaits import FORWARD
 
 _SNAPSHOTS = 5
 _MOST_LABELLED = 8

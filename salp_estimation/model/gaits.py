@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from salp_estimation.model import chain_kernels as kernels
-from salp_estimation.model.chain import Chain
-from salp_estimation.model.configuration import ChainConfiguration
 
 
 @dataclass(frozen=True)
@@ -67,34 +62,3 @@ GAITS: dict[str, Gait] = {
     "right": LEFT.reversed(),
     "turning": TURNING,
 }
-
-
-@lru_cache(maxsize=64)
-def gait_for(configuration: ChainConfiguration, name: str) -> Gait:
-    """A gait of `GAITS` for any chain: the constants for LandSalp's geometry and drag, else designed once.
-
-    Raises
-    ------
-    UserError
-        The chain cannot be moved so.
-    """
-    chain = configuration.build()
-    if name in GAITS and _is_landsalp(chain) and _has_room(chain, GAITS[name]):
-        return GAITS[name]
-    from salp_estimation.model.gait_design import design  # it needs this module
-
-    return design(chain, name).gait
-
-
-def _is_landsalp(chain: Chain) -> bool:
-    landsalp = ChainConfiguration().build()
-    return np.array_equal(chain.links[:, : kernels.LOWER], landsalp.links[:, : kernels.LOWER])
-
-
-def _has_room(chain: Chain, gait: Gait) -> bool:
-    """Whether no joint comes to its limits in a cycle from the straight shape."""
-    from salp_estimation.model.gait_fit import cycle
-
-    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
-    lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
-    return bool((angles > lower).all() and (angles < upper).all())

@@ -19,8 +19,9 @@ from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gait_fit import held
-from salp_estimation.model.gaits import GAITS, Gait, gait_for
+from salp_estimation.model.gaits import GAITS, Gait
 from salp_estimation.training.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
 from salp_estimation.training.identification_runs import Run, run_from_recording
 from salp_estimation.training.motion import DEFAULT_CUTOFF_HZ

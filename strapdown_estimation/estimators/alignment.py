@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.filtering.manifold_kernels import skew
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.rotation_kernels import skew
 from strapdown_estimation.model import state as model
 from strapdown_estimation.model.configuration import Strapdown
 from strapdown_estimation.model.state import attitude

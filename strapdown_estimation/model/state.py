@@ -41,8 +41,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.manifold_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.moments import Moments, predict
-from onboard_estimation.filtering.rotation_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 from strapdown_estimation.model.configuration import Imu, Strapdown
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from drivers.emulators import natnet
 from drivers.emulators.natnet import SIZE_M, Times, i32, rigid_body, rigid_body_model, text
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.optitrack.protocol import Version
+from drivers.motion_capture.optitrack_protocol import Version
 
 
 def models(names: Sequence[str], version: Version) -> bytes:

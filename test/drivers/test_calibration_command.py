@@ -15,7 +15,7 @@ from serial_lines import SETTINGS
 
 from drivers.calibration.logs import ImuLog
 from drivers.calibration.parameter_file import load_calibration
-from drivers.serial_frames import Sample, encode_sample, encode_settings
+from drivers.serial_imu.frames import Sample, encode_sample, encode_settings
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.series import Series, imu_channel
 from onboard_estimation.judging.simulated_bags import write_series

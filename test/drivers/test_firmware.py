@@ -23,8 +23,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.serial_frames import FrameReader, Sample, Settings, decode
-from hopper_estimation.simulation.serial_log import LogClock, read_serial_log
+from drivers.serial_imu.frames import FrameReader, Sample, Settings, decode
+from hopper_estimation.serial_log import LogClock, read_serial_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIRMWARE = REPOSITORY / "firmware"

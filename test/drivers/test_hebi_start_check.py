@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.at_rest import StartCheck, judged
 from drivers.hebi.feeds import HebiConfiguration
+from drivers.hebi.start_check import StartCheck, judged
 
 NAMES = ("a", "b", "c")
 

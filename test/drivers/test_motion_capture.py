@@ -24,8 +24,8 @@ from drivers.motion_capture.bodies import (
     quaternions_of,
     topic_name,
 )
-from drivers.optitrack.client import OptitrackConfiguration
-from drivers.vicon.receiver import ViconConfiguration
+from drivers.motion_capture.optitrack_client import OptitrackConfiguration
+from drivers.motion_capture.vicon_receiver import ViconConfiguration
 from onboard_estimation.base.configuration import ConfigurationError, describe, load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource

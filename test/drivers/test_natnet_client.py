@@ -14,8 +14,8 @@ from natnet_samples import LOOPBACK, NAMES, Stream, connected, free_ports, poses
 
 from drivers.emulators import natnet
 from drivers.emulators.natnet import EXTRA_BODY
-from drivers.optitrack import protocol
-from drivers.optitrack.protocol import VERSIONS, ServerInfo
+from drivers.motion_capture import optitrack_protocol as protocol
+from drivers.motion_capture.optitrack_protocol import VERSIONS, ServerInfo
 from onboard_estimation.base.errors import UserError
 
 WAYS = ("multicast", "unicast")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
+from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.optitrack import protocol
-from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
+from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 
 pytestmark = pytest.mark.timeout(120)
 NAMES = ("base", "link_1")

@@ -15,8 +15,8 @@ from natnet_samples import NAMES, poses
 
 from drivers.emulators import natnet
 from drivers.emulators.natnet import Times
-from drivers.optitrack import protocol
-from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
+from drivers.motion_capture import optitrack_protocol as protocol
+from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
 
 TIMES = Times(12.5, 2**40 + 1, 2**40 + 2, 2**40 + 3)
 versions = st.sampled_from(VERSIONS)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from drivers.emulators.serial_imu import HIGH_G, LOW_G, PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
-from drivers.serial_frames import SerialReadings, Settings
+from drivers.serial_imu.frames import SerialReadings, Settings
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.message_types import new

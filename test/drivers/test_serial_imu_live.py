@@ -16,8 +16,8 @@ from live_graph import await_being_heard, call, collect, listening_node, running
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.lines import SerialLine
-from drivers.serial_frames import Settings
-from hopper_estimation.simulation.serial_log import read_serial_log
+from drivers.serial_imu.frames import Settings
+from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.bags.bag import open_bag
 
 TOLD = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=500)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serial_lines import SETTINGS, line, sample, saved
 
-from drivers.serial_frames import Fault, FrameReader, Sample, Settings, decode, encode_sample, encode_settings
-from hopper_estimation.simulation.serial_log import LogClock, read_serial_log
+from drivers.serial_imu.frames import Fault, FrameReader, Sample, Settings, decode, encode_sample, encode_settings
+from hopper_estimation.serial_log import LogClock, read_serial_log
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.cli import main

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drivers.at_rest import faults, refuse_unless_still
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_frames import (
+from drivers.serial_imu.frames import (
     HIGH_G,
     LOW_G,
     FrameReader,
@@ -24,7 +24,7 @@ from drivers.serial_frames import (
     encode_settings,
 )
 from drivers.serial_imu.node import axes_matrix
-from hopper_estimation.simulation.serial_log import read_serial_log
+from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.base.errors import UserError
 
 EPOCH_NS = 1_800_000_000 * 10**9

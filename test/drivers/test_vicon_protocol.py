@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import encode_named_numbers, encode_subject, subjects_of
-from drivers.vicon.protocol import (
+from drivers.motion_capture.vicon_protocol import (
     CONTENTS,
     FRAME_INFO,
     GLOBAL_SEGMENTS,
@@ -36,7 +36,7 @@ from drivers.vicon.protocol import (
     encode_uints,
     layout_of,
 )
-from drivers.vicon.receiver import FrameClock
+from drivers.motion_capture.vicon_receiver import FrameClock
 
 SUBJECTS = subjects_of(["box", "arm/upper", "arm/lower"])
 OFFER = block(PACKET, block(OBJECT_ENUMS, encode_uints([*WANTED, 8, 13, 42])))

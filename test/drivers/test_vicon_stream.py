@@ -18,8 +18,8 @@ from scipy.spatial.transform import Rotation
 from drivers.emulators.vicon import DataStreamServer
 from drivers.lines import Connection
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.vicon.protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
-from drivers.vicon.receiver import Receiver, ViconConfiguration
+from drivers.motion_capture.vicon_protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
+from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.errors import UserError
 
 pytestmark = pytest.mark.timeout(120)

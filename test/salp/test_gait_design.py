@@ -24,10 +24,11 @@ from salp_estimation.model.gait_design import (
     design,
     enclosed_areas,
     first_order_motion,
+    gait_for,
     lie_brackets,
 )
 from salp_estimation.model.gait_fit import effort, exponential, logarithm
-from salp_estimation.model.gaits import GAITS, Gait, gait_for
+from salp_estimation.model.gaits import GAITS, Gait
 
 LANDSALP = ChainConfiguration()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.optitrack.client import NatNetClient, OptitrackConfiguration
+from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 
 LOOPBACK = "127.0.0.1"
 NAMES = ("base", "link 1", "link 2")

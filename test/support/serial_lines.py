@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drivers.serial_frames import (
-    Sample,
-    Settings,
-    encode_sample,
-    encode_settings,
-)
+from drivers.serial_imu.frames import Sample, Settings, encode_sample, encode_settings
 
 SETTINGS = Settings(0, 0, 3, 3, 0, 1, 840, firmware=(1, 2, 3), device_id=b"hopper 1")
 

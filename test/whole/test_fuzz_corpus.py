@@ -11,7 +11,7 @@ from benchmarks import fuzzing
 from benchmarks.drivers.fuzz import CORPUS, TARGETS, kept
 from benchmarks.drivers.serial_targets import is_frame, mended, streams
 from benchmarks.fuzzing import Tally, judge
-from drivers.serial_frames import FrameReader
+from drivers.serial_imu.frames import FrameReader
 
 MOST_BYTES = 100_000
 

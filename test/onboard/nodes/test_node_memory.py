@@ -16,13 +16,14 @@ TARGETS = {
     "strapdown": "strapdown_estimation.nodes:StrapdownEstimatorNode",
 }
 OFFLINE = {
-    "hopper": ("hopper_estimation.training.training", "hopper_estimation.judging.report", "hopper_estimation.judging.hop_metrics"),
+    "hopper": tuple(f"hopper_estimation.{one}" for one in ("training", "judging.report", "judging.hop_metrics")),
     "salp": (
-        "onboard_estimation.learning", "salp_estimation.simulation.hardware_simulator", "salp_estimation.training.identification",
-        "salp_estimation.training.motion", "salp_estimation.training.population", "salp_estimation.training.runs",
+        "onboard_estimation.learning",
+        "salp_estimation.simulation.hardware_simulator",
+        "salp_estimation.training",
     ),
     "strapdown": (),
-}  # fmt: skip
+}
 WITHOUT_SCIPY = ("hopper", "salp")
 """Strapdown takes scipy's rotations and, in its kernels, its linear algebra."""
 LARGEST_MB = 120.0

@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.rotation_kernels import rotation_matrix, skew
+from onboard_estimation.filtering.manifold_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Logs of the serial line of the hopping robot's inertial sensors: raw bytes, as `drivers.serial_frames` describes.
+"""Logs of the serial line of the hopping robot's inertial sensors: raw bytes, as `drivers.serial_imu.frames` describes.
 
 Counts become SI units with the ranges that the device itself told last; what it sent before it told any is left out.
 Nothing is trusted: what is no valid frame is counted, and so is a time that cannot follow the one before.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.serial_frames import CLOCK_WRAP, SerialReadings, Settings
+from drivers.serial_imu.frames import CLOCK_WRAP, SerialReadings, Settings
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series, imu_channel
 from onboard_estimation.contract.converters import Converted

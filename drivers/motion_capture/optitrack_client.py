@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
+from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, placed, plausible
-from drivers.optitrack import protocol
-from drivers.optitrack.protocol import (
+from drivers.motion_capture.optitrack_protocol import (
     COMMAND_PORT,
     DATA_PORT,
     LONGEST_MESSAGE,

@@ -20,7 +20,7 @@ from drivers.motion_capture.bodies import (
     plausible,
     quaternions_of,
 )
-from drivers.vicon.protocol import PORT, Frame, Session, StreamError, Subject, body_names
+from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.pipeline.device_clock import DeviceClock

@@ -1,1 +1,0 @@
-"""Vicon: poses of subjects and their segments from a DataStream server."""
