@@ -51,8 +51,8 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
     """A hopper, simulated or out of a bag, whose accelerometers are read by a driver, as those of a real one.
 
     Both sensors go as frames (`drivers.serial_imu.frames`) into a pseudo-terminal, in counts, stamped by a clock of
-    their own; `link` leads to its other end, for `serial_imu`. Commands, attitude and ground truth are published as by the
-    simulator, those of a bag with the times at which they are played. It begins once a driver has the port, and is
+    their own; `link` leads to its other end, for `serial_imu`. Commands, attitude and ground truth are published as by
+    the simulator, those of a bag with the times at which they are played. It begins once a driver has the port, and is
     silent in the end, as a device that reads no more. Parameters: those of the simulator, `SerialFaults`, `SerialBag`.
 
     Raises

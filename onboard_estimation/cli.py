@@ -38,7 +38,6 @@ from onboard_estimation.commands import (
     output,
     recording,
     robots,
-    tune,
     view,
 )
 
@@ -124,7 +123,7 @@ _add(
     campaign.campaign,
     learning.identify,
     learning.train,
-    tune.tune,
+    learning.tune,
     robots.gait,
     observability.observability,
     bags.convert,

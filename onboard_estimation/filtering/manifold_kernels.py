@@ -327,7 +327,7 @@ def apply_right_jacobian(d: Rows, layout: Layout, columns: Rows) -> None:
 
 
 @njit(cache=True)
-def skew(x: float, y: float, z: float) -> Array:
+def skew(x: float, y: float, z: float) -> Rows:
     """(3, 3) matrix of the cross product with the vector (x, y, z) from the left."""
     out = np.zeros((3, 3))
     out[0, 1], out[0, 2] = -z, y
@@ -337,7 +337,7 @@ def skew(x: float, y: float, z: float) -> Array:
 
 
 @njit(cache=True)
-def rotation_matrix(x: float, y: float, z: float, w: float) -> Array:
+def rotation_matrix(x: float, y: float, z: float, w: float) -> Rows:
     """(3, 3) rotation of a unit quaternion."""
     out = np.empty((3, 3))
     out[0, 0], out[1, 1], out[2, 2] = (

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
-from onboard_estimation import capabilities
+from onboard_estimation import contract
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.cli import main
 from onboard_estimation.contract.reported import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
@@ -19,7 +19,7 @@ from onboard_estimation.contract.simulated import Simulated, SimulatedLive, With
 from onboard_estimation.contract.trained import Trained
 from onboard_estimation.filtering.state_space import StateSpace, se2, vector
 
-MODULES = [import_module(f"{capabilities.__name__}.{one.name}") for one in pkgutil.iter_modules(capabilities.__path__)]
+MODULES = [import_module(f"{contract.__name__}.{one.name}") for one in pkgutil.iter_modules(contract.__path__)]
 CAPABILITIES = {
     one
     for module in MODULES
