@@ -7,7 +7,7 @@ own from its own package:
 
 The least it brings is here: a configuration, the channels it listens to, an estimator, and which parts of its state the
 ground truth tells. What only some robots can do (simulate, learn, be drawn, ...) are classes of
-`onboard_estimation.capabilities`, which a robot is derived from.
+this room, which a robot is derived from.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TruthSpecification:
     alignment
         `none`: estimate and truth share the world frame, and the truth gives the initial state. `heading`: the estimate
         starts at its own origin; before comparison it is moved and turned about the vertical onto the truth. For
-        `start` and `se3` see `evaluation/alignment.py`; users may ask for another one.
+        `start` and `se3` see `judging/alignment.py`; users may ask for another one.
     covariances
         Noise covariance (d, d) of the parts derived from the truth, per part. Parts that are not named are taken as
         exact.

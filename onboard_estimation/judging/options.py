@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 
 Keep = Literal["figures", "reports", "everything"]
 Format = Literal["tum", "kitti", "euroc", "csv"]
@@ -168,6 +170,14 @@ def _axes(text: str) -> str:
     return text
 
 
+def _own_or_shipped(file: Path) -> Path:
+    """The file as it is named, or the one of that name that is installed, e.g. `config/salp_ten_links.yaml`."""
+    if not file.exists() and not file.is_absolute() and file.parts[0] == "config":
+        with suppress(UserError):
+            return resource(str(file))
+    return file
+
+
 def _time(seconds: float) -> float:
     if not 0.0 <= seconds < math.inf:
         raise ValueError
@@ -262,7 +272,7 @@ class JudgeSettings:
         vertical (least squares), from the truth's start; `se3`: turned and shifted by least squares. The robot's own
         otherwise.
 
-        See `evaluation/alignment.py`; `none` where there is no robot.
+        See `judging/alignment.py`; `none` where there is no robot.
     beacon_s
         Give the filter the pose of the motion capture every so many seconds, as a beacon would.
     smooth
@@ -294,7 +304,7 @@ class EvaluateOptions:
     robot, estimator
         None: guessed from the topics; the robot's first estimator.
     config
-        ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it.
+        ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it; one that is installed, `config/x.yaml`.
     model
         Trained model, as `onboard-estimation train` writes it.
 
@@ -333,7 +343,7 @@ class EvaluateOptions:
 
     robot: str | None = None
     estimator: str | None = None
-    config: Path | None = option(None, metavar="FILE", is_recorded=False)
+    config: Path | None = option(None, metavar="FILE", read=_own_or_shipped, is_recorded=False)
     model: Path | None = option(None, metavar="FILE", is_recorded=False)
     overrides: Mapping[str, Any] = option(
         dict, flag="--set", metavar="NAME=VALUE", read=parse_overrides, texts=override_texts

@@ -451,7 +451,7 @@ def test_command_shows_bag_and_run_alike(bag: Path, tmp_path: Path) -> None:
 
 
 def test_command_refuses_with_a_way_out(bag: Path, tmp_path: Path) -> None:
-    assert "not for 'strapdown'" in refusal("observability", "strapdown", bag)
+    assert "these robots have: salp, thruster_chain" in refusal("observability", "strapdown", bag)
     assert "has 2 joint angles" in refusal("observability", "salp", bag, "--joint", "3")
     assert "above 0 s" in refusal("observability", "salp", bag, "--window", "0")
     taken = tmp_path / "taken.png"

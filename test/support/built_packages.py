@@ -7,14 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOP_LEVEL_PACKAGES = [
-    "onboard_estimation",
-    "salp_estimation",
-    "hopper_estimation",
-    "strapdown_estimation",
-    "softrobot_estimation",
-    "drivers",
-]
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = (path.parent.name for path in _ROOT.glob("*/__init__.py"))
+TOP_LEVEL_PACKAGES = sorted(name for name in _PACKAGES if name != "benchmarks")
 _NOT_SOURCE = shutil.ignore_patterns(
     ".*", "__pycache__", "*.egg-info", "build", "dist", "install", "log", "demo_output"
 )
