@@ -3,12 +3,12 @@
 **Contradictions.** Do a sensor's innovations agree with what the filter expects, over seconds? If not, a sentence says
 so. One wild reading is the gate's business. What is looked for here lasts: a filter that is lost and sure of itself, a
 model that the robot does not keep to, a sensor turned round. Readings are looked at in stretches of SPAN_S seconds, or
-longer where a sensor is slow. A stretch contradicts where the mean NIS per degree of freedom is above CONTRADICTED,
+longer where a sensor is slow. A stretch contradicts where the mean NIS per degree of freedom is above ALARMED,
 which is 1 for a filter that is right. Single readings count for no more than FARTHEST standard deviations: one in eight
 would have to be wild to make a contradiction.
 
 False alarms: the mean over n white innovations of a consistent filter, of m elements each, is chi-square with n m
-degrees of freedom, over n m. With LEAST_READINGS readings of one element it is above CONTRADICTED once in 3e8
+degrees of freedom, over n m. With LEAST_READINGS readings of one element it is above ALARMED once in 3e8
 stretches, with more of them never.
 """
 
@@ -44,7 +44,7 @@ Listener = Callable[[str], None]
 
 SPAN_S = 5.0
 LEAST_READINGS = 20
-CONTRADICTED, AGREED = 4.0, 2.0
+ALARMED, CALM = 4.0, 2.0
 """Mean NIS per degree of freedom above which a stretch contradicts the filter, and below which an episode is over."""
 FARTHEST = 5.0
 _SPAN_NS = round(SPAN_S * NANOSECONDS_PER_SECOND)
@@ -58,7 +58,7 @@ _UNUSED = UseCounters()
 _Events = tuple[PhaseEvent, ...]
 
 
-class Contradiction(NamedTuple):
+class InnovationAlarm(NamedTuple):
     """A stretch of readings that the filter did not expect.
 
     Attributes
@@ -90,7 +90,7 @@ class Contradiction(NamedTuple):
         )
 
 
-class Agreement(NamedTuple):
+class InnovationMonitor(NamedTuple):
     """What is known of one sensor's innovations: a value, to be kept with the filter's state and rolled back with it.
 
     Attributes
@@ -102,7 +102,7 @@ class Agreement(NamedTuple):
     nis, sizes, normalised
         Sums over them: NIS per degree of freedom, none above FARTHEST^2; its roots, without a bound; each element of
         the innovation in its standard deviation.
-    is_contradicted
+    is_alarmed
         Whether an episode of contradiction goes on, which has been told.
     """
 
@@ -111,42 +111,44 @@ class Agreement(NamedTuple):
     nis: float = 0.0
     sizes: float = 0.0
     normalised: tuple[float, ...] = ()
-    is_contradicted: bool = False
+    is_alarmed: bool = False
 
-    def seen(self, sensor: str, stamp_ns: int, innovation: Innovation) -> tuple[Agreement, Contradiction | None]:
+    def seen(
+        self, sensor: str, stamp_ns: int, innovation: Innovation
+    ) -> tuple[InnovationMonitor, InnovationAlarm | None]:
         """With one more innovation, refused ones as well; a contradiction once an episode, at its first stretch."""
         nis = innovation.nis / len(innovation.value)
         since_ns = stamp_ns if self.since_ns is None else self.since_ns
-        summed = Agreement(
+        summed = InnovationMonitor(
             since_ns,
             self.readings + 1,
             self.nis + min(nis, FARTHEST**2),
             self.sizes + math.sqrt(nis),
             tuple([a + b for a, b in zip_longest(self.normalised, innovation.normalised, fillvalue=0.0)]),
-            self.is_contradicted,
+            self.is_alarmed,
         )
         if stamp_ns - since_ns < _SPAN_NS or summed.readings < LEAST_READINGS:
             return summed, None
         return summed._judged(sensor, stamp_ns, since_ns)
 
-    def _judged(self, sensor: str, stamp_ns: int, since_ns: int) -> tuple[Agreement, Contradiction | None]:
+    def _judged(self, sensor: str, stamp_ns: int, since_ns: int) -> tuple[InnovationMonitor, InnovationAlarm | None]:
         """At the end of a stretch; the next one is empty."""
         mean_nis = self.nis / self.readings
-        goes_on = mean_nis > (AGREED if self.is_contradicted else CONTRADICTED)
+        goes_on = mean_nis > (CALM if self.is_alarmed else ALARMED)
         found = None
-        if goes_on and not self.is_contradicted:
+        if goes_on and not self.is_alarmed:
             span_s = (stamp_ns - since_ns) / NANOSECONDS_PER_SECOND
             bias = max(self.normalised, key=abs) / self.readings
-            found = Contradiction(sensor, stamp_ns, span_s, self.sizes / self.readings, bias)
-        return Agreement(is_contradicted=goes_on), found
+            found = InnovationAlarm(sensor, stamp_ns, span_s, self.sizes / self.readings, bias)
+        return InnovationMonitor(is_alarmed=goes_on), found
 
 
-def is_news(found: Contradiction, told_ns: int | None) -> bool:
+def is_news(found: InnovationAlarm, told_ns: int | None) -> bool:
     """Whether it is another one than that told last of this sensor: a roll-back finds the same one once more."""
     return told_ns is None or abs(found.stamp_ns - told_ns) > _SPAN_NS
 
 
-_UNSEEN = Agreement()
+_UNSEEN = InnovationMonitor()
 
 
 class Kept(NamedTuple):
@@ -162,7 +164,7 @@ class Kept(NamedTuple):
         Counters by sensor.
     held
         By sensor, the newest command from before the start.
-    agreements
+    monitors
         By sensor, how its innovations agree with what the filter expects.
     checked, is_checked
         The last state that was looked at, and whether that is the one now: a measurement without an estimate (a
@@ -177,7 +179,7 @@ class Kept(NamedTuple):
     start_ns: int | None
     use: Mapping[str, UseCounters]
     held: Mapping[str, Measurement]
-    agreements: Mapping[str, Agreement]
+    monitors: Mapping[str, InnovationMonitor]
     checked: Any = None
     is_checked: bool = True
     broke_down: bool = False
@@ -201,12 +203,12 @@ class GuardedFilter:
         self.disabled: frozenset[str] = frozenset()
         self.commands = frozenset(channel.sensor for channel in channels if channel.command)
         self.seen: list[PhaseEvent] = []
-        self.looked_back: list[Estimate] = []
+        self.smoothed_before: list[Estimate] = []
         self._order = filter_order(channels)
         self._tell = tell
         self._noticed: deque[tuple[str, str, int]] = deque(maxlen=_REMEMBERED)
         self._remedies = {channel.sensor: channel.remedy for channel in channels}
-        self._contradicted_ns: dict[str, int] = {}
+        self._alarmed_ns: dict[str, int] = {}
 
     def use_estimator(self, estimator: Estimator[Any]) -> None:
         """Go on with another configuration of it."""
@@ -222,7 +224,7 @@ class GuardedFilter:
         return self._order.get(sensor, len(self._order))
 
     def restarted(self, kept: Kept) -> Kept:
-        self.looked_back += self.smoothed(kept)
+        self.smoothed_before += self.smoothed(kept)
         return Kept(None, None, kept.use, {}, {})
 
     def smoothed(self, kept: Kept) -> list[Estimate]:
@@ -309,28 +311,28 @@ class GuardedFilter:
             return back.counted(sensor, breakdowns=1), None, ()
         use = kept.use.get(sensor, _UNUSED)
         use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
-        estimate, agreements = step.estimate, kept.agreements
+        estimate, monitors = step.estimate, kept.monitors
         if step.innovation is not None:
-            agreement, found = agreements.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
-            agreements = {**agreements, sensor: agreement}
-            self._contradicted(found)
+            monitor, found = monitors.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
+            monitors = {**monitors, sensor: monitor}
+            self._alarm(found)
         is_checked = estimate is not None
         after = Kept(
             step.state,
             kept.start_ns,
             {**kept.use, sensor: use},
             kept.held,
-            agreements,
+            monitors,
             checked,
             is_checked,
             kept.broke_down and not is_checked,
         )
         return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
-    def _contradicted(self, found: Contradiction | None) -> None:
+    def _alarm(self, found: InnovationAlarm | None) -> None:
         """Say once what a roll-back finds once more."""
-        if found is not None and is_news(found, self._contradicted_ns.get(found.sensor)):
-            self._contradicted_ns[found.sensor] = found.stamp_ns
+        if found is not None and is_news(found, self._alarmed_ns.get(found.sensor)):
+            self._alarmed_ns[found.sensor] = found.stamp_ns
             self._tell(found.sentence(self._remedies.get(found.sensor, "")))
 
     def _told(self, step: Step, stamp_ns: int) -> _Events:

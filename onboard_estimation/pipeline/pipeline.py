@@ -146,7 +146,7 @@ class Pipeline:
 
     def smoothed(self) -> list[Estimate]:
         """What a `Smoother` makes of all measurements until now, of each interval between resets on its own."""
-        return [*self._guarded.looked_back, *self._guarded.smoothed(self._kept)]
+        return [*self._guarded.smoothed_before, *self._guarded.smoothed(self._kept)]
 
     def _keep(self, record: list[Estimate], settled: Settled) -> None:
         record.extend(settled.estimates)

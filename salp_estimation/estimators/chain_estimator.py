@@ -28,7 +28,7 @@ from onboard_estimation.pipeline.sensor_trust import (
     SensorTrust,
     others_are_well,
 )
-from salp_estimation.estimators.doubted_start import Doubt
+from salp_estimation.estimators.gaussian_sum_start import WideComponent
 from salp_estimation.model.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
@@ -76,7 +76,7 @@ class ChainState(Generic[Filtered, Wheels]):
         Of the last measurement; None before the first, where no initial state was given.
     gyros
         By link.
-    doubt
+    wide
         The same of a filter that began with wider joint angles, while both are followed.
     """
 
@@ -84,7 +84,7 @@ class ChainState(Generic[Filtered, Wheels]):
     wheels: Wheels
     stamp_ns: int | None
     gyros: tuple[SensorTrust, ...]
-    doubt: Doubt[ChainState[Filtered, Wheels]] | None = None
+    wide: WideComponent[ChainState[Filtered, Wheels]] | None = None
 
 
 class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, Wheels]):

@@ -26,7 +26,7 @@ from salp_estimation.estimators.chain_estimator import (
     GivenPose,
     Reading,
 )
-from salp_estimation.estimators.doubted_start import Doubt, mixture, widened
+from salp_estimation.estimators.gaussian_sum_start import WideComponent, mixture, widened
 from salp_estimation.estimators.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
 from salp_estimation.estimators.residual_filter_kernels import Linearised
 from salp_estimation.estimators.residual_model import ResidualModel
@@ -34,7 +34,7 @@ from salp_estimation.model.configuration import SalpConfiguration
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""
-TOLD_FROM, TOLD_TO = 6.0, 4.0
+NOVEL_FROM, NOVEL_TO = 6.0, 4.0
 """Unlikeness of a robot to those in training from which on it is told, and below which it is over: none of twenty
 robots as in training got there in a minute (`salp_surprises`)."""
 
@@ -73,7 +73,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     """Pose and shape of the chain, with what was learned of it.
 
     A pose from outside corrects the filter's where it fits it, and replaces it where it does not. For two cycles of a
-    gait two filters are followed, see `doubted_start`.
+    gait two filters are followed, see `gaussian_sum_start`.
 
     Parameters
     ----------
@@ -101,38 +101,38 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         if wider is None:
             return told
         other = replace(super().start(Estimate(0, mean, wider)), stamp_ns=told.stamp_ns)
-        return replace(told, doubt=Doubt(other, math.log((1.0 - probability) / probability)))
+        return replace(told, wide=WideComponent(other, math.log((1.0 - probability) / probability)))
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
         step = self.followed(state, measurement)
-        if state.doubt is not None:
-            return self._doubted(state, step, state.doubt, measurement)
+        if state.wide is not None:
+            return self._both(state, step, state.wide, measurement)
         return step if step.estimate is None else self._likened(step, measurement.stamp_ns)
 
     def _likened(self, step: Step, stamp_ns: int) -> Step:
         """With a notice where the robot turns out to be unlike those in training."""
         filtered: FilterState = step.state.filtered
-        level = self._filter.unlikeness(filtered)
-        is_unlike = level > (TOLD_TO if filtered.is_unlike else TOLD_FROM)
-        if is_unlike == filtered.is_unlike:
+        level = self._filter.novelty(filtered)
+        is_novel = level > (NOVEL_TO if filtered.is_novel else NOVEL_FROM)
+        if is_novel == filtered.is_novel:
             return step
-        state = replace(step.state, filtered=filtered._replace(is_unlike=is_unlike))
+        state = replace(step.state, filtered=filtered._replace(is_novel=is_novel))
         return step._replace(
             state=state,
-            events=(*step.events, Notice(f"at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {_unlike(level)}"))
-            if is_unlike
+            events=(*step.events, Notice(f"at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {_novelty_sentence(level)}"))
+            if is_novel
             else step.events,
         )
 
     def sensor_faults(self, state: ResidualState) -> dict[str, str]:
         """Of the commands, where they move the robot otherwise than those in training."""
         filtered = state.filtered
-        return {COMMAND: _unlike(self._filter.unlikeness(filtered))} if filtered.is_unlike else {}
+        return {COMMAND: _novelty_sentence(self._filter.novelty(filtered))} if filtered.is_novel else {}
 
     def health(self, state: ResidualState) -> dict[str, float]:
         """How many times as far the robot is from those in training as they are from each other."""
-        return {"unlike_training": math.sqrt(self._filter.unlikeness(self.leading(state).filtered))}
+        return {"novelty": math.sqrt(self._filter.novelty(self.leading(state).filtered))}
 
     def followed(self, state: ResidualState, measurement: Measurement) -> Step:
         """One filter after a measurement, whether or not there is another."""
@@ -140,31 +140,31 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
 
     def leading(self, state: ResidualState) -> ResidualState:
         """The likelier one of the filters that are followed."""
-        return state if state.doubt is None or _told_well(state, state.doubt) >= 0.5 else state.doubt.state
+        return state if state.wide is None or _narrow_probability(state, state.wide) >= 0.5 else state.wide.state
 
-    def _doubted(
-        self, before: ResidualState, step: Step, doubt: Doubt[ResidualState], measurement: Measurement
+    def _both(
+        self, before: ResidualState, step: Step, wide: WideComponent[ResidualState], measurement: Measurement
     ) -> Step:
         """Both filters after a measurement, or the likelier one where it is time."""
         try:
-            other = self.followed(doubt.state, measurement)
+            other = self.followed(wide.state, measurement)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):
-            return step._replace(state=replace(step.state, doubt=None))  # the other filter is well, and goes on
+            return step._replace(state=replace(step.state, wide=None))  # the other filter is well, and goes on
         after: ResidualState = step.state
-        driven, driven_ns = doubt.driven, doubt.driven_ns
+        driven, driven_ns = wide.driven, wide.driven_ns
         if driven and before.stamp_ns is not None and after.stamp_ns is not None:
             driven_ns += after.stamp_ns - before.stamp_ns
         if measurement.sensor == COMMAND:
             driven = bool(np.abs(self._wheel_radii_m * measurement.value).max() > STANDING_M_S)
-        doubt = Doubt(other.state, doubt.prior, driven, driven_ns)
-        weight = _told_well(after, doubt)
-        if doubt.is_over:
-            return step._replace(state=replace(after, doubt=None)) if weight >= 0.5 else other
+        wide = WideComponent(other.state, wide.prior, driven, driven_ns)
+        weight = _narrow_probability(after, wide)
+        if wide.is_over:
+            return step._replace(state=replace(after, wide=None)) if weight >= 0.5 else other
         leading, estimate = step if weight >= 0.5 else other, step.estimate
         is_told_of = driven_ns > 0  # before, it is as sure as it was told
         if is_told_of and estimate is not None and other.estimate is not None:
             estimate = mixture(self.space, weight, estimate, other.estimate)
-        return Step(replace(after, doubt=doubt), estimate, leading.innovation, leading.events, step.used)
+        return Step(replace(after, wide=wide), estimate, leading.innovation, leading.events, step.used)
 
     def begun(self, initial: Estimate | None) -> tuple[FilterState, LaggedCommand]:
         """Moments of the initial state and of what the model says of the population."""
@@ -234,7 +234,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         return self._filter.published(filtered)
 
 
-def _unlike(level: float) -> str:
+def _novelty_sentence(level: float) -> str:
     """That a robot is unlike those in training, without a full stop."""
     return (
         f"the robot moves unlike those that its residual model was trained with, {math.sqrt(level):.1f} times as far "
@@ -243,8 +243,8 @@ def _unlike(level: float) -> str:
     )
 
 
-def _told_well(state: ResidualState, doubt: Doubt[ResidualState]) -> float:
-    return doubt.told_well(state.filtered.evidence, doubt.state.filtered.evidence)
+def _narrow_probability(state: ResidualState, wide: WideComponent[ResidualState]) -> float:
+    return wide.narrow_probability(state.filtered.evidence, wide.state.filtered.evidence)
 
 
 def residual_space(links: int) -> StateSpace:

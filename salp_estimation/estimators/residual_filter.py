@@ -20,7 +20,7 @@ from onboard_estimation.filtering.state_space import StateSpace, se2
 from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import Reading
-from salp_estimation.estimators.doubted_start import log_density
+from salp_estimation.estimators.gaussian_sum_start import log_density
 from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.estimators.residual_model import SLIP, ResidualModel
 from salp_estimation.model import friction_kernels as friction
@@ -58,7 +58,7 @@ class FilterState(NamedTuple):
         The last of the steps that led here, where somebody will look back.
     evidence
         Sum of the `log_density` of all readings of the gyros.
-    is_unlike
+    is_novel
         Whether it has been told that the robot is unlike those in training.
     """
 
@@ -68,12 +68,12 @@ class FilterState(NamedTuple):
     start: Vector
     history: Any = None
     evidence: float = 0.0
-    is_unlike: bool = False
+    is_novel: bool = False
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
         return FilterState(
-            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_unlike
+            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_novel
         )
 
 
@@ -138,17 +138,17 @@ class ResidualFilter:
 
     def inflation(self, now: FilterState) -> float:
         """By how much joint angles are less sure where they are published: as held-out runs or this robot ask for."""
-        return max(self.model.inflation, math.sqrt(self.unlikeness(now)))
+        return max(self.model.inflation, math.sqrt(self.novelty(now)))
 
     def widen(self, covariance: Matrix, factor: float) -> None:
         """Standard deviations of joint angles in one (2 N + 2, 2 N + 2) to publish, in place."""
         covariance[self._public_angles] *= factor
         covariance[:, self._public_angles] *= factor
 
-    def unlikeness(self, now: FilterState) -> float:
-        """Of the robot to those in training, see `kernels.unlikeness`."""
+    def novelty(self, now: FilterState) -> float:
+        """Of the robot to those in training, see `kernels.novelty`."""
         here = self._parameters
-        return kernels.unlikeness(
+        return kernels.novelty(
             now.state[here] - self._population.parameters, now.covariance[here, here], self._variances_between
         )
 

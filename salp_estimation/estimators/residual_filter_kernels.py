@@ -370,7 +370,7 @@ def update(
 
 
 @njit(cache=True, error_model="numpy")
-def unlikeness(deviations: Array, covariance: Array, prior: Array) -> float:
+def novelty(deviations: Array, covariance: Array, prior: Array) -> float:
     """How many times as far a robot is from those in training as they are from each other, squared.
 
     For a robot of the population, the square of what each parameter is found to be off by is in the mean its prior

@@ -11,13 +11,13 @@ from scipy.stats import binom, chi2
 
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.pipeline.guarded_filter import (
-    AGREED,
-    CONTRADICTED,
+    CALM,
+    ALARMED,
     FARTHEST,
     LEAST_READINGS,
     SPAN_S,
-    Agreement,
-    Contradiction,
+    InnovationMonitor,
+    InnovationAlarm,
     is_news,
 )
 
@@ -30,8 +30,10 @@ def innovations(normalised: Array, stddev: float = 0.3) -> list[Innovation]:
     return [Innovation(stddev * row, root, float(row @ row), True) for row in normalised]
 
 
-def watched(given: Iterable[Innovation], rate_hz: float, agreement: Agreement | None = None) -> list[Contradiction]:
-    agreement, found = agreement or Agreement(), []
+def watched(
+    given: Iterable[Innovation], rate_hz: float, agreement: InnovationMonitor | None = None
+) -> list[InnovationAlarm]:
+    agreement, found = agreement or InnovationMonitor(), []
     for count, innovation in enumerate(given):
         agreement, contradiction = agreement.seen("gyro", round(count / rate_hz * 1e9), innovation)
         found += [] if contradiction is None else [contradiction]
@@ -43,7 +45,7 @@ def test_a_consistent_filter_is_never_told_of_a_contradiction(size: int, rate_hz
     """Over three hundred stretches; the rate that the module states is that of the shortest ones."""
     normalised = np.random.default_rng(size).normal(size=(round(300 * max(SPAN_S * rate_hz, LEAST_READINGS)), size))
     assert watched(innovations(normalised), rate_hz) == []
-    false_alarms = chi2.sf(CONTRADICTED * LEAST_READINGS, LEAST_READINGS)
+    false_alarms = chi2.sf(ALARMED * LEAST_READINGS, LEAST_READINGS)
     assert 1.0 / false_alarms == pytest.approx(3e8, rel=0.2)
 
 
@@ -53,7 +55,7 @@ def test_a_twentieth_of_wild_readings_is_the_business_of_the_gate() -> None:
     normalised = rng.normal(size=(50_000, 1))
     normalised[rng.uniform(size=50_000) < 0.05] = 1e6
     assert watched(innovations(normalised), 200.0) == []
-    share = (CONTRADICTED - 1.0) / (FARTHEST**2 - 1.0)
+    share = (ALARMED - 1.0) / (FARTHEST**2 - 1.0)
     assert share == pytest.approx(1 / 8)
     assert binom.sf(round(share * 1000), 1000, 0.05) < 1e-15
 
@@ -83,7 +85,7 @@ def test_noise_that_is_larger_than_stated_is_no_bias() -> None:
 def test_an_episode_ends_where_readings_agree_and_the_next_is_told_again() -> None:
     rng = np.random.default_rng(4)
     scale = np.repeat([1.0, 3.0, 1.7, 3.0, 1.0, 3.0], 3000)[:, None]
-    assert 1.0 < AGREED < 1.7**2 < CONTRADICTED
+    assert 1.0 < CALM < 1.7**2 < ALARMED
     found = watched(innovations(scale * rng.normal(size=(18_000, 1))), 200.0)
     assert len(found) == 2  # readings of 1.7 standard deviations neither begin an episode nor end one
     assert 15.0 < found[0].stamp_ns * 1e-9 <= 25.0
@@ -97,7 +99,7 @@ def test_a_slow_sensor_gets_the_readings_that_it_takes() -> None:
 
 def test_a_roll_back_finds_the_same_contradiction_again_which_is_no_news() -> None:
     given = innovations(np.full((1500, 2), 3.0))
-    agreement = Agreement()
+    agreement = InnovationMonitor()
     for count in range(900):
         agreement, none = agreement.seen("gyro", count * 5_000_000, given[count])
         assert none is None

@@ -52,7 +52,7 @@ from salp_estimation.robot import ROBOT
 
 Array = NDArray[np.float64]
 CONFIGURATION = SalpConfiguration(initial=InitialConfiguration(wrong_start_probability=0.0))
-"""One filter from the start on; where two are followed, see `test_doubted_start`."""
+"""One filter from the start on; where two are followed, see `test_gaussian_sum_start`."""
 LINKS = CONFIGURATION.chain.link_names
 CHANNELS = ROBOT.channels(CONFIGURATION)
 SECONDS = 15.0

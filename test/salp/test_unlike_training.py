@@ -23,7 +23,7 @@ from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import WARN, HealthReport
 from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import COMMAND, Reading
-from salp_estimation.estimators.residual_estimator import TOLD_FROM, ResidualEstimator
+from salp_estimation.estimators.residual_estimator import NOVEL_FROM, ResidualEstimator
 from salp_estimation.estimators.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
@@ -47,12 +47,12 @@ def test_it_is_the_square_of_how_far_off_a_robot_is(times: float) -> None:
     found = []
     for _ in range(2000):
         robot = times * np.sqrt(prior) * rng.normal(size=count)
-        found.append(kernels.unlikeness(gain @ (design @ robot + rng.normal(size=seen)), covariance, prior))
+        found.append(kernels.novelty(gain @ (design @ robot + rng.normal(size=seen)), covariance, prior))
     assert np.mean(found) == pytest.approx(times**2, rel=0.15)
 
 
 def test_a_model_that_knows_of_no_differences_finds_none() -> None:
-    assert kernels.unlikeness(np.zeros(3), np.zeros((3, 3)), np.zeros(3)) == 0.0
+    assert kernels.novelty(np.zeros(3), np.zeros((3, 3)), np.zeros(3)) == 0.0
 
 
 def test_parameters_drift_as_a_stationary_process_does() -> None:
@@ -148,7 +148,7 @@ def test_a_weak_wheel_is_told_of_live_and_offline_and_a_usual_robot_is_not(tmp_p
     for one in measurements:
         pipeline.process(one)
     assert [sentence for sentence in pipeline.messages if words in sentence]
-    assert pipeline.health["unlike_training"] > TOLD_FROM**0.5
+    assert pipeline.health["novelty"] > NOVEL_FROM**0.5
     report = HealthReport(new, "salp")(pipeline, channels, measurements[-1].stamp_ns, 1)
     (command,) = (one for one in report.status if one.hardware_id == COMMAND)
     assert command.level == WARN[0]

@@ -15,7 +15,7 @@ from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.pipeline.estimator import FilterBreakdown, Step
 from onboard_estimation.pipeline.pipeline import Pipeline
-from salp_estimation.estimators.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
+from salp_estimation.estimators.gaussian_sum_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
 from salp_estimation.estimators.residual_estimator import (
     ResidualEstimator,
     ResidualState,
@@ -129,7 +129,7 @@ def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> Non
         pipeline = begun(recording, configuration, 20.0)
         estimates = list(pipeline.run(recording.measurements()))
         worst[name] = worst_ratio(recording, estimates, DECIDED_S + 0.3)
-        assert pipeline.state.doubt is None
+        assert pipeline.state.wide is None
     assert worst["doubted"] < 3.0 < worst["believed"]
 
 
@@ -141,7 +141,7 @@ def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
     assert [one.stamp_ns for one in alone] == [one.stamp_ns for one in both]
     np.testing.assert_array_equal(alone[-1].mean, both[-1].mean)
     np.testing.assert_array_equal(alone[-1].covariance, both[-1].covariance)
-    assert doubted.state.doubt is None
+    assert doubted.state.wide is None
     first = np.sqrt(np.diag(both[0].covariance)[3:5])
     np.testing.assert_allclose(first, math.radians(5.0), rtol=1e-3)  # until it is driven, as sure as it was told
     assert worst_ratio(recording, both, 3.0) < 3.0
@@ -154,7 +154,7 @@ def test_a_smoothed_run_is_that_of_the_likelier_filter(recording: LoadedRecordin
     measurements = [one for one in recording.measurements() if one.stamp_ns < end_ns]
     pipeline = begun(recording, CONFIGURATION, 20.0, smooth=True)
     pipeline.run(measurements)
-    assert pipeline.state.doubt is not None
+    assert pipeline.state.wide is not None
     smoothed = pipeline.smoothed()
     believed = begun(recording, UNDOUBTED, 20.0, smooth=True)
     believed.run(measurements)
@@ -172,17 +172,17 @@ def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.Mo
         for one in gyros(k * 1_000_000_000):
             step = estimator.step(state, one)
             state = step.state
-    assert state.doubt is not None
-    assert state.doubt.driven_ns == 0
+    assert state.wide is not None
+    assert state.wide.driven_ns == 0
     assert step.estimate is not None
     joints = estimator.space.tangent("joint_angles")
     assert math.degrees(math.sqrt(step.estimate.covariance[joints, joints][0, 0])) < 5.1
     state = estimator.step(state, Measurement(15_000_000_000, "actuators/command", np.ones(3))).state
     for one in gyros(15_100_000_000):
         state = estimator.step(state, one).state
-    assert state.doubt is not None
-    assert state.doubt.driven_ns == 100_000_000
-    followed, other = estimator.followed, state.doubt.state
+    assert state.wide is not None
+    assert state.wide.driven_ns == 100_000_000
+    followed, other = estimator.followed, state.wide.state
 
     def breaking(given: ResidualState, measurement: Measurement) -> Step:
         if given is other:
@@ -191,5 +191,5 @@ def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(estimator, "followed", breaking)
     alone = estimator.step(state, gyros(15_200_000_000)[0])
-    assert alone.state.doubt is None
+    assert alone.state.wide is None
     assert alone.estimate is not None

@@ -34,7 +34,7 @@ DECIDED_S = 12.0
 """Two cycles of the gaits, of which the robot is driven: standing, the gyros tell nothing of the joint angles."""
 
 
-class Doubt(NamedTuple, Generic[Followed]):
+class WideComponent(NamedTuple, Generic[Followed]):
     """What the second filter has made of all measurements.
 
     Attributes
@@ -57,7 +57,7 @@ class Doubt(NamedTuple, Generic[Followed]):
         """Whether one of both is to go on alone."""
         return self.driven_ns >= DECIDED_S * NANOSECONDS_PER_SECOND
 
-    def told_well(self, evidence: float, other_evidence: float) -> float:
+    def narrow_probability(self, evidence: float, other_evidence: float) -> float:
         """Probability, by the logarithms of how likely the gyros' readings were to this filter and to the other."""
         odds = self.prior + evidence - other_evidence
         return 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
