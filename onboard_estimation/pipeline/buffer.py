@@ -301,9 +301,15 @@ class MeasurementBuffer:
             self._entries.insert(place, _Entry(measurement, self._entries[place].before))
             self._mend(place, deferred)
             return None
+        entry = _Entry(measurement)
+        if not deferred and self._stands_at == self._filtered == len(self._entries):  # nothing waits before it
+            entry.before = self.state
+            self.state, entry.estimate, entry.events = self.filtering.step(self.state, measurement)
+            self._earned -= 1
+            self._filtered = self._stands_at = len(self._entries) + 1
         self._keys.append(key)
-        self._entries.append(_Entry(measurement))
-        estimate = None if deferred else self._filter_newest()
+        self._entries.append(entry)
+        estimate = entry.estimate if deferred or self._filtered == len(self._entries) else self._filter_newest()
         self._settle_old()
         return estimate
 

@@ -239,7 +239,45 @@ class GuardedFilter:
             if started is None:
                 return self._waiting(kept, measurement), None, ()
             kept = started
-        return self._advanced(kept, measurement)
+        sensor = measurement.sensor
+        if sensor in self.disabled or kept.refusal is not None:
+            return kept.counted(sensor, left_out=1), None, ()
+        checked = kept.state if kept.is_checked else kept.checked
+        try:
+            step = self.estimator.step(kept.state, measurement)
+            _check(step)
+        except SensorsRefused as error:
+            self._tell(str(error))
+            return kept.counted(sensor, breakdowns=1)._replace(refusal=str(error)), None, ()
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
+            stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
+            self._tell(f"filter broke down on {sensor} at {stamp_s:.6f} s, back to its last good state: {error}")
+            back = kept._replace(
+                state=checked if kept.broke_down else kept.state,
+                checked=checked,
+                is_checked=kept.is_checked or kept.broke_down,
+                broke_down=True,
+            )
+            return back.counted(sensor, breakdowns=1), None, ()
+        use = kept.use.get(sensor, _UNUSED)
+        use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
+        estimate, monitors = step.estimate, kept.monitors
+        if step.innovation is not None:
+            monitor, found = monitors.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
+            monitors = {**monitors, sensor: monitor}
+            self._alarm(found)
+        is_checked = estimate is not None
+        after = Kept(
+            step.state,
+            kept.start_ns,
+            {**kept.use, sensor: use},
+            kept.held,
+            monitors,
+            checked,
+            is_checked,
+            kept.broke_down and not is_checked,
+        )
+        return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
     def scan(self, kept: Kept, measurements: Sequence[Measurement]) -> Scanned | None:
         """At once what the estimator can take so; what is out of the ordinary is found, and told, one by one."""
@@ -285,49 +323,8 @@ class GuardedFilter:
         state = self.estimator.start(initial)
         kept = kept._replace(state=state, checked=state)
         for sensor in sorted(kept.held, key=lambda name: (self.rank(name), name)):
-            kept, _, _ = self._advanced(kept, replace(kept.held[sensor], stamp_ns=start_ns))
+            kept, _, _ = self.step(kept, replace(kept.held[sensor], stamp_ns=start_ns))
         return kept
-
-    def _advanced(self, kept: Kept, measurement: Measurement) -> tuple[Kept, Estimate | None, _Events]:
-        sensor = measurement.sensor
-        if sensor in self.disabled or kept.refusal is not None:
-            return kept.counted(sensor, left_out=1), None, ()
-        checked = kept.state if kept.is_checked else kept.checked
-        try:
-            step = self.estimator.step(kept.state, measurement)
-            _check(step)
-        except SensorsRefused as error:
-            self._tell(str(error))
-            return kept.counted(sensor, breakdowns=1)._replace(refusal=str(error)), None, ()
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
-            stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
-            self._tell(f"filter broke down on {sensor} at {stamp_s:.6f} s, back to its last good state: {error}")
-            back = kept._replace(
-                state=checked if kept.broke_down else kept.state,
-                checked=checked,
-                is_checked=kept.is_checked or kept.broke_down,
-                broke_down=True,
-            )
-            return back.counted(sensor, breakdowns=1), None, ()
-        use = kept.use.get(sensor, _UNUSED)
-        use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
-        estimate, monitors = step.estimate, kept.monitors
-        if step.innovation is not None:
-            monitor, found = monitors.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
-            monitors = {**monitors, sensor: monitor}
-            self._alarm(found)
-        is_checked = estimate is not None
-        after = Kept(
-            step.state,
-            kept.start_ns,
-            {**kept.use, sensor: use},
-            kept.held,
-            monitors,
-            checked,
-            is_checked,
-            kept.broke_down and not is_checked,
-        )
-        return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
     def _alarm(self, found: InnovationAlarm | None) -> None:
         """Say once what a roll-back finds once more."""

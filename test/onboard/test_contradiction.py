@@ -11,13 +11,13 @@ from scipy.stats import binom, chi2
 
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.pipeline.guarded_filter import (
-    CALM,
     ALARMED,
+    CALM,
     FARTHEST,
     LEAST_READINGS,
     SPAN_S,
-    InnovationMonitor,
     InnovationAlarm,
+    InnovationMonitor,
     is_news,
 )
 
