@@ -162,6 +162,7 @@ class _Replays:
         space = robot.estimator(configuration, self.estimator_name).space
         known = robot.known_before(configuration)
         told = {name: values[first] for name, values in parts.items() if name not in known}
+        told = {name: value for name, value in told.items() if np.isfinite(value).all()}  # too slow for a velocity
         start = initial_state(space, told | known, covariance, int(piece[first]))
         late = _late_start(recording, int(piece[first]))
         if not told:

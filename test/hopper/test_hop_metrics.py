@@ -1,4 +1,4 @@
-"""Hops and their errors: events of motion capture against exact ones, metrics against plain loops, matching, tables."""
+"""Hops, their errors and agility: events of motion capture against exact ones, metrics, published tables, ground."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hop_samples import STANDING_M, Hopped, hop
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from synthetic_hops import BODY_KG, GRAVITY, PRELOAD, SPRING, Hops, exact_hops
+from synthetic_hops import LENGTH as STANDING_M
 
+from benchmarks.hopper.paper_filters import agility_of_constant_hops
+from benchmarks.hopper.paper_tables import TABLE_IV, TABLE_S1
+from hopper_estimation.judging import report
 from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
 from hopper_estimation.judging.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
-from hopper_estimation.judging.local_polynomials import local_quadratics
+from hopper_estimation.judging.report import PAPER_DROP_WEIGHT, distance_error_ratio
+from hopper_estimation.model import agility
 from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import PhaseEvent
@@ -24,25 +30,30 @@ GROUNDS_M = (0.0, 0.05, 0.12, 0.02, -0.06, 0.0, 0.1)
 
 
 @cache
-def flat() -> Hopped:
-    return hop(3.0, 10, rebound_thrust=6.5)
+def flat() -> Hops:
+    return exact_hops(3.0, 11, 0.75, 0.97, after_s=0.0)
 
 
 @cache
-def uneven() -> Hopped:
-    return hop(4.0, 6, GROUNDS_M, rebound_thrust=6.5)
+def uneven() -> Hops:
+    return exact_hops(3.0, 7, 0.75, 0.93, grounds_m=GROUNDS_M, after_s=0.0)
 
 
-def exact(run: Hopped) -> list[np.ndarray]:
+def exact(run: Hops) -> list[np.ndarray]:
     return [np.array(one) for one in (run.touchdown_s, run.squat_s, run.liftoff_s, run.apex_s)]
 
 
-def noisy(run: Hopped, seed: int = 0, stop_s: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+def noisy(run: Hops, seed: int = 0, stop_s: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
     time, height, _ = run.track(stop_s=stop_s)
     return time, height + NOISE_M * np.random.default_rng(seed).normal(size=len(time))
 
 
-def assert_events(found: TrueHops, run: Hopped, within_s: tuple[float, float, float, float]) -> None:
+def truth_of(run: Hops) -> TrueHops:
+    time, height, velocity = run.track()
+    return true_hops(time, height, STANDING_M, velocity_m_s=velocity)
+
+
+def assert_events(found: TrueHops, run: Hops, within_s: tuple[float, float, float, float]) -> None:
     """All events but the last apex, which ends the recording, each within its time."""
     for kind, (times, limit) in enumerate(zip(exact(run), within_s, strict=True)):
         told = found.events.times_s(kind)[: len(times) - (kind == APEX)]
@@ -55,6 +66,8 @@ def assert_events(found: TrueHops, run: Hopped, within_s: tuple[float, float, fl
 
 
 def test_level_ground() -> None:
+    time, height, _ = flat().track()
+    assert_events(true_hops(time, height, STANDING_M), flat(), (2e-5, 3e-4, 2e-5, 3e-3))
     found = true_hops(*noisy(flat()), STANDING_M)
     # Touchdown and liftoff are crossings at speed; the apex is flat, and its thrust ends within a sample.
     assert_events(found, flat(), (3e-4, 6e-4, 3e-4, 8e-3))
@@ -65,11 +78,6 @@ def test_level_ground() -> None:
     np.testing.assert_allclose(
         found.cycles.drop_s[1:], np.array(flat().touchdown_s[1:-1]) - flat().apex_s[:-2], atol=8e-3
     )
-
-
-def test_exact_heights_give_exact_events() -> None:
-    time, height, _ = flat().track()
-    assert_events(true_hops(time, height, STANDING_M), flat(), (2e-5, 3e-4, 2e-5, 3e-3))
 
 
 def test_ground_of_unknown_height() -> None:
@@ -85,35 +93,28 @@ def test_ground_of_unknown_height() -> None:
 
 
 def test_stated_uncertainty_of_the_ground() -> None:
-    errors = []
-    for seed in range(8):
-        found = true_hops(*noisy(flat(), seed), STANDING_M, ground_m=None)
-        errors.append(found.ground_m / found.ground_stddev_m)
-    together = np.concatenate(errors)
+    found = (true_hops(*noisy(flat(), seed), STANDING_M, ground_m=None) for seed in range(4))
+    together = np.concatenate([one.ground_m / one.ground_stddev_m for one in found])
     assert 0.7 < np.sqrt(np.mean(together**2)) < 1.4
     assert np.abs(together).max() < 5.0
 
 
-@pytest.mark.parametrize("lost", [0.1, 0.3])
-def test_lost_frames(lost: float) -> None:
+def test_lost_frames() -> None:
     time, height = noisy(flat())
-    height[np.random.default_rng(1).random(len(time)) < lost] = np.nan
+    height[np.random.default_rng(0).random(len(time)) < 0.3] = np.nan
     found = true_hops(time, height, STANDING_M)
     assert_events(found, flat(), (4e-4, 8e-4, 4e-4, 1e-2))
     assert len(found.cycles) == 10
 
-
-@pytest.mark.parametrize("seed", [0, 3, 4])
-def test_half_of_the_frames_lost(seed: int) -> None:
-    """Noise that thin samples let pass for contact in flight makes no stances."""
-    time, height = noisy(flat(), seed)
-    height[np.random.default_rng(seed).random(len(time)) < 0.5] = np.nan
+    # Noise that thin samples let pass for contact in flight makes no stances.
+    time, height = noisy(flat(), 3)
+    height[np.random.default_rng(3).random(len(time)) < 0.5] = np.nan
     found = true_hops(time, height, STANDING_M)
     assert len(found.events.times_s(TOUCHDOWN)) == len(found.events.times_s(LIFTOFF)) == 11
     assert len(found.cycles) == 10
 
 
-@pytest.mark.parametrize(("gap_s", "cycles"), [(0.06, 10), (0.12, 10), (0.25, 5), (0.5, 5)])
+@pytest.mark.parametrize(("gap_s", "cycles"), [(0.12, 10), (0.25, 5)])
 def test_gaps_at_touchdown(gap_s: float, cycles: int) -> None:
     """Short gaps are bridged by the flights around them; over long ones no hop is made up, nor two made one."""
     time, height = noisy(flat())
@@ -137,24 +138,19 @@ def test_apex_in_a_gap_is_not_told() -> None:
 
 
 def test_standing_hovering_and_slow_landing_are_no_hops() -> None:
-    rng = np.random.default_rng(3)
     time = np.arange(0.0, 20.0, 1.0 / 600.0)
     height = STANDING_M + 0.5 * np.interp(time, [0, 5, 8, 12, 15, 20], [0, 0, 1, 1, 0, 0])
-    found = true_hops(time, height + NOISE_M * rng.normal(size=len(time)), STANDING_M)
-    assert len(found.events.kind) == len(found.cycles) == 0
-    assert found.unseen_events == 0
+    found = true_hops(time, height + NOISE_M * np.random.default_rng(3).normal(size=len(time)), STANDING_M)
+    assert len(found.events.kind) == len(found.cycles) == found.unseen_events == 0
 
 
 def test_robot_that_lands_and_stays() -> None:
     """The last touchdown ends the last hop, though no liftoff follows."""
     time, height = noisy(flat(), stop_s=flat().squat_s[4])
-    rest = np.arange(1, 1200) / 600.0
-    noise = NOISE_M * np.random.default_rng(4).normal(size=len(rest))
-    low = height[-1]
-    time, height = np.append(time, time[-1] + rest), np.append(height, low + noise)
-    found = true_hops(time, height, STANDING_M)
-    assert len(found.cycles) == 4
-    assert len(found.events.times_s(LIFTOFF)) == 4
+    rest = height[-1] + NOISE_M * np.random.default_rng(4).normal(size=1199)
+    more = time[-1] + np.arange(1, 1200) / 600.0
+    found = true_hops(np.append(time, more), np.append(height, rest), STANDING_M)
+    assert len(found.cycles) == len(found.events.times_s(LIFTOFF)) == 4
 
 
 def test_refused_tracks() -> None:
@@ -163,26 +159,6 @@ def test_refused_tracks() -> None:
         true_hops(time[::10], height[::10], STANDING_M)
     with pytest.raises(UserError, match="0 heights"):
         true_hops(time, np.full(len(time), np.nan), STANDING_M)
-
-
-@given(st.integers(0, 2**31))
-@settings(max_examples=20)
-def test_local_parabolas(seed: int) -> None:
-    """On samples of a parabola at random times they are exact; against polyfit on noise."""
-    rng = np.random.default_rng(seed)
-    time = np.cumsum(rng.uniform(0.5, 1.5, 200)) / 600.0
-    c = rng.normal(size=3)
-    level, slope, bend = local_quadratics(time, c[0] + c[1] * time + c[2] * time**2, 0.0125)
-    inner = slice(15, -15)
-    np.testing.assert_allclose(level[inner], (c[0] + c[1] * time + c[2] * time**2)[inner], atol=1e-9)
-    np.testing.assert_allclose(slope[inner], (c[1] + 2.0 * c[2] * time)[inner], atol=1e-7)
-    np.testing.assert_allclose(bend[inner], 2.0 * c[2], atol=1e-5)
-    value = rng.normal(size=200)
-    _, slope, bend = local_quadratics(time, value, 0.0125)
-    near = np.abs(time - time[100]) <= 0.0125
-    fit = np.polyfit(time[near] - time[100], value[near], 2)
-    np.testing.assert_allclose([slope[100], bend[100]], [fit[1], 2.0 * fit[0]], rtol=1e-6)
-    assert np.isnan(slope[0])
 
 
 # Cycles.
@@ -232,32 +208,6 @@ def cycles_between(starts, stops) -> HopCycles:
     return HopCycles(**{**values, "ground_m": np.zeros(len(starts)), "standing_height_m": STANDING_M})
 
 
-def brute_matches(true: HopCycles, told: HopCycles) -> set[tuple[int, int]]:
-    pairs = set()
-    for i, (a, b) in enumerate(zip(true.touchdown_s, true.next_touchdown_s, strict=True)):
-        for j, (c, d) in enumerate(zip(told.touchdown_s, told.next_touchdown_s, strict=True)):
-            if max(0.0, min(b, d) - max(a, c)) > 0.75 * (max(b, d) - min(a, c)):
-                pairs.add((i, j))
-    return pairs
-
-
-@given(
-    st.lists(st.floats(0.1, 2.0), min_size=1, max_size=12),
-    st.lists(st.floats(0.1, 2.0), min_size=1, max_size=12),
-    st.floats(-1.0, 1.0),
-)
-def test_matching_is_one_to_one(true_lengths, told_lengths, offset: float) -> None:
-    edges, other = np.cumsum([0.0, *true_lengths]), offset + np.cumsum([0.0, *told_lengths])
-    true, told = cycles_between(edges[:-1], edges[1:]), cycles_between(other[:-1], other[1:])
-    found = match_cycles(true, told, (-10.0, 100.0))
-    pairs = {(i, int(j)) for i, j in enumerate(found.partner) if j >= 0}
-    assert pairs == brute_matches(true, told)
-    assert len({j for _, j in pairs}) == len(pairs)
-    # Nothing is lost: each hop is in a pair, missed, or extra.
-    assert len(pairs) + found.missed == len(true)
-    assert len(pairs) + len(found.extra) == len(told)
-
-
 def test_missed_touchdown_and_double_trigger() -> None:
     true = cycles_between([0, 1, 2, 3], [1, 2, 3, 4])
     merged = match_cycles(true, cycles_between([0, 1, 3], [1, 3, 4]))
@@ -288,24 +238,10 @@ def test_event_timing() -> None:
     assert figures["touchdown"]["time_error_abs_95_percent_s"] == pytest.approx(np.quantile([0.01, 0.03, 0.1], 0.95))
 
 
-@given(st.integers(0, 2**31))
-@settings(max_examples=50)
-def test_event_counts_add_up(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    true = HopEvents.of(np.zeros(8, int), np.arange(8.0) + rng.uniform(-0.3, 0.3, 8))
-    kept = true.happened_s[rng.random(8) > 0.3] + 0.03 * rng.normal()
-    false = rng.uniform(0.0, 7.0, rng.integers(0, 4))
-    told = HopEvents.of(np.zeros(len(kept) + len(false), int), np.concatenate((kept, false)))
-    timing = match_events(true, told, TOUCHDOWN, (-1.0, 9.0))
-    assert len(timing.error_s) + timing.missed == 8
-    assert len(timing.error_s) + timing.extra == len(told.kind)
-    assert len(np.unique(timing.true_s)) == len(timing.true_s)
-
-
 # Metrics.
 
 
-def estimated(run: Hopped, seed: int, shift_s: float = 0.01) -> tuple[np.ndarray, np.ndarray, np.ndarray, HopEvents]:
+def estimated(run: Hops, seed: int, shift_s: float = 0.01) -> tuple[np.ndarray, np.ndarray, np.ndarray, HopEvents]:
     """An estimate at 840 Hz with smooth errors, and its events, late by `shift_s`."""
     rng = np.random.default_rng(seed)
     time, height, velocity = run.track(840.0)
@@ -320,62 +256,39 @@ def estimated(run: Hopped, seed: int, shift_s: float = 0.01) -> tuple[np.ndarray
 
 
 @pytest.mark.parametrize("part", ["cycle", "aerial"])
-def test_metrics_by_plain_loops(part) -> None:
+def test_metrics_are_those_of_their_definitions_on_exact_hops(part) -> None:
     run = flat()
     time, true_height, true_velocity = run.track()
-    truth = true_hops(time, true_height, STANDING_M, velocity_m_s=true_velocity)
-    at, height, velocity, events = estimated(run, 1)
+    truth, (at, height, velocity, events) = truth_of(run), estimated(run, 1)
     cycles = hop_cycles(events, at, height, STANDING_M)
     found = hop_errors("kf1", truth, at, height, velocity, cycles, command_m=2.0, part=part)
-    m1, m1_standing, m2, m3, m4, m5 = ([] for _ in range(6))
+    expected: dict[str, list[float]] = {name: [] for name in ("standing", "m1", "m2", "m3", "m4", "m5")}
     for k in range(10):
         begin, end = run.touchdown_s[k], run.touchdown_s[k + 1]
         if part == "aerial":
             begin, end = cycles.liftoff_s[k], cycles.next_touchdown_s[k]
-        upper = lower = standing = faster = speeds = 0.0
-        for t, z, v in zip(time, true_height, true_velocity, strict=True):
-            if begin <= t < end:
-                upper += abs(np.interp(t, at, height) - z)
-                lower += z
-                standing += z - STANDING_M
-                faster += abs(np.interp(t, at, velocity) - v)
-                speeds += abs(v)
-        m1.append(100 * upper / lower)
-        m1_standing.append(100 * upper / standing)
-        m2.append(100 * faster / speeds)
+        inside = (time >= begin) & (time < end)
+        z, v = true_height[inside], true_velocity[inside]
+        off = np.abs(np.interp(time[inside], at, height) - z).mean()
+        expected["m1"].append(100.0 * off / z.mean())
+        expected["standing"].append(100.0 * off / (z - STANDING_M).mean())
+        faster = np.abs(np.interp(time[inside], at, velocity) - v)
+        expected["m2"].append(100.0 * faster.mean() / np.abs(v).mean())
         top = run.apex_m[k] - STANDING_M
         told = next(t for t in events.times_s(APEX) if run.touchdown_s[k] < t < run.touchdown_s[k + 1])
-        m3.append(100 * abs(np.interp(told, at, height) - STANDING_M - top) / top)
-        m4.append(abs(told - run.apex_s[k]))
-        m5.append(abs(top - 2.0))
-    np.testing.assert_allclose(found.values["m1"], m1, rtol=2e-3)
-    np.testing.assert_allclose(found.m1_from_standing, m1_standing, rtol=2e-3)
-    np.testing.assert_allclose(found.values["m2"], m2, rtol=2e-3)
-    np.testing.assert_allclose(found.values["m3"], m3, atol=0.01)
-    np.testing.assert_allclose(found.values["m4"], m4, atol=3e-3)
-    np.testing.assert_allclose(found.values["m5"], m5, atol=1e-3)
+        expected["m3"].append(100.0 * abs(np.interp(told, at, height) - STANDING_M - top) / top)
+        expected["m4"].append(abs(told - run.apex_s[k]))
+        expected["m5"].append(abs(top - 2.0))
+    np.testing.assert_allclose(found.m1_from_standing, expected["standing"], rtol=2e-3)
+    for name, limits in (("m1", (2e-3, 0)), ("m2", (2e-3, 0)), ("m3", (0, 0.01)), ("m4", (0, 3e-3)), ("m5", (0, 1e-3))):
+        np.testing.assert_allclose(found.values[name], expected[name], *limits, err_msg=name)
     figures = found.summary()
-    assert figures["m3_apex_height_mape_percent"] == pytest.approx(np.mean(m3), abs=0.01)
+    assert figures["m3_apex_height_mape_percent"] == pytest.approx(np.mean(expected["m3"]), abs=0.01)
     assert (figures["hops"], figures["missed_hops"], figures["extra_hops"]) == (10, 0, 0)
 
 
-def test_noise_of_motion_capture_hardly_moves_the_metrics() -> None:
-    at, height, velocity, events = estimated(flat(), 2)
-    cycles = hop_cycles(events, at, height, STANDING_M)
-    time, true_height, true_velocity = flat().track()
-    clean = true_hops(time, true_height, STANDING_M, velocity_m_s=true_velocity)
-    seen = true_hops(*noisy(flat()), STANDING_M)
-    one, other = (hop_errors("kf1", truth, at, height, velocity, cycles).summary() for truth in (clean, seen))
-    assert other["m1_height_nmae_percent"] == pytest.approx(one["m1_height_nmae_percent"], abs=0.05)
-    assert other["m2_velocity_nmae_percent"] == pytest.approx(one["m2_velocity_nmae_percent"], abs=0.3)
-    assert other["m3_apex_height_mape_percent"] == pytest.approx(one["m3_apex_height_mape_percent"], abs=0.1)
-    assert other["m4_apex_time_mae_s"] == pytest.approx(one["m4_apex_time_mae_s"], abs=2e-3)
-    assert "m5_apex_height_to_command_mae_m" not in one
-
-
 def test_missed_hops_are_counted_and_still_have_a_trajectory() -> None:
-    time, true_height, true_velocity = flat().track()
-    truth = true_hops(time, true_height, STANDING_M, velocity_m_s=true_velocity)
+    truth = truth_of(flat())
     at, height, velocity, events = estimated(flat(), 3)
     kept = np.ones(len(events.kind), bool)
     kept[np.flatnonzero(events.kind == TOUCHDOWN)[4]] = False
@@ -391,8 +304,7 @@ def test_missed_hops_are_counted_and_still_have_a_trajectory() -> None:
 
 
 def test_estimates_that_are_no_numbers_or_too_short() -> None:
-    time, true_height, true_velocity = flat().track()
-    truth = true_hops(time, true_height, STANDING_M, velocity_m_s=true_velocity)
+    truth = truth_of(flat())
     at, height, velocity, events = estimated(flat(), 4)
     cycles = hop_cycles(events, at, height, STANDING_M)
     broken = height.copy()
@@ -428,3 +340,170 @@ def test_command_in_force_at_the_apex() -> None:
     found = commands_at([0.5, 1.5, 2.0, 9.0, np.nan], [1.0, 2.0], [3.0, 4.0])
     np.testing.assert_array_equal(found, [np.nan, 3.0, 4.0, 4.0, np.nan])
     np.testing.assert_array_equal(commands_at([0.5], [], []), [np.nan])
+
+
+# -------------------------------------------------------------------------------------------------------------- agility
+
+
+def flight(height: float, velocity: float, thrust: float, drag, until) -> tuple[float, float, float]:
+    """Integrate z'' = thrust - g - drag(v) until an event: time, height, velocity."""
+    until.terminal = True
+    solved = solve_ivp(
+        lambda _, y: [y[1], thrust - GRAVITY - drag(y[1])],
+        (0.0, 20.0),
+        [height, velocity],
+        "DOP853",
+        events=until,
+        rtol=1e-11,
+        atol=1e-12,
+        max_step=0.05,
+    )
+    return float(solved.t[-1]), *(float(x) for x in solved.y[:, -1])
+
+
+def landed(_, y):
+    return y[0]
+
+
+def at_apex(_, y):
+    return y[1]
+
+
+at_apex.direction = -1
+
+
+def cycle(
+    previous: float, ratio: float, thrusts: tuple[float, float], drag
+) -> tuple[float, float, float, float, float]:
+    """Drop time, touchdown speed, rebound time, liftoff speed and hop height, from apex to apex."""
+    drop_s, _, touchdown = flight(previous, 0.0, thrusts[0], drag, landed)
+    rebound_s, height, _ = flight(0.0, -ratio * touchdown, thrusts[1], drag, at_apex)
+    return drop_s, -touchdown, rebound_s, -ratio * touchdown, height
+
+
+LIMITS = ((0.2, 5.0), (0.4, 1.3), (0.0, 3.0), (0.0, 8.0), (0.0, 1.5), (0.0, 1.5), (0.02, 0.1))
+
+
+@settings(max_examples=20)
+@given(*(st.floats(*one) for one in LIMITS))
+def test_constant_forces(previous, ratio, drop_thrust, rebound_thrust, drop_drag, rebound_drag, stance_s) -> None:
+    # Constant drag against the motion: up in the drop, down in the rebound.
+    def drag(velocity):
+        return -drop_drag if velocity < 0.0 else rebound_drag
+
+    drop_s, touchdown, rebound_s, _, height = cycle(previous, ratio, (drop_thrust, rebound_thrust), drag)
+    falling = agility.drop_acceleration_m_s2(drop_thrust, drop_drag)
+    rising = agility.rebound_acceleration_m_s2(rebound_thrust, rebound_drag)
+    np.testing.assert_allclose(agility.flight_time_s(previous, falling), drop_s, rtol=1e-7)
+    np.testing.assert_allclose(agility.flight_time_s(height, rising), rebound_s, rtol=1e-6)
+    np.testing.assert_allclose(falling * drop_s, touchdown, rtol=1e-7)
+    np.testing.assert_allclose(agility.next_height_m(previous, ratio, falling, rising), height, rtol=1e-7)
+    np.testing.assert_allclose(agility.stance_velocity_ratio(previous, height, falling, rising), ratio, rtol=1e-7)
+    for eta in (0.0, 0.3, 1.0):
+        expected = (eta * previous + height) / (eta * drop_s + stance_s + rebound_s)
+        found = agility.agility_from_accelerations(previous, ratio, stance_s, falling, rising, eta)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_published_tables_follow_from_their_means() -> None:
+    for row in TABLE_IV:
+        found = agility_of_constant_hops(row.hop_height_m, row.stance_and_rebound_s, row.cycle_s)
+        expected = row.vertical_jumping_agility_m_s, row.hopping_agility_m_s
+        assert found == pytest.approx(expected, abs=0.015), row.platform
+    for row in TABLE_S1:
+        height, rising, whole = row.hop_height_m[0], row.stance_and_rebound_s[0], row.cycle_s[0]
+        jumping = agility.vertical_jumping_agility(height, 0.0, rising)
+        assert float(jumping) == pytest.approx(row.vertical_jumping_agility_m_s, abs=0.015)
+        hopping = agility.hopping_agility(height, height, whole)
+        assert float(hopping) == pytest.approx(row.hopping_agility_m_s, abs=0.015)
+
+
+@pytest.mark.parametrize(("height", "gravity"), [(0.05, 9.81), (10.0, 1.6)])
+def test_ballistic_limit(height: float, gravity: float) -> None:
+    """Without forces, losses and stance both metrics are sqrt(g h / 2) (the paper's appendix)."""
+    falling = agility.drop_acceleration_m_s2(gravity_m_s2=gravity)
+    rising = agility.rebound_acceleration_m_s2(gravity_m_s2=gravity)
+    for eta in (0.0, 1.0):
+        found = agility.agility_from_accelerations(height, 1.0, 0.0, falling, rising, eta)
+        assert float(found) == pytest.approx(np.sqrt(0.5 * gravity * height))
+
+
+@pytest.mark.parametrize("height_m", [0.3, 4.0])
+def test_stance_of_a_spring(height_m: float) -> None:
+    hops, speed = exact_hops(height_m, 1), np.sqrt(2.0 * GRAVITY * height_m)
+    found = float(agility.spring_stance_s(speed, BODY_KG, SPRING, PRELOAD))
+    assert found == pytest.approx(hops.liftoff_s[0] - hops.touchdown_s[0])
+    assert float(agility.spring_stance_s(0.0, BODY_KG, SPRING, PRELOAD)) == 0.0
+
+
+def test_refusals() -> None:
+    with pytest.raises(UserError, match=r"rebound is -0\.193"):
+        agility.rebound_acceleration_m_s2(10.0)
+    with pytest.raises(UserError, match=r"-0\.1 m"):
+        agility.vertical_jumping_agility([-0.1, 1.0], 0.1, 0.5)
+    with pytest.raises(UserError, match="eta is 2"):
+        agility.unified_hopping_agility(1.0, 1.0, 0.1, 0.5, 0.4, 2.0)
+    with pytest.raises(UserError, match="takes no time"):
+        agility.vertical_jumping_agility(1.0, 0.0, 0.0)
+    with pytest.raises(UserError, match="0 s has no acceleration"):
+        agility.effective_acceleration_m_s2(1.0, 0.0)
+
+
+def test_agility_of_recorded_hops() -> None:
+    run = exact_hops(2.0, 6, 0.6, 0.97, after_s=0.0)
+    time, height, _ = run.track()
+    cycles = true_hops(time, height, STANDING_M).cycles
+    found = agility.summary(cycles.hop_height_m, cycles.drop_height_m, cycles.stance_s, cycles.rebound_s, cycles.drop_s)
+    tops = np.array(run.apex_m) - STANDING_M
+    # The robot was dropped, so its first hop has no apex before it.
+    count = len(cycles) - 1
+    assert found["hops"] == count
+    whole = np.diff(run.apex_s)[:count]
+    rising = (np.array(run.apex_s) - run.touchdown_s)[1 : count + 1]
+    # Thrust that ends at the apex shifts what is told of it by 2 ms of some 0.9 s.
+    assert found["hopping_agility_m_s"] == pytest.approx(np.mean((tops[:-1] + tops[1:])[:count] / whole), rel=2e-3)
+    assert found["vertical_jumping_agility_m_s"] == pytest.approx(np.mean(tops[1 : count + 1] / rising), rel=4e-3)
+
+
+# Ground height, eqs. (11) to (13).
+
+
+def test_equations_by_hand() -> None:
+    apex, touchdown = [2.0, 2.1, 1.9], [0.30, 0.25, 0.28]
+    from_drops, direct = report.ground_changes(apex, touchdown, 0.268)
+    np.testing.assert_allclose(direct, [0.032, -0.018, 0.012])
+    # drops 1.70, 1.85, 1.62; the first has none before it and counts with eq. (12)
+    np.testing.assert_allclose(from_drops, [0.032, -0.15, 0.23])
+    mean = np.cumsum(0.5 * (from_drops + direct))
+    np.testing.assert_allclose(report.ground_heights(apex, touchdown, 0.268, PAPER_DROP_WEIGHT), mean)
+
+
+def test_drift_over_stretches() -> None:
+    estimated, true = np.array([0.1, 0.3, 0.2, 0.5]), np.array([0.1, 0.1, 0.1, 0.1])
+    # errors after each touchdown 0, 0.2, 0.1, 0.4, and 0 at the start
+    np.testing.assert_allclose(report.drift_m(estimated, true, 2), [0.2, 0.1, 0.2])
+    assert report.drift_m(estimated, true, 5).size == 0
+    told = report.summary(np.full(4, 2.0), STANDING_M + np.array([0.0, 0.02, 0, 0]), np.zeros(4), STANDING_M, 4)
+    assert told["ground_height_direct_final_error_m"] == pytest.approx(0.02)
+    assert told["ground_height_direct_drift_mean_abs_m"] == pytest.approx(0.02)
+
+
+# Optical flow, S17 and S18.
+
+
+def test_distance_by_a_pinhole_camera() -> None:
+    """Points on the ground seen by a camera that flies over them: what it moves is what the formula says."""
+    rng = np.random.default_rng(2)
+    focal, time = 0.004, np.linspace(0.0, 2.0, 2001)
+    height = 0.3 + 2.0 * np.abs(np.sin(2.0 * time))
+    position = 0.5 * time
+    estimated = height * (1.0 + 0.1 * np.sin(7.0 * time)) + 0.02 * rng.normal(size=len(time))
+    moved = 0.0
+    for k in range(len(time) - 1):
+        point = position[k] + 0.05
+        # The same point in two frames, both at the height of the first: flow without the change in scale.
+        shift = focal * ((point - position[k]) - (point - position[k + 1])) / height[k]
+        moved += shift / focal * estimated[k]
+    travelled = position[-1] - position[0]
+    ratio = distance_error_ratio(time, height, estimated)
+    assert moved / travelled - 1.0 == pytest.approx(ratio, abs=2e-3)

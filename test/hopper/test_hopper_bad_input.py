@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hopper_samples_for_tests import (
     STANDING_M,
     TRUTH,
     changed,
+    every,
     hopping,
     judged,
     loaded,
@@ -40,7 +42,6 @@ from hopper_estimation.model.phases import EVENTS
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.result import EvaluationResult
-from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.pipeline import Pipeline
 
@@ -64,10 +65,6 @@ def rms(result: EvaluationResult, after_s: float = DROP_S) -> float:
     return float(np.sqrt(np.mean(errors(result, after_s=after_s)[0] ** 2)))
 
 
-def median_sigma(result: EvaluationResult) -> float:
-    return float(np.median(errors(result)[1]))
-
-
 def says(result: EvaluationResult, *words: str) -> bool:
     return any(all(word in note for word in words) for note in result.notes)
 
@@ -84,18 +81,29 @@ def hops(result: EvaluationResult) -> Mapping[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def sound() -> EvaluationResult:
-    return judged(hopping())
+def told_by(recording: Recording) -> list[str]:
+    """What the log of a node has of it, message by message as arrivals are taken live."""
+    told: list[str] = []
+    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), ROBOT.channels(CONFIGURATION), tell=told.append)
+    measurements = list(loaded(recording).measurements())
+    for first in range(0, len(measurements), 20):
+        pipeline.process_all(measurements[first : first + 20])
+    return told
 
 
-def test_a_sound_recording_has_no_complaint(sound: EvaluationResult) -> None:
-    """What the tests below look for is not said of every recording."""
+@cache
+def sound(variant: str = "1m") -> EvaluationResult:
+    return judged(hopping(variant))
+
+
+def test_a_sound_recording_has_no_complaint() -> None:
+    """What the tests below look for is not said of every recording, neither in the verdict nor live."""
     for word in ("silent", "stuck", "clipped", "at odds", "zeroed", "goes on"):
-        assert not says(sound, word), word
-        assert word not in sound.verdict
-    assert rms(sound) < 0.2
-    in_order(sound)
+        assert not says(sound(), word), word
+        assert word not in sound().verdict
+    assert rms(sound()) < 0.2
+    in_order(sound())
+    assert told_by(hopping()) == []
 
 
 # -------------------------------------------------------------------------------------------- one sensor, the other
@@ -123,19 +131,23 @@ def axes_swapped(values: Any) -> Any:
     return values[:, [1, 2, 0, 4, 5, 3]]
 
 
+BEFORE_8_S = rows_of(lambda time_s: time_s < 8.0)
+STUCK = from_8_s(lambda values: 0 * values + values[0])
+
+
 @pytest.mark.parametrize(
-    ("change", "said", "verdict"),
+    ("change", "said", "verdict", "live"),
     [
-        (without, ("Without imu/high_g", "low-g sensor alone"), "no high-g sensor"),
-        (rows_of(lambda time_s: time_s < 8.0), ("imu/high_g is silent for 6.0 of 14.0 s",), "high-g sensor silent"),
-        (from_8_s(at_range), ("of the readings of imu/high_g are at their range",), "high-g sensor clipped"),
-        (from_8_s(lambda v: 0 * v + v[0]), ("imu/high_g repeats one reading in 43 %",), "high-g sensor stuck"),
-        (values_by(lambda t, v: 0 * v), ("imu/high_g repeats one reading in 100 %",), "high-g sensor stuck"),
+        (without, ("Without imu/high_g", "low-g sensor alone"), "no high-g sensor", ""),
+        (BEFORE_8_S, ("imu/high_g is silent for 6.0 of 14.0 s",), "high-g sensor silent", "imu/high_g is silent"),
+        (from_8_s(at_range), ("of the readings of imu/high_g are at their range",), "high-g sensor clipped", ""),
+        (STUCK, ("imu/high_g repeats one reading in 43 %",), "high-g sensor stuck", "repeats one reading"),
     ],
-    ids=["missing", "silent", "clipped", "stuck", "zeros"],
+    ids=["missing", "silent", "clipped", "stuck"],
 )
-def test_without_the_high_g_sensor(change: Any, said: tuple[str, ...], verdict: str, sound: EvaluationResult) -> None:
-    result = judged(changed(hopping(), {HIGH: change}))
+def test_without_the_high_g_sensor(change: Any, said: tuple[str, ...], verdict: str, live: str) -> None:
+    spoilt = changed(hopping(), {HIGH: change})
+    result = judged(spoilt)
     assert says(result, *said), result.notes
     assert verdict in result.verdict
     assert "at odds" not in result.verdict
@@ -143,15 +155,11 @@ def test_without_the_high_g_sensor(change: Any, said: tuple[str, ...], verdict: 
     assert hops(result)["missed_hops"] == 0
     assert rms(result) < 0.5
     assert within_three(result) > 0.95
-    late = [errors(one, after_s=8.0)[1] for one in (result, sound)]
+    late = [errors(one, after_s=8.0)[1] for one in (result, sound())]
     assert np.median(late[0]) > 1.3 * np.median(late[1]), "the covariance is no wider"
-
-
-def test_high_hops_without_the_high_g_sensor_are_told_so_unsurely_that_they_may_be() -> None:
-    result = judged(changed(hopping("3m"), {HIGH: without}))
-    assert within_three(result) > 0.95
-    assert rms(result) < 1.5
-    in_order(result)
+    if live:
+        (sentence,) = told_by(spoilt)
+        assert live in sentence
 
 
 def test_a_smaller_range_than_configured_is_found() -> None:
@@ -163,16 +171,14 @@ def test_a_smaller_range_than_configured_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "verdict"),
+    ("variant", "change", "said", "verdict"),
     [
-        (without, ("Without imu/low_g", "high-g sensor alone"), "no low-g sensor"),
-        (rows_of(lambda time_s: time_s < 8.0), ("imu/low_g is silent for 6.0 of 14.0 s",), "low-g sensor silent"),
-        (from_8_s(lambda v: 0 * v + v[0]), ("imu/low_g repeats one reading in 43 %",), "low-g sensor stuck"),
-        (values_by(lambda t, v: 0 * v), ("imu/low_g repeats one reading in 100 %",), "low-g sensor stuck"),
+        ("3m", without, ("Without imu/low_g", "high-g sensor alone"), "no low-g sensor"),
+        ("1m", BEFORE_8_S, ("imu/low_g is silent for 6.0 of 14.0 s",), "low-g sensor silent"),
+        ("3m", STUCK, ("imu/low_g repeats one reading in 43 %",), "low-g sensor stuck"),
     ],
-    ids=["missing", "silent", "stuck", "zeros"],
+    ids=["missing", "silent", "stuck"],
 )
-@pytest.mark.parametrize("variant", ["1m", "3m"])
 def test_without_the_low_g_sensor(variant: str, change: Any, said: tuple[str, ...], verdict: str) -> None:
     """The high-g sensor is zeroed at the rest of the start, and its noise and drift show in the covariance."""
     result = judged(changed(hopping(variant), {LOW: change}))
@@ -200,17 +206,8 @@ def reversed_axes(values: Any) -> Any:
     return values * [1, 1, 1, -1, -1, -1]
 
 
-def doubled(values: Any) -> Any:
-    return values * [1, 1, 1, 2, 2, 2]
-
-
-ODDS = pytest.mark.parametrize(
-    "spoil", [in_g, axes_swapped, reversed_axes, doubled], ids=["in g", "axes", "reversed", "doubled"]
-)
-
-
-@ODDS
-def test_a_high_g_sensor_at_odds_with_the_other_is_left_out(spoil: Any) -> None:
+@pytest.mark.parametrize("spoil", [in_g, reversed_axes])
+def test_a_high_g_sensor_at_odds_with_the_other_is_left_out_and_that_is_said_once(spoil: Any) -> None:
     spoilt = changed(hopping(), {HIGH: values_by(lambda t, v: spoil(v))})
     result = judged(spoilt)
     assert says(result, "imu/high_g contradicts imu/low_g", "left out")
@@ -218,37 +215,18 @@ def test_a_high_g_sensor_at_odds_with_the_other_is_left_out(spoil: Any) -> None:
     alone = judged(changed(spoilt, {HIGH: without}))
     assert within_three(result, after_s=9.0) > 0.97
     assert rms(result, after_s=9.0) < 1.3 * rms(alone, after_s=9.0)
-
-
-@ODDS
-def test_that_it_is_left_out_is_said_once_message_by_message(spoil: Any) -> None:
-    recording = loaded(changed(hopping(), {HIGH: values_by(lambda t, v: spoil(v))}))
-    told: list[str] = []
-    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), ROBOT.channels(CONFIGURATION), tell=told.append)
-    for measurement in recording.measurements():
-        pipeline.process(measurement)
-    assert sum("imu/high_g contradicts imu/low_g" in one for one in told) == 1
-
-
-def told_by(recording: Recording) -> list[str]:
-    """What the log of a node has of it, message by message as arrivals are taken live."""
-    told: list[str] = []
-    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), ROBOT.channels(CONFIGURATION), tell=told.append)
-    measurements = list(loaded(recording).measurements())
-    for first in range(0, len(measurements), 20):
-        pipeline.process_all(measurements[first : first + 20])
-    return told
+    assert sum("imu/high_g contradicts imu/low_g" in one for one in told_by(spoilt)) == 1
 
 
 def test_a_high_g_sensor_that_is_at_odds_for_a_while_is_noted_all_the_same() -> None:
     """Left out within four hops, and taken again when it is right again: the run's end does not show it."""
-    wrong_s = (14.0, 24.0)
-    sound = hopping(duration_s=34.0)
+    wrong_s = (8.0, 15.0)
 
     def spoil(time_s: Any, values: Any) -> Any:
-        return np.where(((time_s > wrong_s[0]) & (time_s < wrong_s[1]))[:, None], doubled(values), values)
+        values[(time_s > wrong_s[0]) & (time_s < wrong_s[1]), 3:] *= 2.0
+        return values
 
-    spoilt = changed(sound, {HIGH: values_by(spoil)})
+    spoilt = changed(hopping(duration_s=24.0), {HIGH: values_by(spoil)})
     result = judged(spoilt)
     assert says(result, "imu/high_g contradicts imu/low_g", "It was left out for ")
     assert "accelerometers at odds" in result.verdict
@@ -258,31 +236,7 @@ def test_a_high_g_sensor_that_is_at_odds_for_a_while_is_noted_all_the_same() -> 
     found_s, over_s = (float(one.rsplit("(at ", 1)[1].split()[0]) for one in (left_out, again))
     touchdowns = [event.stamp_ns * 1e-9 for event in result.phase_events if event.name == "touchdown"]
     assert sum(wrong_s[0] < one < found_s for one in touchdowns) <= 5
-    assert wrong_s[1] < over_s < 34.0
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (values_by(lambda t, v: np.where((t > 8.0)[:, None], v[t > 8.0][0], v)), "repeats one reading"),
-        (rows_of(lambda t: t < 8.0), "imu/high_g is silent"),
-        (without, "imu/high_g is silent"),
-    ],
-    ids=["stuck", "silent", "missing"],
-)
-def test_what_is_wrong_with_the_high_g_sensor_is_said_live_once(change: Any, said: str) -> None:
-    (sentence,) = told_by(changed(hopping(), {HIGH: change}))
-    assert said in sentence
-
-
-def test_of_sound_sensors_nothing_is_said_live() -> None:
-    assert told_by(hopping()) == []
-
-
-def test_sensors_that_were_never_zeroed_are_told_live_once() -> None:
-    in_flight = {name: rows_of(lambda t: t > DROP_S + 1.0) for name in IMUS}
-    (sentence,) = told_by(changed(hopping(), in_flight))
-    assert "are not zeroed" in sentence
+    assert wrong_s[1] < over_s < 24.0
 
 
 # ------------------------------------------------------------------------------------- sensors that cannot be right
@@ -302,36 +256,31 @@ def wrong(what: str, recording: Recording) -> Recording:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_sensors_that_cannot_be_right_are_refused(what: str, tmp_path: Path) -> None:
-    """In one sentence, with the gravity vector that was found and a way out, whichever way the bag is filtered."""
-    spoilt = wrong(what, hopping(duration_s=10.0))
+def test_sensors_that_cannot_be_right_are_refused(what: str) -> None:
+    """In one sentence, with the gravity vector that was found and a way out."""
     with pytest.raises(UserError) as raised:
-        judged(spoilt)
+        judged(wrong(what, hopping(duration_s=10.0)))
     sentence = str(raised.value)
     assert sentence.startswith("at rest imu/low_g reads x ")
-    for words in WRONG[what][1]:
-        assert words in sentence
+    assert all(words in sentence for words in WRONG[what][1])
     assert "\n" not in sentence
-    soon = changed(spoilt, {one.channel.sensor: rows_of(lambda t: t < 3.0) for one in spoilt.sensors})
-    with pytest.raises(UserError) as slowly:
-        judged(soon, settings=JudgeSettings(bulk=False))
-    # The robot was at rest for the first two seconds: what was found there stays, however it moved later.
-    assert str(slowly.value) == sentence
-    if what == "axes":
-        assert refusal("evaluate", write_bag(tmp_path / "bag", soon), "--output", tmp_path / "run") == sentence
 
 
-@pytest.mark.parametrize("what", ["axes", "in_g"])
-def test_live_it_is_said_once(what: str) -> None:
+def test_they_are_refused_by_the_same_sentence_message_by_message_and_live_once(tmp_path: Path) -> None:
+    """The robot was at rest for the first two seconds: what was found there stays, however it moved later."""
+    whole = wrong("axes", hopping(duration_s=10.0))
+    spoilt = changed(whole, {one.channel.sensor: rows_of(lambda t: t < 3.0) for one in whole.sensors})
+    refused = []
+    for one, settings in ((whole, None), (spoilt, JudgeSettings(bulk=False))):
+        with pytest.raises(UserError) as raised:
+            judged(one, settings=settings)
+        refused.append(str(raised.value))
+    refused.append(refusal("evaluate", write_bag(tmp_path / "bag", spoilt), "--output", tmp_path / "run"))
+    assert len(set(refused)) == 1
     told: list[str] = []
     channels = ROBOT.channels(CONFIGURATION)
     pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), channels, lag_s=0.02, tell=told.append)
-    spoilt = loaded(wrong(what, hopping(duration_s=10.0)))
-    estimates = 0
-    for number, measurement in enumerate(spoilt.measurements()):
-        estimates += pipeline.process(measurement) is not None
-        if number > 8000:
-            break
+    estimates = sum(pipeline.process(one) is not None for one in list(loaded(spoilt).measurements())[:6000])
     assert len(told) == 1
     assert "at rest imu/low_g reads x " in told[0]
     assert 400 < estimates < 800, "none after the rest of 0.8 s"
@@ -350,14 +299,9 @@ def test_a_robot_that_falls_over_in_the_end_is_not_refused() -> None:
 
     def fallen(one: Series) -> Series:
         lying = rest(one)
-        assert lying is not None
-        values = lying.values.copy()
-        values[:, 3:] = values[:, 3:] @ SIDE
-        return replace(
-            one,
-            stamps_ns=np.concatenate([one.stamps_ns, lying.stamps_ns + 13_900_000_000]),
-            values=np.concatenate([one.values, values]),
-        )
+        values = np.hstack([lying.values[:, :3], lying.values[:, 3:] @ SIDE])
+        stamps_ns = np.concatenate([one.stamps_ns, lying.stamps_ns + 13_900_000_000])
+        return replace(one, stamps_ns=stamps_ns, values=np.concatenate([one.values, values]))
 
     spoilt = changed(whole, {LOW: fallen, HIGH: fallen, "imu/attitude": without})
     result = judged(spoilt)
@@ -377,91 +321,85 @@ def holes(starts_s: list[float], length_s: float = 0.05) -> Any:
     return rows_of(lambda t: np.all([(t < start) | (t > start + length_s) for start in starts_s], axis=0))
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_one_message_in_twenty_lost(together: bool) -> None:
-    spoilt = changed(hopping(), {LOW: lost(0.05, 1), HIGH: lost(0.05, 1 if together else 2)})
-    result = judged(spoilt)
+def bunched(one: Series) -> Series:
+    """Of a sender that is held up: every fourth reading is stamped in time, the three before it almost at its stamp."""
+    late = np.arange(len(one.stamps_ns) - 4)
+    last = np.minimum((late // 4) * 4 + 3, len(one.stamps_ns) - 1)
+    stamps = one.stamps_ns.copy()
+    stamps[late] = one.stamps_ns[last] - (last - late) * 40_000
+    return replace(one, stamps_ns=stamps)
+
+
+def in_flight(one: Series) -> Series | None:
+    return holes([at + 0.1 for at in events_at(sound("3m"), "apex")])(one)
+
+
+def in_stance(one: Series) -> Series | None:
+    return holes([at + 0.005 for at in events_at(sound(), "touchdown")[1:4]])(one)
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "most_m"),
+    [
+        ("1m", {LOW: lost(0.05, 1), HIGH: lost(0.05, 2)}, 0.3),
+        ("3m", {LOW: in_flight, HIGH: in_flight}, 0.46),
+        ("1m", {LOW: in_stance}, 0.3),
+        ("1m", {HIGH: in_stance}, 0.3),
+        ("1m", {LOW: bunched, HIGH: bunched}, np.inf),  # jerk counts true time
+    ],
+    ids=["one message in twenty", "gaps in flight", "low-g alone", "high-g alone", "bunched stamps"],
+)
+def test_no_hop_is_missed_nor_feigned(variant: str, changes: Any, most_m: float) -> None:
+    result = judged(changed(hopping(variant), changes))
     assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
     in_order(result)
-    assert rms(result) < 0.3
-    assert within_three(result) > 0.95
+    assert rms(result) < most_m
+    assert most_m == np.inf or within_three(result) > 0.95
 
 
-@pytest.mark.parametrize("variant", ["1m", "3m"])
-def test_gaps_in_flight(variant: str, sound: EvaluationResult) -> None:
-    whole = hopping(variant)
-    gap = holes([at + 0.1 for at in events_at(judged(whole), "apex")])
-    result = judged(changed(whole, {LOW: gap, HIGH: gap}))
-    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
-    assert rms(result) < 0.12 * float(variant[0]) + 0.1
-    assert within_three(result) > 0.95
-
-
-@pytest.mark.parametrize("before_s", [0.04, 0.02, 0.0, -0.02, -0.04])
-@pytest.mark.parametrize("variant", ["1m", "3m"])
+@pytest.mark.parametrize(("variant", "before_s"), [("1m", 0.04), ("1m", 0.0), ("3m", 0.02), ("3m", -0.02)])
 def test_gaps_about_a_touchdown(variant: str, before_s: float) -> None:
     """50 ms without a reading, of a stance of 60 ms: nobody knows how fast it takes off, and the covariance says so."""
-    whole = hopping(variant)
-    clean = judged(whole)
-    starts = [at - before_s for at in events_at(clean, "touchdown")[1:3]]
-    gap = holes(starts)
-    result = judged(changed(whole, {LOW: gap, HIGH: gap}))
+    touchdowns = events_at(sound(variant), "touchdown")
+    gap = holes([at - before_s for at in touchdowns[1:3]])
+    result = judged(changed(hopping(variant), {LOW: gap, HIGH: gap}))
     speed = np.sqrt(2.0 * GRAVITY * float(variant[0]))
     assert np.abs(errors(result, "vertical_velocity")[0]).max() < 5.0 * speed
     assert np.abs(errors(result)[0]).max() < 10.0 * float(variant[0])
     assert within_three(result) > 0.9
-    # Two hops later it is as good as ever.
-    recovered = events_at(clean, "touchdown")[2] + 0.3
-    if variant == "1m":
-        late = events_at(clean, "touchdown")[5]
-        assert late > recovered
-        assert rms(result, after_s=late) < 0.3
+    if variant == "1m":  # three hops later it is as good as ever
+        assert rms(result, after_s=touchdowns[5]) < 0.3
     assert hops(result)["missed_hops"] <= 3
-    assert len(events_at(result, "touchdown")) <= len(events_at(clean, "touchdown")) + 2
-
-
-def test_a_gap_of_one_sensor_alone() -> None:
-    clean = judged(hopping())
-    gap = holes([at + 0.005 for at in events_at(clean, "touchdown")[1:4]])
-    for imu in IMUS:
-        result = judged(changed(hopping(), {imu: gap}))
-        assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
-        assert rms(result) < 0.3
-        assert within_three(result) > 0.95
+    assert len(events_at(result, "touchdown")) <= len(touchdowns) + 2
 
 
 # ------------------------------------------------------------------------------------------------- rest and beginnings
 
 
-def with_rest(recording: Recording, before_s: float, after_s: float) -> Recording:
-    """The rest of the start again and again, before and after."""
-    pieces_before, pieces_after = int(before_s / 1.6), int(after_s / 1.6)
-    shift_ns = pieces_before * 1_600_000_000
+def with_rest(recording: Recording, pieces: int) -> Recording:
+    """The rest of the start so many times before and after, 1.6 s each."""
+    shift_ns = pieces * 1_600_000_000
 
     def longer(one: Series) -> Series:
         if one.channel.sensor == "set_pose":
             return replace(one, stamps_ns=one.stamps_ns + shift_ns)
         piece = rows_of(lambda t: (t >= 0.2) & (t < 1.8))(one)
-        assert piece is not None
-        start = piece.stamps_ns - 200_000_000
-        stamps = [start + k * 1_600_000_000 for k in range(pieces_before)]
-        stamps.append(one.stamps_ns + shift_ns)
-        after_ns = shift_ns + 14_010_000_000
-        stamps += [start + after_ns + k * 1_600_000_000 for k in range(pieces_after)]
-        values = [piece.values] * pieces_before + [one.values] + [piece.values] * pieces_after
-        return replace(one, stamps_ns=np.concatenate(stamps), values=np.concatenate(values))
+        before = [piece.stamps_ns - 200_000_000 + k * 1_600_000_000 for k in range(pieces)]
+        after = [stamps_ns + shift_ns + 14_010_000_000 for stamps_ns in before]
+        values = np.concatenate([*[piece.values] * pieces, one.values, *[piece.values] * pieces])
+        return replace(one, stamps_ns=np.concatenate([*before, one.stamps_ns + shift_ns, *after]), values=values)
 
     names = [one.channel.sensor for one in (*recording.sensors, *recording.truth)]
     return changed(recording, dict.fromkeys(names, longer))
 
 
-@pytest.mark.parametrize("name", ["bounce", "kf1", "kf2", "kf3", "eskf1", "eskf2"])
-def test_a_minute_of_rest_before_and_after(name: str) -> None:
-    result = judged(with_rest(hopping(), 60.0, 60.0), name)
+@pytest.mark.parametrize("name", ["bounce", "kf2", "eskf1"])
+def test_a_long_rest_before_and_after(name: str) -> None:
+    result = judged(with_rest(hopping(), 13), name)
     time_s, height = result.time_s, result.parts["height"].estimate[:, 0]
     velocity = result.parts["vertical_velocity"].estimate[:, 0]
-    before, after = time_s < 60.0, time_s > 78.0
-    assert [event for event in result.phase_events if not 59.0 < event.seen_ns * 1e-9 < 76.0] == []
+    before, after = time_s < 20.0, time_s > 38.0
+    assert [event for event in result.phase_events if not 19.0 < event.seen_ns * 1e-9 < 36.0] == []
     assert np.abs(height[before | after] - STANDING_M).max() < 0.1
     assert np.abs(velocity[(before & (time_s > 2.0)) | after]).max() < (5e-3 if name == "bounce" else 1e-6)
     assert hops(result)["missed_hops"] == 0
@@ -475,28 +413,27 @@ def between(recording: Recording, start_s: float, stop_s: float) -> Recording:
     return changed(recording, dict.fromkeys(names, rows_of(lambda t: (t >= start_s) & (t < stop_s))))
 
 
-@pytest.mark.parametrize("truth", [True, False])
-@pytest.mark.parametrize("phase", ["flight", "stance"])
-def test_a_first_message_in_the_middle_of_a_hop(phase: str, truth: bool, sound: EvaluationResult) -> None:
+@pytest.mark.parametrize(("phase", "truth"), [("flight", True), ("stance", False)])
+def test_a_first_message_in_the_middle_of_a_hop(phase: str, truth: bool) -> None:
     """With a truth it starts from that, else as if standing; the sensors are not zeroed, and that is said."""
-    at = events_at(sound, "apex")[1] - 0.1 if phase == "flight" else events_at(sound, "touchdown")[2] + 0.02
+    at = events_at(sound(), "apex")[1] - 0.1 if phase == "flight" else events_at(sound(), "touchdown")[2] + 0.02
     cut = between(hopping(), at, 14.0)
     result = judged(cut if truth else changed(cut, {TRUTH: without}))
     assert says(result, "never stood still for 0.8 s", "not zeroed")
     assert "sensors not zeroed" in result.verdict
+    (sentence,) = told_by(cut)
+    assert "are not zeroed" in sentence
     in_order(result)
     true = series_of(hopping(), TRUTH)
     late = result.time_s > 3.0
-    error = result.parts["height"].estimate[late, 0] - np.interp(
-        result.stamps_ns[late], true.stamps_ns, true.values[:, 2]
-    )
+    true_m = np.interp(result.stamps_ns[late], true.stamps_ns, true.values[:, 2])
     # An offset of some m/s^2 of the high-g sensor acts in stance only.
-    assert np.sqrt(np.mean(error**2)) < 0.4
+    assert np.sqrt(np.mean((result.parts["height"].estimate[late, 0] - true_m) ** 2)) < 0.4
     assert len(events_at(result, "apex")) >= 4
 
 
-def test_a_bag_that_ends_in_flight(sound: EvaluationResult) -> None:
-    end = events_at(sound, "apex")[4] + 0.05
+def test_a_bag_that_ends_in_flight() -> None:
+    end = events_at(sound(), "apex")[4] + 0.05
     result = judged(between(hopping(), 0.0, end))
     assert result.time_s[-1] == pytest.approx(end, abs=0.01)
     assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
@@ -504,54 +441,6 @@ def test_a_bag_that_ends_in_flight(sound: EvaluationResult) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- other messages
-
-
-def test_readings_that_are_no_numbers(sound: EvaluationResult) -> None:
-    def spoil(time_s: Any, values: Any) -> Any:
-        values[::50, 4] = np.nan
-        values[25::50, 0] = np.inf
-        return values
-
-    spoilt = changed(hopping(), {LOW: values_by(spoil), HIGH: values_by(spoil)})
-    result = judged(spoilt)
-    assert result.sensors[LOW]["invalid"] == pytest.approx(11751 / 25, abs=2)
-    assert says(result, "imu/low_g", "not finite")
-    assert rms(result) < 0.3
-    assert hops(result)["missed_hops"] == 0
-    assert np.isfinite(result.mean).all()
-    assert np.isfinite(result.covariance).all()
-
-
-def test_stamps_of_a_sender_that_is_held_up_feign_no_touchdown() -> None:
-    """Every fourth reading is stamped in time, the three before it almost at its stamp: jerk counts true time."""
-
-    def bunched(one: Series) -> Series:
-        stamps = one.stamps_ns.copy()
-        late = np.arange(len(stamps) - 4)
-        last = np.minimum((late // 4) * 4 + 3, len(stamps) - 1)
-        stamps[late] = one.stamps_ns[last] - (last - late) * 40_000
-        return replace(one, stamps_ns=stamps)
-
-    result = judged(changed(hopping(), {LOW: bunched, HIGH: bunched}))
-    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
-    in_order(result)
-
-
-def test_every_message_twice_is_the_same(sound: EvaluationResult) -> None:
-    """The recording is then filtered message by message: the same estimates, the doubles counted."""
-    whole = between(hopping(), 0.0, 7.5)
-
-    def twice(one: Series) -> Series:
-        return replace(one, stamps_ns=np.repeat(one.stamps_ns, 2), values=np.repeat(one.values, 2, axis=0))
-
-    few = {name: rows_of(lambda t: np.arange(len(t)) % 8 == 0) for name in ("motors/command", "leg/state")}
-    single = changed(whole, few)
-    doubled = changed(single, {LOW: twice, HIGH: twice})
-    one, two = judged(single), judged(doubled)
-    np.testing.assert_array_equal(one.mean, two.mean)
-    np.testing.assert_array_equal(one.covariance, two.covariance)
-    assert one.phase_events == two.phase_events
-    assert two.sensors[LOW]["duplicates"] == len(series_of(single, LOW).stamps_ns)
 
 
 @pytest.mark.parametrize(
@@ -568,14 +457,6 @@ def test_optional_topics_missing(name: str, missing: str, most_percent: float) -
         assert "m5_apex_height_to_command_mae_m" not in hops(result)
 
 
-@pytest.mark.parametrize("name", ["ba1", "dr1"])
-def test_a_baseline_without_its_encoder_says_so(name: str) -> None:
-    result = judged(changed(hopping(), {"leg/state": without}), name)
-    assert says(result, "Without leg/state", name)
-    assert "no leg encoder" in result.verdict
-    assert not says(judged(hopping(), name), "Without leg/state")
-
-
 def test_neither_accelerometer_is_no_recording() -> None:
     with pytest.raises(UserError, match="gave no estimate"):
         judged(changed(hopping(), {LOW: without, HIGH: without, TRUTH: without}))
@@ -584,7 +465,7 @@ def test_neither_accelerometer_is_no_recording() -> None:
 # ------------------------------------------------------------------------------------------------------------- truth
 
 
-def test_without_any_truth_hops_are_told_all_the_same(sound: EvaluationResult) -> None:
+def test_without_any_truth_hops_are_told_all_the_same() -> None:
     result = judged(changed(hopping(), {TRUTH: without}))
     assert result.verdict.startswith("not judged")
     figures = result.metrics["hopper"]
@@ -594,50 +475,20 @@ def test_without_any_truth_hops_are_told_all_the_same(sound: EvaluationResult) -
     in_order(result)
 
 
-def test_a_truth_without_hops(sound: EvaluationResult) -> None:
+def test_a_truth_without_hops_and_one_that_is_slow() -> None:
     result = judged(changed(hopping(), {TRUTH: rows_of(lambda t: t < 5.0)}))
     assert "m3_apex_height_mape_percent" not in hops(result)
     assert hops(result)["hops_estimated"] == 7
     assert "agility_true" not in result.metrics["hopper"]
-
-
-@pytest.mark.slow
-def test_a_slow_truth() -> None:
-    def thinned(one: Series) -> Series:
-        return replace(one, stamps_ns=one.stamps_ns[::12], values=one.values[::12])
-
-    result = judged(changed(hopping(), {TRUTH: thinned}))
-    assert rms(result) < 0.3
-    assert hops(result)["m3_apex_height_mape_percent"] < 15.0
-    slower = judged(changed(hopping(), {TRUTH: lambda one: thinned(thinned(one))}))
+    # One that is too slow for a velocity starts the filter all the same, without any.
+    slow, slower = (judged(changed(hopping(), {TRUTH: every(step)})) for step in (12, 144))
+    assert not says(slow, "broke down")
+    assert rms(slow) < 0.3
+    assert hops(slow)["m3_apex_height_mape_percent"] < 15.0
     assert "m3_apex_height_mape_percent" not in hops(slower)
 
 
-def test_an_absurd_estimate_is_judged_and_not_refused(tmp_path: Path) -> None:
-    """Apexes below the standing height have no agility, and break nothing."""
-    gap = holes([at + 0.01 for at in events_at(judged(hopping()), "touchdown")[1:]])
-    result = judged(changed(hopping(), {LOW: gap, HIGH: gap}))
-    assert hops(result)["hops"] == 7
-
-
 # ----------------------------------------------------------------------------------------------------------- figures
-
-
-def test_coverage_by_phase_is_that_of_a_plain_count(sound: EvaluationResult) -> None:
-    """Phases from the events alone, one after another."""
-    events = sorted(sound.phase_events, key=lambda event: event.seen_ns)
-    drop, rebound = EVENTS.index("apex"), EVENTS.index("liftoff")
-    inside: dict[str, list[bool]] = {"drop": [], "rebound": []}
-    error, stddev = sound.parts["height"].error[:, 0], sound.parts["height"].stddev[:, 0]
-    ends = [event.seen_ns for event in events[1:]] + [int(sound.stamps_ns[-1]) + 1]
-    for event, end_ns in zip(events, ends, strict=True):
-        name = {drop: "drop", rebound: "rebound"}.get(EVENTS.index(event.name))
-        if name is not None:
-            rows = (sound.stamps_ns >= event.seen_ns) & (sound.stamps_ns < end_ns) & np.isfinite(error)
-            inside[name] += (np.abs(error[rows]) < stddev[rows]).tolist()
-    coverage = sound.metrics["hopper"]["coverage"]["height"]
-    for name, counted in inside.items():
-        assert coverage[f"{name}_within_1_sigma"] == pytest.approx(np.mean(counted), abs=1e-12)
 
 
 def test_metrics_of_the_command(tmp_path: Path) -> None:
@@ -649,12 +500,11 @@ def test_metrics_of_the_command(tmp_path: Path) -> None:
     told = json.loads(outcome.out)
     figures = json.loads((run / "metrics.json").read_text())["hopper"]
     assert {"hops", "events", "agility_true", "agility_estimated", "coverage"} <= set(figures)
-    wanted = {"m1_height_nmae_percent", "m2_velocity_nmae_percent", "m3_apex_height_mape_percent", "m4_apex_time_mae_s"}
-    assert wanted | {"hops", "missed_hops", "extra_hops"} <= set(figures["hops"])
     assert set(figures["coverage"]) == {"height", "vertical_velocity"}
     assert "Without imu/high_g" in json.dumps(told)
-    report = next(run.glob("*.html")).read_text()
-    assert "Without imu/high_g" in report
-    judged_here = judge(ROBOT, CONFIGURATION, "bounce", loaded(changed(hopping(), {HIGH: without})))
-    found = figures["hops"]["m3_apex_height_mape_percent"]
-    assert found == pytest.approx(hops(judged_here)["m3_apex_height_mape_percent"], rel=1e-6)
+    assert "Without imu/high_g" in next(run.glob("*.html")).read_text()
+    here = hops(judged(changed(hopping(), {HIGH: without}), "bounce"))
+    assert set(here) == set(figures["hops"])
+    assert figures["hops"]["m3_apex_height_mape_percent"] == pytest.approx(
+        here["m3_apex_height_mape_percent"], rel=1e-6
+    )

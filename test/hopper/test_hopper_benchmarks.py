@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.hopper import paper_filters, pictures
+from benchmarks.hopper.hands import judged_hands
 from benchmarks.hopper.paper_filters import Size, Subject
 from benchmarks.hopper.steps import Samples
-from hopper_estimation.simulation.simulator import HopperSimulation
 
 
 @pytest.mark.slow
@@ -37,17 +37,15 @@ def test_a_trained_filter_goes_through_every_piece(monkeypatch: pytest.MonkeyPat
     assert np.abs(noisy[0] - noisy[1]).max() > 0.0
 
 
-def test_motion_of_the_sensing_frequencies_is_the_same_whatever_the_noise() -> None:
-    heights = []
-    for draw in (1, 2):
-        made = HopperSimulation(
-            pictures.CONFIGURATION, "3m", np.random.default_rng(draw), pictures.same_motion(noisy=True)
-        )
-        made.trace = []
-        made.advance(8_000_000_000)
-        heights.append(np.concatenate(made.trace)[:, 0])
-    np.testing.assert_array_equal(*heights)
-
-
 def test_peers_of_the_step_have_our_numbers() -> None:
     Samples().require_agreement()
+
+
+@pytest.mark.parametrize("seed", [7190, 7192])
+def test_hands_are_no_hops_and_what_follows_is_known(seed: int) -> None:
+    found = judged_hands("bounce", seed)
+    assert found.seconds > 100.0
+    assert found.apexes == 0
+    assert found.covered > 0.97
+    assert found.covered_after > 0.95
+    assert found.rms_after_m < 0.3

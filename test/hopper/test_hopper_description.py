@@ -1,52 +1,30 @@
-"""How the hopper looks: solids, poses and URDF agree, and markers show it from the side."""
+"""How the hopper looks: solids, poses, URDF and markers agree; the files for RViz and PlotJuggler name what exists."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bouncer import Bouncer, BouncerRobot
+import yaml
+from hopper_samples_for_tests import CONFIGURATION, ROBOT, STANDING_M
 from numpy.typing import NDArray
+from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY, flattened
 
+from hopper_estimation.estimators.estimator import SPACE
 from hopper_estimation.model.description import JOINT, hopper_body_poses, hopper_shapes, hopper_urdf
+from hopper_estimation.model.phases import PHASES
 from onboard_estimation.bags.message_types import new
-from onboard_estimation.base.measurement import Estimate
-from onboard_estimation.contract.description import Shape, Shapes
-from onboard_estimation.contract.reported import Drawn
-from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.ros import markers as m
-from onboard_estimation.ros.transforms import between_bodies, estimate_transforms
+from onboard_estimation.base.measurement import Estimate, PhaseEvent, neutral_value
+from onboard_estimation.base.series import truth_channel
+from onboard_estimation.contract.description import Shape
+from onboard_estimation.ros import markers, phases
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.sensor_messages import to_message
 
-STANDING_M = 0.27
-SPACE = StateSpace(
-    vector("vertical_velocity", ("vz",), "m/s"),
-    vector("accelerometer_bias", ("b",), "m/s^2"),
-    vector("height", ("z",), "m"),
-)
-STAMP_NS = 1_700_000_000_000_000_000
-
-
-class Hopper(BouncerRobot, Drawn[Bouncer]):
-    """What the robot does with the description, without its filters."""
-
-    def body_shapes(self, configuration: Any) -> Shapes:
-        return hopper_shapes(STANDING_M)
-
-    def body_poses(
-        self, configuration: Any, space: StateSpace, means: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        return hopper_body_poses(space, means, STANDING_M)
-
-    def urdf(self, configuration: Any) -> str:
-        return hopper_urdf(STANDING_M, "hopper")
-
-
-def states(*heights_m: float) -> NDArray[np.float64]:
-    out = np.zeros((len(heights_m), 3))
-    out[:, 0], out[:, 2] = 1.0, heights_m
-    return out
+ESTIMATE = Estimate(1, np.array([1.4, 0.0]), np.diag([0.05**2, 0.01]))
 
 
 def ends(shape: Shape, pose: NDArray[np.float64]) -> tuple[float, float]:
@@ -55,105 +33,104 @@ def ends(shape: Shape, pose: NDArray[np.float64]) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-@pytest.mark.parametrize(("height_m", "foot_m"), [(2.0, 2.0 - STANDING_M), (STANDING_M, 0.0), (0.18, 0.0)])
+@pytest.mark.parametrize(("height_m", "foot_m"), [(2.0, 2.0 - STANDING_M), (0.18, 0.0)])
 def test_the_leg_reaches_from_the_body_to_the_foot(height_m: float, foot_m: float) -> None:
-    poses = {name: rows[0] for name, rows in hopper_body_poses(SPACE, states(height_m), STANDING_M).items()}
-    assert list(poses) == ["body", "leg"]  # in the order of their frames
+    poses = {name: rows[0] for name, rows in hopper_body_poses(SPACE, np.array([[height_m, 0.0]]), STANDING_M).items()}
     np.testing.assert_allclose(poses["body"], [0.0, 0.0, height_m, 0.0, 0.0, 0.0, 1.0])
-    np.testing.assert_allclose(poses["leg"], [0.0, 0.0, foot_m, 0.0, 0.0, 0.0, 1.0])
-    shapes = hopper_shapes(STANDING_M)
-    leg, foot = shapes["leg"]
+    np.testing.assert_allclose(poses["leg"], [0.0, 0.0, foot_m, 0.0, 0.0, 0.0, 1.0], atol=1e-12)
+    (leg, foot), (trunk, *_) = hopper_shapes(STANDING_M)["leg"], hopper_shapes(STANDING_M)["body"]
     assert ends(leg, poses["leg"]) == pytest.approx((foot_m, foot_m + STANDING_M))
     assert ends(foot, poses["leg"])[0] == pytest.approx(foot_m)
-    low, high = ends(shapes["body"][0], poses["body"])
+    low, high = ends(trunk, poses["body"])
     assert low < height_m < high
-    assert ends(leg, poses["leg"])[1] >= low  # joined
-    # Four rotors above the body, that do not meet.
-    rotors = [shape for shape in shapes["body"] if shape.part == "wheel"]
-    centres = np.array([rotor.position_m for rotor in rotors])
-    assert len({tuple(centre) for centre in centres}) == 4
-    assert np.ptp(centres[:, 0]) > rotors[0].size_m[0]
-    assert min(ends(rotor, poses["body"])[0] for rotor in rotors) > high
+    assert ends(leg, poses["leg"])[1] >= low, "joined"
 
 
 def test_the_urdf_has_the_same_solids_and_a_leg_that_slides() -> None:
     root = ElementTree.fromstring(hopper_urdf(STANDING_M))
-    assert root.attrib["name"] == "hopper"
-    assert [link.attrib["name"] for link in root.findall("link")] == ["body", "leg"]
-    materials = {one.attrib["name"] for one in root.findall("material")}
     for link in root.findall("link"):
-        shapes = hopper_shapes(STANDING_M)[link.attrib["name"]]
-        visuals = link.findall("visual")
-        assert len(visuals) == len(shapes)
+        shapes, visuals = hopper_shapes(STANDING_M)[link.attrib["name"]], link.findall("visual")
         for visual, shape in zip(visuals, shapes, strict=True):
-            origin, box, cylinder = visual.find("origin"), visual.find("geometry/box"), visual.find("geometry/cylinder")
-            material = visual.find("material")
-            assert origin is not None
-            assert material is not None
+            (origin,), (solid,) = visual.findall("origin"), visual.findall("geometry/*")
             np.testing.assert_allclose([float(word) for word in origin.attrib["xyz"].split()], shape.position_m)
-            assert material.attrib["name"] in materials
+            assert solid.tag == shape.kind
             if shape.kind == "box":
-                assert box is not None
-                np.testing.assert_allclose([float(word) for word in box.attrib["size"].split()], shape.size_m)
+                np.testing.assert_allclose([float(word) for word in solid.attrib["size"].split()], shape.size_m)
             else:
-                assert cylinder is not None
-                assert 2.0 * float(cylinder.attrib["radius"]) == pytest.approx(shape.size_m[0])
-                assert float(cylinder.attrib["length"]) == pytest.approx(shape.size_m[2])
+                found = 2.0 * float(solid.attrib["radius"]), float(solid.attrib["length"])
+                assert found == pytest.approx((shape.size_m[0], shape.size_m[2]))
     (joint,) = root.findall("joint")
-    limit, parent, child = joint.find("limit"), joint.find("parent"), joint.find("child")
-    assert limit is not None
-    assert parent is not None
-    assert child is not None
+    (limit,), (parent,), (child,) = (joint.findall(name) for name in ("limit", "parent", "child"))
     assert (joint.attrib["name"], joint.attrib["type"]) == (JOINT, "prismatic")
     assert (parent.attrib["link"], child.attrib["link"]) == ("body", "leg")
     # The foot in the body's frame, with the leg extended and squat, as the poses have it.
     for height_m, end in ((1.0, "lower"), (0.0, "upper")):
-        poses = hopper_body_poses(SPACE, states(height_m), STANDING_M)
+        poses = hopper_body_poses(SPACE, np.array([[height_m, 0.0]]), STANDING_M)
         assert float(limit.attrib[end]) == pytest.approx(poses["leg"][0, 2] - poses["body"][0, 2])
 
 
-def test_markers_show_it_from_the_side() -> None:
-    scene = m.Scene(new, Hopper(), Bouncer(), SPACE, prefix="hopper/")
-    covariance = np.diag([0.04, 0.01, 0.0025])
-    estimate = Estimate(STAMP_NS, states(1.4)[0], covariance)
-    drawn: dict[str, list[Any]] = {}
-    truth = {"height": np.array([1.35])}
+@pytest.fixture(scope="module")
+def rviz(repository: Path) -> dict[str, Any]:
+    manager = yaml.safe_load((repository / "config" / "hopper.rviz").read_text(encoding="utf-8"))
+    return dict(manager["Visualization Manager"])
+
+
+def test_markers_show_height_and_error_and_each_namespace_can_be_switched(rviz: dict[str, Any]) -> None:
+    scene = markers.Scene(new, ROBOT, CONFIGURATION, SPACE)
     pose = np.array([0.0, 0.0, 1.35, 0.0, 0.0, 0.0, 1.0])
-    markers = [
-        *scene.estimate(estimate),
-        *scene.truth(STAMP_NS, {"body": pose}),
-        *scene.text(estimate, truth),
-        *scene.legend(estimate),
-    ]
-    for marker in markers:
-        drawn.setdefault(marker.ns, []).append(marker)
-        assert marker.header.frame_id == ("world" if marker.ns == "truth" else "hopper/odom")
-    assert len({(one.ns, one.id) for one in markers}) == len(markers)
-    assert set(drawn) == {"estimate", "height_95", "truth", "error", "legend"}
-    assert len(drawn["estimate"]) == sum(map(len, hopper_shapes(STANDING_M).values()))
-    body = next(one for one in drawn["estimate"] if one.type == m.CUBE)
-    assert body.pose.position.z == pytest.approx(1.4)
+    made = [*scene.estimate(ESTIMATE), *scene.truth(1, {CONFIGURATION.truth_body: pose})]
+    made += [*scene.text(ESTIMATE, {"height": pose[2:3]}), *scene.legend(ESTIMATE)]
+    drawn = {name: [one for one in made if one.ns == name] for name in {one.ns for one in made}}
+    assert next(one for one in drawn["estimate"] if one.type == markers.CUBE).pose.position.z == pytest.approx(1.4)
     # The bar holds the height with 95 %: 1.96 standard deviations of 5 cm.
-    (bar,) = drawn["height_95"]
-    assert bar.type == m.LINE_LIST
-    assert len(bar.points) % 2 == 0
-    heights = {round(point.z, 6) for point in bar.points}
-    assert heights == {round(1.4 - 1.959964 * 0.05, 6), round(1.4 + 1.959964 * 0.05, 6)}
-    assert {point.y for point in bar.points} == {0.0}
-    (text,) = drawn["error"]
-    assert "z: +5.00 cm  (sigma 5.00 cm)" in text.text.splitlines()
-    assert text.pose.position.z > 1.4
-    legend = drawn["legend"]
-    assert [one.text for one in legend] == ["estimate, 95 % bar", "truth"]
-    assert 0.0 < legend[1].pose.position.z < legend[0].pose.position.z
-    assert legend[0].pose.position.x < 0.0  # it stays in front of the ground, wherever the robot is
+    heights = sorted({point.z for point in drawn["height_95"][0].points})
+    assert heights == pytest.approx([1.4 - 1.959964 * 0.05, 1.4 + 1.959964 * 0.05], abs=1e-6)
+    assert "z: +5.00 cm  (sigma 5.00 cm)" in drawn["error"][0].text.splitlines()
+    (display,) = (one for one in rviz["Displays"] if one["Class"].endswith("/MarkerArray"))
+    assert set(drawn) == set(display["Namespaces"])
 
 
-def test_the_base_is_the_body_and_the_leg_hangs_on_it() -> None:
-    estimate = Estimate(STAMP_NS, states(1.4)[0], np.eye(3))
-    bodies = hopper_body_poses(SPACE, estimate.mean[None], STANDING_M)
-    poses = estimate_transforms(SPACE, estimate.mean, np.zeros(3), bodies, "hopper/")
-    (leg,) = between_bodies(new, STAMP_NS, bodies, "hopper/")
-    assert (leg.header.frame_id, leg.child_frame_id) == ("hopper/body", "hopper/leg")
-    assert poses["hopper/base_link", "hopper/body"][2] == pytest.approx(0.0)
-    assert leg.transform.translation.z == pytest.approx(-STANDING_M)
+def messages() -> dict[str, Any]:
+    """One of each topic that the nodes publish or listen to, but for pictures and reports."""
+    channels = [*ROBOT.channels(CONFIGURATION)]
+    channels += [truth_channel(body) for body in ROBOT.truth_specification(CONFIGURATION).bodies]
+    found = {one.topic: to_message(new, one, 1, neutral_value(one)) for one in channels if one.topic != "set_pose"}
+    events = phases.event_messages(new, PhaseEvent("apex", 1, 2, 0.01, 0, 1.3))
+    found |= {output.topic: output.message for output in (*EstimateMessages(SPACE, new)(ESTIMATE), *events)}
+    return {f"/hopper/{topic}": message for topic, message in found.items()}
+
+
+def test_every_display_is_one_of_rviz_and_shows_a_topic_that_is_published(rviz: dict[str, Any]) -> None:
+    """What is not estimated is not drawn as uncertain: an ellipsoid of 1 km would hide the rest."""
+    known = {topic: message.__msgtype__ for topic, message in messages().items()}
+    known["/hopper/markers"] = "visualization_msgs/msg/MarkerArray"
+    shown = set()
+    for display in rviz["Displays"]:
+        plugin, _, kind = display["Class"].partition("/")
+        assert plugin == "rviz_default_plugins"
+        assert kind in DISPLAYS
+        if kind in MESSAGE_OF_DISPLAY:
+            assert known[display["Topic"]["Value"]] == MESSAGE_OF_DISPLAY[kind]
+            shown.add(display["Topic"]["Value"])
+        assert kind != "Odometry" or display["Covariance"]["Value"] is False
+    assert shown == {f"/hopper/{name}" for name in ("ground_truth/body/pose", "markers", "odometry", "apex")}
+    assert not any(tool["Class"].endswith("/SetInitialPose") for tool in rviz["Tools"]), "it would set height zero"
+
+
+def test_every_curve_is_one_that_the_nodes_topics_give(repository: Path) -> None:
+    layout = ElementTree.parse(repository / "config" / "hopper_plotjuggler.xml").getroot()
+    known = {name for topic, message in messages().items() for name in flattened(topic, message)}
+    computed = {snippet.attrib["name"] for snippet in layout.iterfind("customMathEquations/snippet")}
+    used = {curve.attrib["name"] for curve in layout.iter("curve")}
+    assert computed <= used <= known | computed, used - known - computed
+    sources = [one.text for one in layout.iterfind("customMathEquations/snippet/linked_source")]
+    sources += [one.text for more in layout.iterfind("customMathEquations/snippet/additional_sources") for one in more]
+    assert set(sources) <= known
+    (selected,) = layout.iterfind("Plugins/plugin/selected_topics")
+    topics = selected.attrib["value"].split(";")
+    assert set(topics) <= set(messages())
+    drawn = [name for name in (*used, *sources) if name and name.startswith("/")]
+    assert all(any(name.startswith(f"{topic}/") for topic in topics) for name in drawn)
+    (title,) = (one.attrib["name"] for one in layout.iter("DockArea") if one.attrib["name"].startswith("phase"))
+    listed = ", ".join(f"{number} {name.replace('_', ' ')}" for number, name in enumerate(PHASES))
+    assert f"({listed})" in title

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from filterpy.kalman import KalmanFilter
@@ -21,7 +19,6 @@ from hopper_estimation.model.phases import (
     PHASE_AFTER,
     REBOUND,
     STANCE_DOWN,
-    STANCE_UP,
     STARTUP,
     TOUCHDOWN,
 )
@@ -67,17 +64,11 @@ def start(name: str, height: float, velocity: float = 0.0, phase: int = DROP) ->
     return vertical.start_state(height, velocity, START_COVARIANCE, phase, bias)
 
 
-def run(name: str, p: np.ndarray, state: np.ndarray, arguments, side=None, nominal_dt: float = NOMINAL_DT):
+def run(name: str, p: np.ndarray, state: np.ndarray, arguments, side=None):
     """(out, events) of a filter by its name."""
-    count = len(arguments[0])
-    out, events = np.empty((count, 6)), np.empty(1000, phases.EVENT)
-    kind = int(name[-1]) - 1
-    if name.startswith("eskf"):
-        kernel = error_state.run
-    else:
-        kernel = vertical.run
-    body = BODY._replace(nominal_dt=nominal_dt)
-    found = kernel(kind, p, body, state, signals(*arguments, side=side), out, events)
+    out, events = np.empty((len(arguments[0]), 6)), np.empty(1000, phases.EVENT)
+    kernel = error_state.run if name.startswith("eskf") else vertical.run
+    found = kernel(int(name[-1]) - 1, p, BODY, state, signals(*arguments, side=side), out, events)
     return out, events[:found]
 
 
@@ -87,7 +78,7 @@ def noisy_hops(seed: int = 4):
     count = 5000
     kept = rng.random(count) > 0.02
     kept[1350:1365] = False  # a gap, in flight
-    hops = exact_hops(2.0, times=np.arange(1, count + 1)[kept] / RATE_HZ)
+    hops = exact_hops(2.0, 5, times=np.arange(1, count + 1)[kept] / RATE_HZ)
     dt, low, high, usable, goal, thrust = hops.arguments()
     low += rng.normal(size=len(dt))
     high += 3.0 * rng.normal(size=len(dt))
@@ -173,24 +164,10 @@ def test_state_and_covariance_are_filterpys(name):
     np.testing.assert_allclose(out[:, 3] / size, expected[:, 3] / size, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_in_pieces_it_is_the_same(name):
-    _, arguments = noisy_hops()
-    p = parameters(**TRUSTING)
-    whole, events = run(name, p, start(name, LENGTH + 2.0), arguments)
-    state = start(name, LENGTH + 2.0)
-    cuts = pairwise([0, 1, 2, 900, 2500, len(whole)])
-    pieces = [run(name, p, state, [one[a:b] for one in arguments]) for a, b in cuts]
-    np.testing.assert_array_equal(np.concatenate([one[0] for one in pieces]), whole)
-    told = np.concatenate([one[1] for one in pieces])
-    for field in ("kind", "time", "height", "velocity", "variance"):
-        np.testing.assert_array_equal(told[field], events[field])
-
-
 def test_error_covariance_follows_the_nominal_derivative():
     rng = np.random.default_rng(2)
     count = error_state.ERROR_COUNT
-    for _ in range(50):
+    for _ in range(10):
         x = rng.normal(size=count) * [2.0, 5.0, 0.1, 0.1, 1.0, 0.05, 0.05]
         force, step = rng.normal(size=3) * [20.0, 20.0, 200.0], rng.uniform(1e-3, 5e-3)
 
@@ -212,35 +189,6 @@ def test_error_covariance_follows_the_nominal_derivative():
         to = np.array([0.5 * step * step, step])
         np.testing.assert_allclose(still[:2, :2], variance * np.outer(to, to), rtol=1e-12)
         assert np.linalg.eigvalsh(still).min() >= -1e-15
-
-
-def test_tilt_offset_turns_the_force():
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        tilt, force, bias = rng.uniform(-0.1, 0.1, 2), rng.normal(size=3) * [20.0, 20.0, 100.0], rng.normal()
-        x = np.array([0.0, 0.0, *tilt, bias, 0.0, 0.0])
-        turned = Rotation.from_rotvec([*tilt, 0.0]).apply(force)[2] - GRAVITY - bias
-        found = error_state.corrected_acceleration(x, *force, GRAVITY)
-        third = np.hypot(*tilt) ** 3 * np.linalg.norm(force) / 4.0  # of the series that is cut off
-        assert abs(found - turned) < third + 1e-12
-
-
-def test_injection_is_a_kalman_update_and_a_reset():
-    rng = np.random.default_rng(5)
-    count = error_state.ERROR_COUNT
-    for _ in range(30):
-        root = 0.01 * rng.normal(size=(count, count))
-        kf = KalmanFilter(dim_x=count, dim_z=1)
-        kf.P = root @ root.T
-        x, p = 0.01 * rng.normal(size=count), kf.P.copy()
-        kf.x = x[:, None].copy()
-        first, second, weight = rng.integers(count), rng.integers(count), 0.3
-        row = np.eye(count)[first] + weight * np.eye(count)[second]
-        value = row @ x + 0.02 * rng.normal()
-        kf.update(np.array([[value]]), R=np.array([[1e-3]]), H=row[None])
-        error_state.inject(x, p, np.empty(count), first, second, weight, value - row @ x, 1e-3)
-        np.testing.assert_allclose(x, kf.x[:, 0], rtol=1e-9, atol=1e-13)
-        np.testing.assert_allclose(p, kf.P, rtol=1e-9, atol=1e-15)
 
 
 def test_a_wrong_attitude_is_found_where_it_couples():
@@ -267,65 +215,30 @@ def test_a_wrong_attitude_is_found_where_it_couples():
 # --- phases
 
 
-def found_events(events: np.ndarray) -> list[tuple[int, float]]:
-    return [(int(e["kind"]), e["time"]) for e in events]
-
-
 LATE_SAMPLES = {TOUCHDOWN: 2.0, MAX_SQUAT: 3.0, LIFTOFF: 2.0, APEX: 2.0}
 """Max squat is seen by a difference over three samples."""
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("height", [1.0, 2.5, 4.0])
+@pytest.mark.parametrize("height", [1.0, 4.0])
 def test_exact_hops_are_seen_in_order_and_time(name, height):
     hops = exact_hops(height, 5)
     out, events = run(name, parameters(), start(name, LENGTH + height), hops.arguments())
-    found = found_events(events)
+    found = list(zip(events["kind"].tolist(), events["time"].tolist(), strict=True))
     shorter = min(len(found), len(hops.events))  # the last apex is at the last sample, or thereafter
     assert [kind for kind, _ in found[:shorter]] == [kind for kind, _ in hops.events[:shorter]]
     assert shorter >= 19
     for (kind, at), (_, true) in zip(found, hops.events, strict=False):
         assert -1.0 <= (at - true) * RATE_HZ <= LATE_SAMPLES[kind] + 1.0, (kind, at, true)
     apexes = events["height"][events["kind"] == APEX]
-    np.testing.assert_allclose(apexes, hops.apex_m, atol=0.05 * height)
+    np.testing.assert_allclose(apexes, hops.apex_m[0], atol=0.05 * height)
     # The phase after each sample is the one that the last event began.
     last = np.searchsorted(events["sample"], np.arange(len(out)), side="right") - 1
     begun = np.array([DROP, *(PHASE_AFTER[kind] for kind, _ in found)])
     np.testing.assert_array_equal(out[:, 5], begun[last + 1])
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_standing_for_a_minute_is_no_hop(name):
-    rng = np.random.default_rng(6)
-    hops = exact_hops(0.5, 2)
-    rest = int(60 * RATE_HZ)
-    low = np.concatenate([hops.acceleration, 0.1 * rng.normal(size=rest)])
-    arguments = (
-        np.full(len(low), NOMINAL_DT),
-        low,
-        low,
-        np.full(len(low), 3, np.uint8),
-        np.full(len(low), 1.0),
-        np.zeros(len(low)),
-    )
-    state = start(name, LENGTH + 0.5)
-    out, events = run(name, parameters(**{**TRUSTING, "JERK": 1500.0}), state, arguments)
-    settled = len(hops.dt) + int(5 * RATE_HZ)
-    assert np.all(events["sample"] < settled)
-    np.testing.assert_array_equal(out[settled:, 5], STARTUP)
-    np.testing.assert_allclose(out[settled:, 0], LENGTH, atol=0.01)
-    np.testing.assert_allclose(out[settled:, 1], 0.0, atol=0.01)
-    assert np.all(out[:, 2] * out[:, 4] >= out[:, 3] ** 2 * (1.0 - 1e-9))
-    if name.startswith("eskf"):
-        covariance = state["p"][0]
-        np.testing.assert_array_equal(covariance[:2, 2:], 0.0)
-        np.testing.assert_array_equal(covariance[2:, :2], 0.0)
-        assert np.linalg.eigvalsh(covariance).min() > 0.0
-    elif name == "kf2":
-        np.testing.assert_array_equal([state["zb"][0], state["vb"][0]], 0.0)
-
-
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["kf1", "eskf1"])
 def test_a_touchdown_that_was_none_is_given_up(name):
     """Caught in the hand and carried: no leg is pressed for so long."""
     hops = exact_hops(1.0, 1)
@@ -341,32 +254,20 @@ def test_a_touchdown_that_was_none_is_given_up(name):
 
 
 @pytest.mark.parametrize("name", ["kf1", "eskf1"])
-def test_a_spike_at_touchdown_is_no_max_squat(name):
-    hops = exact_hops(2.0, 2)
-    dt, low, _, usable, goal, thrust = hops.arguments()
-    touch = np.searchsorted(hops.time, hops.events[0][1])
-    low[touch] += 150.0
-    _, events = run(name, parameters(), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
-    kinds, times = events["kind"].tolist(), events["time"]
-    assert kinds[:4] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX]
-    assert times[1] - times[0] > 0.004
-
-
-@pytest.mark.parametrize("name", ["kf1", "eskf1"])
-def test_ringing_is_no_second_touchdown(name):
+def test_neither_is_a_spike_at_touchdown_a_max_squat_nor_ringing_a_touchdown(name):
     hops = exact_hops(2.0, 4)
     dt, low, _, usable, goal, thrust = hops.arguments()
-    time = hops.time
     for kind, at in hops.events:
         if kind in (TOUCHDOWN, LIFTOFF):
-            since = np.maximum(time - at, 0.0)
-            ringing = 40.0 * np.exp(-since / 0.008) * np.sin(2.0 * np.pi * 190.0 * since)
-            low = low + np.where(time >= at, ringing, 0.0)
+            since = np.maximum(hops.time - at, 0.0)
+            low += 40.0 * np.exp(-since / 0.008) * np.sin(2.0 * np.pi * 190.0 * since)
+    low[np.searchsorted(hops.time, hops.events[0][1])] += 150.0
     _, events = run(name, parameters(F_PHASE=30.0), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
     kinds = events["kind"]
     shorter = min(len(kinds), len(hops.events))
-    np.testing.assert_array_equal(kinds[:shorter], [kind for kind, _ in hops.events[:shorter]])
     assert shorter >= 15
+    np.testing.assert_array_equal(kinds[:shorter], [kind for kind, _ in hops.events[:shorter]])
+    assert events["time"][1] - events["time"][0] > 0.004
 
 
 def test_a_touchdown_ends_a_rebound_whose_apex_was_missed():
@@ -374,53 +275,11 @@ def test_a_touchdown_ends_a_rebound_whose_apex_was_missed():
     dt, low, _, usable, goal, thrust = hops.arguments()
     state = start("kf3", LENGTH + 1.0)
     # A reading that is wrong by 12 m/s^2 in one rebound: the velocity does not turn before the ground comes.
-    times = dict(zip([(k, i // 4) for i, (k, _) in enumerate(hops.events)], [t for _, t in hops.events], strict=True))
+    times = {(kind, number // 4): at for number, (kind, at) in enumerate(hops.events)}
     wrong = (hops.time > times[LIFTOFF, 1] + 0.01) & (hops.time < times[TOUCHDOWN, 2] - 0.01)
     _, events = run("kf3", parameters(), state, (dt, low + 12.0 * wrong, low, usable, goal, thrust))
     kinds = events["kind"].tolist()
     assert kinds[:9] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX, TOUCHDOWN, MAX_SQUAT, LIFTOFF, TOUCHDOWN, MAX_SQUAT]
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_first_sample_in_mid_flight(name):
-    """Nothing known but that it flies: the second hop is right, nothing is told of before the first touchdown."""
-    hops = exact_hops(2.0, 6)
-    for begin in (100, 400, 800, 1200):
-        arguments = [one[begin:] for one in hops.arguments()]
-        state = start(name, LENGTH, 0.0, STARTUP)
-        if name.startswith("eskf"):
-            np.fill_diagonal(state["p"][0][:2, :2], 4.0)
-        else:
-            state["zz"] = state["vv"] = 4.0
-        p = parameters(SIGMA_P=0.01, SIGMA_V=0.1, SIGMA_A=1.0, SIGMA_B=0.5)
-        _, events = run(name, p, state, arguments)
-        kinds = events["kind"].tolist()
-        assert kinds[0] == TOUCHDOWN
-        for before, after in pairwise(kinds):
-            assert after == (before + 1) % 4 or (before, after) == (LIFTOFF, TOUCHDOWN)
-        if name != "kf3":
-            last = events["height"][events["kind"] == APEX][-1]
-            assert last == pytest.approx(hops.apex_m, abs=0.3)
-
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("gap_s", [0.05, 0.4, 3.0, 30.0])
-def test_a_long_gap_is_survived(name, gap_s):
-    """Readings are missing for a while: events after it are in order again, the covariance has grown."""
-    hops = exact_hops(2.0, 30)
-    time = hops.time
-    begin = hops.events[5][1] - 0.1
-    keep = (time < begin) | (time > begin + gap_s)
-    dt, low, high, usable, goal, thrust = (one[keep] for one in hops.arguments())
-    dt = np.diff(time[keep], prepend=0.0)
-    p = parameters(**{**TRUSTING, "F_STATE": 300.0, "F_PHASE": 300.0})
-    out, events = run(name, p, start(name, LENGTH + 2.0), (dt, low, high, usable, goal, thrust))
-    assert np.isfinite(out).all()
-    after = np.flatnonzero(time[keep] > begin)[0]
-    assert out[after, 2] > (4.0 if gap_s > 0.1 else 1.1) * out[after - 1, 2]
-    late = events["kind"][events["time"] > begin + gap_s + 4.0]
-    assert len(late) > 8
-    np.testing.assert_array_equal(np.diff(late) % 4, 1)
 
 
 # --- any parameters
@@ -440,7 +299,7 @@ def random_parameters(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_no_parameters_lead_astray(name):
-    """2000 vectors on hops with clipped, wrong and missing readings: finite, valid, positive semi-definite."""
+    """300 vectors on hops with clipped, wrong and missing readings: finite, valid, positive semi-definite."""
     rng = np.random.default_rng(7)
     _, arguments = noisy_hops(8)
     arguments = [np.ascontiguousarray(one[:3000]) for one in arguments]
@@ -450,7 +309,7 @@ def test_no_parameters_lead_astray(name):
     side = rng.normal(size=(3000, 2)) * np.abs(arguments[1])[:, None] * 0.1
     valid = {(PHASE_AFTER[k - 1], PHASE_AFTER[k]) for k in range(4)}
     valid |= {(phase, STARTUP) for phase in range(5)} | {(STARTUP, STANCE_DOWN), (REBOUND, STANCE_DOWN)}
-    for _ in range(2000):
+    for _ in range(300):
         p, state = random_parameters(rng), start(name, LENGTH + 2.0)
         out, events = run(name, p, state, arguments, side)
         assert np.isfinite(out).all(), p.tolist()
@@ -469,14 +328,10 @@ def test_no_parameters_lead_astray(name):
             assert np.linalg.eigvalsh(correlation).min() > -1e-9, p.tolist()
 
 
-def test_liftoff_velocity_is_bounded():
-    for velocity in (-1e6, -30.0, 0.0, 7.0, 1e6):
-        for p in (np.full(phases.PARAMETER_COUNT, 10.0), np.full(phases.PARAMETER_COUNT, -10.0)):
-            assert abs(vertical.liftoff_velocity(p, velocity, 4.0)) <= 30.0
-    assert vertical.liftoff_velocity(np.zeros(phases.PARAMETER_COUNT), 7.0, 4.0) == 7.0
-
-
-def test_phases_are_not_only_startup_in_the_tests_above():
-    hops = exact_hops(2.0, 2)
-    out, _ = run("kf1", parameters(), start("kf1", LENGTH + 2.0), hops.arguments())
-    assert {DROP, STANCE_DOWN, STANCE_UP, REBOUND} == set(out[:, 5].astype(int))
+def test_a_gap_is_forgotten_before_it_becomes_a_number_that_is_hardly_one():
+    gaps = [phases.remembered_gap(0.0, 0.05, NOMINAL_DT)]
+    for _ in range(600):
+        gaps.append(phases.remembered_gap(gaps[-1], NOMINAL_DT, NOMINAL_DT))
+    assert gaps[:2] == [0.05, 0.9 * 0.05]
+    assert gaps[-1] == 0.0
+    assert min(one for one in gaps if one > 0.0) + NOMINAL_DT == NOMINAL_DT  # nothing was lost

@@ -59,9 +59,19 @@ def without(series: Series) -> None:
     """A change: the sensor is missing."""
 
 
-def rows_of(chosen: Callable[[Array], NDArray[np.bool_]]) -> Change:
+def rows_of(chosen: Callable[[Array], NDArray[np.bool_]]) -> Callable[[Series], Series]:
     """A change: only the rows whose times (s) are chosen."""
-    return lambda one: _rows(one, chosen(one.stamps_ns * 1e-9))
+
+    def apply(one: Series) -> Series:
+        rows = chosen(one.stamps_ns * 1e-9)
+        return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
+
+    return apply
+
+
+def every(count: int) -> Callable[[Series], Series]:
+    """A change: only one row in so many."""
+    return rows_of(lambda time_s: np.arange(len(time_s)) % count == 0)
 
 
 def lost(share: float, seed: int = 0) -> Change:
@@ -73,10 +83,6 @@ def lost(share: float, seed: int = 0) -> Change:
 def values_by(change: Callable[[Array, Array], Array]) -> Change:
     """A change: other values (K, d), from the times (K,) in seconds and a copy of the values."""
     return lambda one: replace(one, values=change(one.stamps_ns * 1e-9, one.values.copy()))
-
-
-def _rows(one: Series, chosen: NDArray[np.bool_]) -> Series:
-    return replace(one, stamps_ns=one.stamps_ns[chosen], values=one.values[chosen])
 
 
 def series_of(recording: Recording, sensor: str) -> Series:
