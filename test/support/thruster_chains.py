@@ -5,38 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from thruster_chain_estimation.judging.observed_chain import given_and_motion
 from thruster_chain_estimation.model import dynamics as d
 
 Array = NDArray[np.float64]
-
-
-@njit(error_model="numpy")
-def _accelerated(links, given, motion, out):
-    """Into `out` (5N + 2, P): angular accelerations, accelerations, those by external forces alone, the whole's."""
-    n = len(links)
-    blocks, whole = np.zeros((n + 2) * d.LINK, motion.dtype), np.zeros(d.WHOLE, motion.dtype)
-    for k in range(motion.shape[1]):
-        d.load(n, given, motion, k, 1, blocks, whole)
-        d.push_links(links, True, 1, blocks, whole)
-        d.move_links(n, 1, 0.0, 0.0, blocks, whole)
-        for i in range(n):
-            block = blocks[(i + 1) * d.LINK : (i + 2) * d.LINK]
-            out[i, k], out[n + 2 * i, k], out[n + 2 * i + 1, k] = block[d.TURN], block[d.AX], block[d.AY]
-            out[3 * n + 2 * i, k], out[3 * n + 2 * i + 1, k] = block[d.FREE_X], block[d.FREE_Y]
-        out[5 * n, k], out[5 * n + 1, k] = whole[d.WHOLE_AX], whole[d.WHOLE_AY]
-
-
-def accelerated(links: Array, given: NDArray, motion: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """(N, P) angular, (N, 2, P) of the links, (N, 2, P) by external forces alone, (2, P) of the centre of mass."""
-    n, points = len(links), motion.shape[1]
-    out = np.empty((5 * n + 2, points), motion.dtype)
-    _accelerated(links, given, motion, out)
-    angular, linear, free, whole = np.split(out, [n, 3 * n, 5 * n])
-    return angular, linear.reshape(n, 2, points), free.reshape(n, 2, points), whole
 
 
 def read(physical: bool, links: Array, given: NDArray, motion: NDArray) -> NDArray:
@@ -46,10 +20,21 @@ def read(physical: bool, links: Array, given: NDArray, motion: NDArray) -> NDArr
     return out
 
 
-def slope(links: Array, state: NDArray, thrust: Array) -> NDArray:
-    """(2N,) derivatives of headings and rates in a state (5N,) of `observed_chain.Blocks`."""
-    angular, _, _, _ = accelerated(links, *given_and_motion(state[:, None], thrust[:, None]))
-    return np.concatenate([state[len(thrust) : 2 * len(thrust)], angular[:, 0]])
+def accelerated(links: Array, given: NDArray, motion: NDArray) -> tuple[NDArray, NDArray]:
+    """(N, P) angular and (N, 2, P) linear accelerations, by IMUs in the centres of mass and a metre ahead of them."""
+    n, at = len(links), links.copy()
+    at[:, [d.IMU_X, d.IMU_Y]] = 0.0
+    here = read(True, at, given, motion).reshape(n, 3, -1)
+    at[:, d.IMU_X] = 1.0
+    angular = (read(True, at, given, motion).reshape(n, 3, -1) - here)[:, 1]
+    c, s = np.cos(motion[:n]), np.sin(motion[:n])
+    return angular, np.stack([c * here[:, 0] - s * here[:, 1], s * here[:, 0] + c * here[:, 1]], axis=1)
+
+
+def slope(links: Array, states: NDArray, thrust: Array) -> NDArray:
+    """(2N, P) derivatives of headings and rates in states (5N, P) of `observed_chain.Blocks`."""
+    given, motion = given_and_motion(states, thrust[:, None])
+    return np.concatenate([motion[len(thrust) :], accelerated(links, given, motion)[0]])
 
 
 def pinned(links: Array, behind: Array, ahead: Array) -> Array:
@@ -71,27 +56,15 @@ class RandomChain(NamedTuple):
     torque: Array
 
     @classmethod
-    def drawn(cls, count: int, seed: int, rods: bool = False) -> RandomChain:
-        """Links of 0.1 to 0.4 m, 0.2 to 1 kg; `rods` have their centres of mass halfway between the pins."""
+    def drawn(cls, count: int, seed: int) -> RandomChain:
+        """Links of 0.1 to 0.4 m, 0.2 to 1 kg, centres of mass off the line between the pins."""
         rng = np.random.default_rng(seed)
-        half = rng.uniform(0.05, 0.2, count)
-        mass = rng.uniform(0.2, 1.0, count)
-        shift = np.zeros((count, 2)) if rods else rng.uniform(-0.3, 0.3, (count, 2)) * half[:, None]
-        return cls(
-            np.column_stack([-half, np.zeros(count)]) - shift,
-            np.column_stack([half, np.zeros(count)]) - shift,
-            mass,
-            mass * half**2 * rng.uniform(0.2, 0.6, count),
-            rng.uniform(-np.pi, np.pi, count),
-            rng.normal(0.0, 2.0, count),
-            rng.normal(0.0, 1.0, (count, 2)),
-            np.zeros(count) if rods else rng.normal(0.0, 0.1, count),
-        )
-
-    @property
-    def half_length(self) -> Array:
-        """(N,) of rods, m."""
-        return self.ahead[:, 0]
+        half, mass = rng.uniform(0.05, 0.2, count), rng.uniform(0.2, 1.0, count)
+        shift, along = rng.uniform(-0.3, 0.3, (count, 2)) * half[:, None], np.column_stack([half, np.zeros(count)])
+        inertia = mass * half**2 * rng.uniform(0.2, 0.6, count)
+        moving = rng.uniform(-np.pi, np.pi, count), rng.normal(0.0, 2.0, count)
+        force, torque = rng.normal(0.0, 1.0, (count, 2)), rng.normal(0.0, 0.1, count)
+        return cls(-along - shift, along - shift, mass, inertia, *moving, force, torque)
 
     def pushed(self, imu_places: Array | tuple[float, float] = (0.0, 0.0)) -> tuple[Array, Array, Array]:
         """Its links, `given` (3N, 1) and `motion` (2N, 1): a thruster on each link can give any force and torque."""
@@ -101,16 +74,9 @@ class RandomChain(NamedTuple):
         across = cosine * self.force[:, 1] - sine * self.force[:, 0]
         places = np.column_stack([across, -along]) * (self.torque / thrust**2)[:, None]
         links = d.rods(np.zeros_like(thrust), np.arctan2(across, along), places, imu_places)
-        if not self.force.any():
-            thrust = np.zeros_like(thrust)
         given = np.concatenate([1.0 / self.mass, 1.0 / self.inertia, thrust])[:, None]
         motion = np.concatenate([self.heading, self.rate])[:, None]
         return pinned(links, self.behind, self.ahead), given, motion
-
-    def accelerations(self) -> tuple[Array, Array]:
-        """Angular (N,) and linear (N, 2) accelerations."""
-        angular, linear, _, _ = accelerated(*self.pushed())
-        return angular[:, 0], linear[..., 0]
 
 
 def drawn_links(count: int, seed: int) -> Array:

@@ -10,7 +10,7 @@ import pytest
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.filtering.moments import part
+from onboard_estimation.filtering.moments import Moments, part
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
 from thruster_chain_estimation.model.calibration import Calibration
@@ -39,13 +39,10 @@ def report(recording: LoadedRecording) -> CalibrationReport:
     return train(CONFIGURATION, {"monday": recording}, ["00"])
 
 
-@pytest.fixture
-def saved(report: CalibrationReport, tmp_path: Path) -> Path:
-    report.save(tmp_path / "chain.npz")
-    return tmp_path / "chain.npz"
-
-
 def test_motion_capture_tells_the_gyros_scales(report: CalibrationReport, recording: LoadedRecording) -> None:
+    assert any("scale in common that no run can show" in sentence for sentence in report.sentences())
+    assert report.summary()["links"]["link_2"]["mass_kg"]["stddev"] > 0.0
+    assert len(report.tables()[0].rows) == 3 * 6
     scales = report.calibration.imus.mean[::SIZE]
     stddev = np.sqrt(np.diag(report.calibration.imus.covariance))[::SIZE]
     assert (stddev < 0.25 * CONFIGURATION.gyro.scale_fraction / np.sqrt(3.0)).all()
@@ -56,9 +53,8 @@ def test_motion_capture_tells_the_gyros_scales(report: CalibrationReport, record
 
 
 def test_deviations_are_kept_larger(report: CalibrationReport) -> None:
-    again = train(
-        CONFIGURATION, {"monday": simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 2.0, 31)}, [""]
-    )
+    short = simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 2.0, 31)
+    again = train(CONFIGURATION, {"monday": short}, [""])
     # In two seconds, hardly more than rest, nothing is learned: what was known before is kept, but for the factor.
     before = prior_stddev(CONFIGURATION)[lasting(3)]
     after = np.sqrt(np.diag(again.calibration.imus.covariance))
@@ -66,44 +62,31 @@ def test_deviations_are_kept_larger(report: CalibrationReport) -> None:
     assert (np.sqrt(np.diag(report.calibration.imus.covariance)) < after + 1e-12).all()
 
 
-def test_it_is_the_start_of_the_next_run(saved: Path, report: CalibrationReport) -> None:
-    estimator = RobustEstimator(replace(CONFIGURATION, calibration=str(saved)))
+def test_it_is_the_start_of_the_next_run(report: CalibrationReport, tmp_path: Path) -> None:
+    """By its file, which says when it is of another robot."""
+    report.save(tmp_path / "chain.npz")
+    ROBOT.check_model(tmp_path / "chain.npz")
+    estimator = RobustEstimator(replace(CONFIGURATION, calibration=str(tmp_path / "chain.npz")))
     state = estimator.start(None)
-    kept = part(type(report.calibration.imus)(state.navigation.mean, state.navigation.covariance), lasting(3))
+    kept = part(Moments(state.navigation.mean, state.navigation.covariance), lasting(3))
     np.testing.assert_array_equal(kept.mean, report.calibration.imus.mean)
     np.testing.assert_array_equal(kept.covariance, report.calibration.imus.covariance)
-
-
-def test_what_was_written_is_read(saved: Path, report: CalibrationReport) -> None:
-    loaded = Calibration.load(saved, CONFIGURATION)
+    loaded = Calibration.load(tmp_path / "chain.npz", CONFIGURATION)
     np.testing.assert_array_equal(loaded.parameters.mean, report.calibration.parameters.mean)
     np.testing.assert_array_equal(loaded.parameters.covariance, report.calibration.parameters.covariance)
-    ROBOT.check_model(saved)
-
-
-def test_another_design_is_refused(saved: Path) -> None:
-    chain = replace(CONFIGURATION.chain, masses_kg=(0.5, 0.5, 0.6))
-    with pytest.raises(UserError, match="another design"):
-        Calibration.load(saved, replace(CONFIGURATION, chain=chain))
-
-
-def test_other_links_are_refused(saved: Path) -> None:
-    chain = replace(CONFIGURATION.chain, link_names=("a", "b", "c"))
-    with pytest.raises(UserError, match=r"link_1, link_2, link_3; this one has a, b, c"):
-        Calibration.load(saved, replace(CONFIGURATION, chain=chain))
+    for changed, said in (
+        ({"masses_kg": (0.5, 0.5, 0.6)}, "another design"),
+        ({"link_names": ("a", "b", "c")}, r"link_1, link_2, link_3; this one has a, b, c"),
+    ):
+        other = replace(CONFIGURATION, chain=replace(CONFIGURATION.chain, **changed))
+        with pytest.raises(UserError, match=said):
+            Calibration.load(tmp_path / "chain.npz", other)
 
 
 def test_without_motion_capture_one_run_at_a_time(recording: LoadedRecording) -> None:
     unseen = replace(recording, tracks={})
     with pytest.raises(UserError, match="2 of 2 runs lack motion capture"):
         train(CONFIGURATION, {"monday": unseen, "tuesday": unseen}, ["", ""])
-
-
-def test_the_report_says_what_cannot_be_known(report: CalibrationReport) -> None:
-    assert any("scale in common that no run can show" in sentence for sentence in report.sentences())
-    found = report.summary()["links"]["link_2"]
-    assert found["mass_kg"]["stddev"] > 0.0
-    assert len(report.tables()[0].rows) == 3 * 6
 
 
 def _turned(recording: LoadedRecording, name: str) -> tuple[np.ndarray, np.ndarray]:

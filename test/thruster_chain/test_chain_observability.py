@@ -22,7 +22,7 @@ from thruster_chain_estimation.judging.observability import (
 )
 from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, given_and_motion, packed, quantities
 
-# Jets.
+Array = np.ndarray
 
 
 def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() -> None:
@@ -30,54 +30,33 @@ def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() ->
     jet = Jet({0: np.array([x]), 1: np.array([1.0]), 2: np.array([1.0]), 4: np.array([1.0])})
     sine, cosine = jet.sine_cosine()
     # f = sin(x) / x: f', f'' and f''' sit at one, two and three symbols.
-    found = (sine / jet).parts
-    s, c = np.sin(x), np.cos(x)
-    derivatives = {
-        0: s / x,
-        1: c / x - s / x**2,
-        3: -s / x - 2 * c / x**2 + 2 * s / x**3,
-        7: -c / x + 3 * s / x**2 + 6 * c / x**3 - 6 * s / x**4,
-    }
-    for mask, value in derivatives.items():
-        assert found[mask][0] == pytest.approx(value, rel=1e-13)
-    one = (cosine * cosine + sine * sine).parts
-    assert one[0] == pytest.approx(1.0)
-    assert max(abs(part[0]) for mask, part in one.items() if mask) < 1e-15
-
-
-def test_jets_divide_and_subtract_as_numbers_do() -> None:
-    rng = np.random.default_rng(1)
-    one, other = (Jet({mask: rng.normal(size=3) + 3.0 for mask in masks}) for masks in ((0, 1, 2, 5, 7), (0, 4, 6)))
-    back = (2.0 - (one / other - np.ones(3)) * other - 2.0 + one - other).parts
-    assert max(np.abs(part).max() for part in back.values()) < 1e-12
+    found, s, c = (sine / jet).parts, np.sin(x), np.cos(x)
+    assert found[0][0] == pytest.approx(s / x, rel=1e-13)
+    assert found[1][0] == pytest.approx(c / x - s / x**2, rel=1e-13)
+    assert found[3][0] == pytest.approx(-s / x - 2 * c / x**2 + 2 * s / x**3, rel=1e-13)
+    assert found[7][0] == pytest.approx(-c / x + 3 * s / x**2 + 6 * c / x**3 - 6 * s / x**4, rel=1e-13)
+    nothing = (1.0 - cosine * cosine - sine * sine).parts
+    assert max(abs(part[0]) for part in nothing.values()) < 1e-15
 
 
 # The matrix.
 
 
-def cauchy(
-    chain: ObservedChain, z: np.ndarray, thrust: np.ndarray, word: tuple[int | None, ...], direction: np.ndarray
-) -> np.ndarray:
+def cauchy(chain: ObservedChain, z: Array, thrust: Array, word: tuple[int | None, ...], direction: Array) -> Array:
     """d/de L_word h (x + e direction) at 0, from a torus of complex numbers for e and the letters."""
     count, points, radius = chain.count, 12, 2e-2
 
-    def field(letter: int | None, at: np.ndarray) -> np.ndarray:
+    def field(letter: int | None, at: Array) -> Array:
         without = slope(chain.links, at, np.zeros(count))
-        if letter is None:
-            return without
-        return slope(chain.links, at, thrust * (np.arange(count) == letter)) - without
+        return without if letter is None else slope(chain.links, at, thrust * (np.arange(count) == letter)) - without
 
     circle = radius * np.exp(2j * np.pi * np.arange(points) / points)
-    total = np.zeros(3 * count, complex)
-    for symbols in product(circle, repeat=len(word) + 1):
-        at = z + symbols[0] * direction
-        for letter, symbol in zip(word, symbols[1:], strict=True):
-            moved = at.astype(complex)
-            moved[: 2 * count] += symbol * field(letter, at)
-            at = moved
-        outputs = read(chain.physical, chain.links, *given_and_motion(at[:, None], thrust[:, None]))
-        total += outputs[:, 0] / np.prod(symbols)
-    return (total / points ** (len(word) + 1)).real
+    symbols = np.array(list(product(circle, repeat=len(word) + 1))).T
+    at = z[:, None] + symbols[0] * direction[:, None]
+    for letter, symbol in zip(word, symbols[1:], strict=True):
+        at[: 2 * count] += symbol * field(letter, at)
+    outputs = read(chain.physical, chain.links, *given_and_motion(at, thrust[:, None]))
+    return np.mean(outputs / np.prod(symbols, axis=0), axis=1).real
 
 
 @pytest.mark.parametrize("physical", [False, True])
@@ -101,15 +80,7 @@ def test_matrix_is_that_of_mixed_lie_derivatives_along_drift_and_thrusts(physica
             )
 
 
-def test_one_link_has_the_singular_values_of_its_hand_written_matrix() -> None:
-    chain = paper_chain(angles=(0.3,))
-    found = observability(chain, paper_state(count=1), [1.0], paper_prior(1), letters=0)
-    # u / m sigma_theta / sigma_acc; u / m^2 sigma_m / sigma_acc; sigma_omega / sigma_gyro.
-    np.testing.assert_allclose(found.singular_values[0], [40.0, 20.0, 5.0, 0.0], rtol=1e-12)
-    assert found.unobservable == (("j1",),)
-
-
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", [None, 1])
 def test_all_states_are_observable_to_the_papers_imus_and_the_heading_is_not_to_real_ones(seed: int | None) -> None:
     state = paper_state(seed)
     for letters in (1, 2):
@@ -154,14 +125,8 @@ def test_known_states_have_no_column_and_batches_are_single_instants() -> None:
     chain, stddev = paper_chain(True), paper_prior()
     stddev[blocks(3).mass] = 0.0, 0.1, 0.1
     states = np.stack([paper_state(seed) for seed in range(6)])
-    thrust = np.random.default_rng(0).normal(size=(6, 3)) * [
-        [1, 1, 1],
-        [0, 1, 1],
-        [0, 0, 0],
-        [1, 1, 1],
-        [1, 0, 0],
-        [0, 1, 1],
-    ]
+    off = [[1, 1, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0], [0, 1, 1]]
+    thrust = np.random.default_rng(0).normal(size=(6, 3)) * off
     found = observability(chain, states, thrust, stddev)
     assert "m1" not in found.states
     assert set(found.states) <= set(quantities(3))
@@ -173,16 +138,6 @@ def test_known_states_have_no_column_and_batches_are_single_instants() -> None:
 
 
 # Theorem 4.
-
-
-def test_conditions_are_the_papers() -> None:
-    chain = paper_chain()
-    states, thrust = np.stack([paper_state(1), paper_state(2)]), np.array([[1.0, 0.5, 0.0], [0.0, -1.0, 2.0]])
-    found = theorem_conditions(chain, states, thrust)
-    np.testing.assert_allclose(found.normal_n, thrust * np.sin(PAPER_ANGLES), atol=1e-15)
-    np.testing.assert_allclose(found.net_n, thrust, atol=1e-15)
-    np.testing.assert_array_equal(found.met(), thrust != 0.0)
-    np.testing.assert_array_equal(found.met(0.6), [[True, False, False], [False, True, True]])
 
 
 def test_proof_of_theorem_3_fails_where_models_says_and_the_rank_does_not() -> None:

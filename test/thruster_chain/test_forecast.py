@@ -9,8 +9,8 @@ import pytest
 from observed_chains import PAPER_ANGLES, assumed, paper_chain, paper_noise, paper_prior, paper_state
 
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import Forecast, Push, forecast, moved, predict
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, quantities
+from thruster_chain_estimation.judging.information import Push, forecast, moved, predict
+from thruster_chain_estimation.judging.observed_chain import AssumedChain, ObservedChain, blocks, quantities
 from thruster_chain_estimation.model.configuration import PaperConfiguration, ThrusterChainConfiguration
 
 PHYSICAL = paper_chain(True)
@@ -24,6 +24,13 @@ def known_but(name: str) -> np.ndarray:
     return stddev
 
 
+def best_push(known: AssumedChain, prior: np.ndarray) -> Push:
+    """From rest and straight."""
+    found = forecast(known, paper_state(count=known.chain.count), np.diag(prior**2)).push
+    assert found is not None
+    return found
+
+
 def noisy(factor: float) -> ObservedChain:
     """IMUs so much worse than the paper's."""
     return replace(
@@ -33,30 +40,10 @@ def noisy(factor: float) -> ObservedChain:
     )
 
 
-def filtered(
-    configuration: ThrusterChainConfiguration,
-    time_s: np.ndarray,
-    thrust_n: np.ndarray,
-    outputs: np.ndarray,
-    mean: np.ndarray,
-    stddev: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (4N,) and covariance after the last outputs, by the paper's filter from `mean` and `stddev` (5N,)."""
-    paper_filter, count = PaperFilter(configuration, dead_reckoned=False), configuration.chain.count
-    told = slice(4 * count)
-    moments = paper_filter.start(mean[told], np.diag(stddev[told] ** 2))
-    for k in range(len(time_s)):
-        moments, _ = paper_filter.update(moments, thrust_n[k], np.arange(count), outputs[k].reshape(count, 3))
-        if k + 1 < len(time_s):
-            moments = paper_filter.predict(moments, thrust_n[k], time_s[k + 1] - time_s[k])
-    return paper_filter.published(moments)
-
-
-@pytest.mark.parametrize("name", ["m2", "j1", "j3"])
+@pytest.mark.parametrize("name", ["m2", "j1"])
 def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     chain, prior = noisy(10.0), known_but(name)
-    push = forecast(assumed(chain), paper_state(), np.diag(prior**2)).push
-    assert push is not None
+    push = best_push(assumed(chain), prior)
     assert push.parameter == name
     assert push.before == pytest.approx(prior[quantities(3).index(name)])
     assert push.after < 0.9 * push.before
@@ -67,21 +54,23 @@ def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     _, outputs = moved(chain, paper_state(), thrust, time)
     rng = np.random.default_rng(1)
     noisy_outputs = outputs + rng.normal(size=outputs.shape) * chain.noise
-    paper = replace(
-        PaperConfiguration(heading_noise_rad=0.0, rate_noise_rad_s=0.0, mass_noise_kg=0.0, inertia_noise_kg_m2=0.0),
-        accelerometer_stddev_m_s2=chain.accelerometer_stddev_m_s2,
-        gyro_stddev_rad_s=chain.gyro_stddev_rad_s,
-    )
-    configuration = ThrusterChainConfiguration(paper=paper)
-    _, covariance = filtered(configuration, time, thrust, noisy_outputs, paper_state(), prior)
+    none = dict.fromkeys(("heading_noise_rad", "rate_noise_rad_s", "mass_noise_kg", "inertia_noise_kg_m2"), 0.0)
+    noise = {name: getattr(chain, name) for name in ("accelerometer_stddev_m_s2", "gyro_stddev_rad_s")}
+    paper = PaperConfiguration(**none, **noise)
+    told = PaperFilter(ThrusterChainConfiguration(paper=paper), dead_reckoned=False)
+    moments = told.start(paper_state()[:12], np.diag(prior[:12] ** 2))
+    for k in range(samples + 1):
+        moments, _ = told.update(moments, thrust[k], np.arange(3), noisy_outputs[k].reshape(3, 3))
+        if k < samples:
+            moments = told.predict(moments, thrust[k], 0.01)
+    _, covariance = told.published(moments)
     left = np.sqrt(np.diag(covariance))[quantities(3).index(name)]
     assert left == pytest.approx(push.after, rel=0.15)
 
 
 def test_no_other_thruster_halves_it_sooner() -> None:
     chain, prior = noisy(3.0), known_but("m2")
-    push = forecast(assumed(chain), paper_state(), np.diag(prior**2)).push
-    assert push is not None
+    push = best_push(assumed(chain), prior)
     assert push.after <= 0.5 * push.before
     left = []
     for thruster in range(3):
@@ -118,23 +107,12 @@ def test_scale_that_no_push_can_tell_is_said_and_what_is_known_needs_none() -> N
 
 def test_a_slow_thruster_needs_longer_and_a_random_walk_takes_some_back() -> None:
     chain, prior = noisy(30.0), known_but("m2")
-    quick = forecast(assumed(chain), paper_state(), np.diag(prior**2)).push
-    slow = forecast(assumed(chain, time_constant_s=0.3), paper_state(), np.diag(prior**2)).push
-    walking = forecast(assumed(chain, paper_noise()), paper_state(), np.diag(prior**2)).push
-    assert quick is not None
-    assert slow is not None
-    assert walking is not None
+    quick, slow, walking = (
+        best_push(one, prior)
+        for one in (assumed(chain), assumed(chain, time_constant_s=0.3), assumed(chain, paper_noise()))
+    )
     assert (slow.duration_s, slow.after) > (quick.duration_s, quick.after)
     assert (walking.duration_s, walking.after) > (quick.duration_s, quick.after)
-
-
-def test_words() -> None:
-    push = Push(2, 0.3, "m2", 0.1, 0.048)
-    assert str(push) == "push thruster 2 for 0.3 s to halve the deviation of m2 (0.1 to 0.048 kg)"
-    assert str(Forecast(replace(push, parameter="j1", after=0.08), ("m3",))) == (
-        "push thruster 2 for 0.3 s to take 20 % off the deviation of j1 (0.1 to 0.08 kg m^2); "
-        "no single push of up to 1 s tells much more of m3"
-    )
 
 
 def test_long_chain_tries_neighbours_only() -> None:
@@ -144,7 +122,6 @@ def test_long_chain_tries_neighbours_only() -> None:
     prior[blocks(count).mass] = 0.001
     prior[blocks(count).inertia] = 1e-5
     prior[quantities(count).index("m9")] = 0.1
-    push = forecast(assumed(chain), paper_state(count=count), np.diag(prior**2)).push
-    assert push is not None
+    push = best_push(assumed(chain), prior)
     assert push.parameter == "m9"
     assert 7 <= push.thruster <= 11

@@ -12,16 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from onboard_estimation.filtering.moments import Moments
 from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
-from thruster_chain_estimation.estimators.parameter_filter import (
-    UNLIKELY,
-    ParameterFilter,
-    ParameterState,
-    _adapted,
-    weighed,
-)
+from thruster_chain_estimation.estimators.parameter_filter import UNLIKELY, ParameterFilter, ParameterState, weighed
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.simulation import simulation_kernels as simulated
@@ -68,25 +63,12 @@ class Truth(NamedTuple):
 
     def physics(self) -> simulated.Physics:
         along, zero = np.column_stack([0.5 * CHAIN.lengths, np.zeros(COUNT)]), np.zeros(COUNT)
-        return simulated.Physics(
-            self.mass,
-            self.inertia,
-            -along - self.centre,
-            along - self.centre,
-            CHAIN.thruster_places - self.centre,
-            CHAIN.thruster_angles,
-            self.gain,
-            self.gain,
-            np.full(COUNT, 0.035),
-            zero,
-            np.full(COUNT, 0.005),
-            np.full(COUNT, 2.6e-5),
-            zero,
-            np.zeros(2),
-            np.zeros(COUNT - 1),
-            np.zeros(COUNT - 1),
-            np.array([1.0, 2e-4, 0.0, np.deg2rad(CHAIN.joint_travel_deg), 2.0, 0.02]),
-        )
+        pins, places = (-along - self.centre, along - self.centre), CHAIN.thruster_places - self.centre
+        thrusters = CHAIN.thruster_angles, self.gain, self.gain, np.full(COUNT, 0.035), zero
+        drag = np.full(COUNT, 0.005), np.full(COUNT, 2.6e-5), zero, np.zeros(2)
+        joint = np.array([1.0, 2e-4, 0.0, np.deg2rad(CHAIN.joint_travel_deg), 2.0, 0.02])
+        free = np.zeros(COUNT - 1)
+        return simulated.Physics(self.mass, self.inertia, *pins, places, *thrusters, *drag, free, free, joint)
 
 
 class Driven(NamedTuple):
@@ -115,50 +97,38 @@ def driven(stretches: tuple[tuple[Truth, float], ...], seed: int) -> Driven:
 
 
 def draughts(truth: Truth, count: int, rng: np.random.Generator) -> Array:
+    """(count, N, 2), N: white noise through a lag."""
     keep = np.exp(-TICK_S / STEPS / truth.draught_time_s)
-    now, out = rng.normal(size=(COUNT, 2)), np.empty((count, COUNT, 2))
-    for k in range(count):
-        now = keep * now + np.sqrt(1.0 - keep**2) * rng.normal(size=(COUNT, 2))
-        out[k] = truth.draught_n * now
-    return out
+    start, white = rng.normal(size=(COUNT, 2)), rng.normal(size=(count, COUNT, 2))
+    return truth.draught_n * lfilter([np.sqrt(1.0 - keep**2)], [1.0, -keep], white, axis=0, zi=keep * start[None])[0]
 
 
 def seen(truth: Truth, motion: simulated.Motion, rng: np.random.Generator) -> list[Moved]:
     """Ticks of a motion by gyros and an accelerometer with white noise."""
-    n, states = COUNT, motion.states
-    heading, rate = states[:, :n], states[:, n : 2 * n]
-    middle = velocities(truth, motion)
-    gyro = rate[::STEPS] + CONFIGURATION.gyro_stddev_rad_s * rng.normal(size=rate[::STEPS].shape)
-    density = CONFIGURATION.accelerometer.noise_density_m_s2_sqrt_hz
+    heading, rate = motion.states[:, :COUNT], motion.states[::STEPS, COUNT : 2 * COUNT]
+    middle = velocities(truth, motion.states[:: STEPS // 2])
+    gyro = rate + CONFIGURATION.gyro_stddev_rad_s * rng.normal(size=rate.shape)
+    noise = CONFIGURATION.accelerometer.noise_density_m_s2_sqrt_hz / np.sqrt(TICK_S)
+    errors = NavigationErrors(DRIFT * TICK_S * np.eye(2), np.empty(0), np.empty((0, 2)), np.empty(0), np.zeros(4))
     out = []
     for k in range(len(gyro) - 1):
-        begin, end = STEPS * k, STEPS * (k + 1)
-        at = heading[begin + STEPS // 2]
+        before, at, after = (heading[STEPS * k + part * STEPS // 2] for part in range(3))
         c, s = np.cos(at[0]), np.sin(at[0])
-        pull = (middle[end, 0] - middle[begin, 0]) / TICK_S + density / np.sqrt(TICK_S) * rng.normal(size=2)
-        out.append(
-            Moved(
-                TICK_S,
-                at,
-                (heading[end] - heading[begin]) / TICK_S,
-                (gyro[k + 1] - gyro[k]) / TICK_S,
-                middle[begin + STEPS // 2],
-                np.array([[c, s], [-s, c]]) @ pull,
-                True,
-                NavigationErrors(DRIFT * TICK_S * np.eye(2), np.empty(0), np.empty((0, 2)), np.empty(0), np.zeros(4)),
-            )
-        )
+        pull = (middle[2 * k + 2, 0] - middle[2 * k, 0]) / TICK_S + noise * rng.normal(size=2)
+        rates, turned = (after - before) / TICK_S, (gyro[k + 1] - gyro[k]) / TICK_S
+        forces = np.array([[c, s], [-s, c]]) @ pull
+        out.append(Moved(TICK_S, at, rates, turned, middle[2 * k + 1], forces, True, errors))
     return out
 
 
-def velocities(truth: Truth, motion: simulated.Motion) -> Array:
+def velocities(truth: Truth, states: Array) -> Array:
     """(K, N, 2) of the links' middles, m/s."""
     physics, n = truth.physics(), COUNT
-    out, place, velocity = np.empty((len(motion.states), n, 2)), np.empty((n, 2)), np.empty((n, 2))
-    for k, state in enumerate(motion.states):
+    out, place, velocity = np.empty((len(states), n, 2)), np.empty((n, 2)), np.empty((n, 2))
+    x, y = -truth.centre.T
+    for k, state in enumerate(states):
         simulated.centres(physics, state, place, velocity)
         c, s, rate = np.cos(state[:n]), np.sin(state[:n]), state[n : 2 * n]
-        x, y = -truth.centre.T
         out[k] = velocity + rate[:, None] * np.column_stack([-s * x - c * y, c * x - s * y])
     return out
 
@@ -190,44 +160,37 @@ def ratios(belief: Moments, truth: Truth) -> Array:
 
 
 @cache
-def plain(seed: int) -> tuple[Truth, tuple[ParameterState, ...]]:
+def plain(seed: int) -> tuple[Truth, Driven, tuple[ParameterState, ...]]:
     """Fifteen seconds without a load, with draughts."""
     truth = Truth.drawn(seed, draught_n=0.003)
-    return truth, tuple(filtered(driven(((truth, 15.0),), seed)))
+    run = driven(((truth, 15.0),), seed)
+    return truth, run, tuple(filtered(run))
 
 
-SEEDS = (1, 2, 3, 4)
+SEEDS = (1, 2)
 
 
-@pytest.mark.slow
-def test_masses_and_inertias_are_learned_within_what_is_stated() -> None:
+def test_masses_and_inertias_are_learned_within_what_is_stated_and_nothing_changes() -> None:
     prior = layout.prior(CONFIGURATION)[1]
-    sigmas, mass_ratios = [], []
+    sigmas, found, at_first = [], [], []
     for seed in SEEDS:
-        truth, states = plain(seed)
-        for state in states[499::100]:
-            sigmas.append(known(state.belief, truth)[2])
+        truth, _, states = plain(seed)
+        assert states[-1].changes == 0
+        sigmas += [known(state.belief, truth)[2] for state in states[499::100]]
         _, stddev, _ = known(states[-1].belief, truth)
         assert (stddev[:COUNT] < 0.4 * prior[layout.LOG_MASS]).all()
         assert (stddev[COUNT:] < 0.9 * prior[layout.LOG_INERTIA]).all()
-        mass_ratios.append(ratios(states[-1].belief, truth))
+        found.append(np.abs(ratios(states[-1].belief, truth)))
+        at_first.append(np.abs(ratios(ParameterFilter(CONFIGURATION).prior, truth)))
     assert np.mean(np.abs(sigmas) < 3.0) > 0.97
     assert 0.3 < np.sqrt(np.mean(np.square(sigmas))) < 1.5  # and not for being unsure of all
-    at_first = np.concatenate([ratios(ParameterFilter(CONFIGURATION).prior, plain(seed)[0]) for seed in SEEDS])
-    found = np.abs(np.concatenate(mass_ratios))
     assert np.median(found) < 0.04
-    assert np.median(found) < 0.5 * np.median(np.abs(at_first))
+    assert np.median(found) < 0.5 * np.median(at_first)
 
 
-@pytest.mark.slow
-def test_without_a_load_nothing_changes() -> None:
-    assert [plain(seed)[1][-1].changes for seed in SEEDS] == [0] * len(SEEDS)
-
-
-@pytest.mark.slow
 def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
     """The information along it is the prior's, and what is left of the masses is that of the gains."""
-    truth, states = plain(1)
+    truth, _, states = plain(1)
     belief, prior = states[-1].belief, ParameterFilter(CONFIGURATION).prior
     along = np.zeros(len(belief.mean))
     along[LINKS + layout.LOG_MASS] = along[LINKS + layout.LOG_INERTIA] = 1.0
@@ -247,12 +210,10 @@ def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
     assert gained > 10.0 * apart[own] @ np.linalg.solve(prior.covariance[own, own], apart[own])
 
 
-@pytest.mark.parametrize("seed", [11, 12])
-def test_a_load_is_found_within_seconds_and_weighed(seed: int) -> None:
-    truth = Truth.drawn(seed, draught_n=0.003)
-    link = seed % COUNT
-    after = truth.loaded(link, 0.4)
-    states = filtered(driven(((truth, 8.0), (after, 10.0)), seed))
+def test_a_load_is_found_within_seconds_and_weighed() -> None:
+    truth = Truth.drawn(11, draught_n=0.003)
+    after = truth.loaded(2, 0.4)
+    states = filtered(driven(((truth, 8.0), (after, 7.0)), 11))
     changes = np.array([state.changes for state in states])
     found_s = TICK_S * int(np.argmax(changes > 0))
     assert changes[-1] > 0
@@ -261,27 +222,11 @@ def test_a_load_is_found_within_seconds_and_weighed(seed: int) -> None:
     assert np.abs(known(states[799].belief, after)[2]).max() > 3.0  # it had been sure of the old masses
 
 
-def test_the_disturbance_is_adapted_to_what_lasts() -> None:
-    """Innovations of the size that was expected leave it as it is, smaller ones lessen it, correlated ones do not."""
-    rng, keep = np.random.default_rng(5), 0.8
-
-    def adapted(size: float, keep: float) -> float:
-        scale, past, whitened = 10.0, (), np.zeros(5)
-        for _ in range(300):
-            whitened = keep * whitened + np.sqrt(1.0 - keep**2) * size * rng.normal(size=5)
-            scale, past = _adapted(scale, past, whitened)
-        return scale / 10.0
-
-    assert np.median([adapted(1.0, 0.0) for _ in range(20)]) == pytest.approx(1.0, rel=0.2)
-    assert np.median([adapted(0.5, 0.0) for _ in range(20)]) < 0.5
-    assert np.median([adapted(1.0, keep) for _ in range(20)]) > 5.0
-
-
 def test_draughts_that_last_are_not_taken_for_masses() -> None:
     """Ten times those of a room."""
     truth = Truth.drawn(21, draught_n=0.03, draught_time_s=0.3)
     states = filtered(driven(((truth, 12.0),), 21))
-    quiet = plain(1)[1]
+    *_, quiet = plain(1)
     assert states[-1].scale > 1.5 * quiet[len(states) - 1].scale
     assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
     assert states[-1].changes == 0
@@ -289,10 +234,9 @@ def test_draughts_that_last_are_not_taken_for_masses() -> None:
 
 def test_a_blow_is_no_information() -> None:
     """A knock of 0.1 s on one link: masses and deviations stay where they were, and nothing is said to change."""
-    truth, before = plain(2)
-    run = driven(((truth, 15.0),), 2)
+    truth, run, before = plain(2)
     bent = [np.abs(np.diff(moved.headings)).max() for moved in run.moved]
-    at = next(k for k in range(1000, 1480, 10) if max(bent[k : k + 20]) < 1.0)  # no end stop near
+    at = next(k for k in range(1000, 1400, 10) if max(bent[k : k + 20]) < 1.0)  # no end stop near
     struck = list(run.moved)
     for k in range(at, at + 10):
         struck[k] = struck[k]._replace(angular=struck[k].angular + np.array([40.0, -30.0, 20.0]))
@@ -302,9 +246,7 @@ def test_a_blow_is_no_information() -> None:
     assert states[19].scale > 1.01 * before[at + 19].scale
     assert np.abs(moved / stddev).max() < 1.0
     assert states[-1].changes == 0
-    assert (
-        np.sqrt(np.diag(states[19].belief.covariance)) > 0.9 * np.sqrt(np.diag(before[at + 19].belief.covariance))
-    ).all()
+    assert (np.diag(states[19].belief.covariance) > 0.81 * np.diag(before[at + 19].belief.covariance)).all()
     assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
 
 
@@ -314,9 +256,8 @@ def test_thrust_is_as_if_its_lags_had_been_known_all_along() -> None:
     run = driven(((truth, 1.5),), 5)
     tracker, states = ParameterFilter(CONFIGURATION), filtered(run)
     moved_on, left = [], []
-    for k in range(40, len(states)):
-        if not (states[k].reference != states[k - 1].reference).any():
-            continue
+    changed = [k for k in range(40, len(states)) if (states[k].reference != states[k - 1].reference).any()]
+    for k in changed[::2]:
         afresh = []
         for reference in (states[k].reference, states[k - 1].reference):
             again = tracker.start()._replace(reference=reference)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators import robust_smoother
-from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother, SmootherState
+from thruster_chain_estimation.estimators.robust_smoother import SmootherState
 from thruster_chain_estimation.model.space import published_space
 from thruster_chain_estimation.robot import ROBOT
 
@@ -31,11 +29,6 @@ CONFIGURATION = laboratory(3)
 CHANNELS = ROBOT.channels(CONFIGURATION)
 SPACE = published_space(CONFIGURATION)
 HEADINGS = SPACE.tangent("headings")
-
-
-@cache
-def recording(seed: int, duration_s: float) -> LoadedRecording:
-    return simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", duration_s, seed)
 
 
 def pipeline(smooth: bool, initial: Estimate | None = None) -> Pipeline:
@@ -49,44 +42,18 @@ def smoothed(measurements: list[Measurement]) -> list[Estimate]:
     return found.smoothed()
 
 
-class Judged(NamedTuple):
-    """Errors (K, ...) of headings, joint angles, position and the logarithms of masses and inertias, and deviations."""
-
-    headings: Array
-    joints: Array
-    position: Array
-    parameters: Array
-    sigmas: Array
-
-    @classmethod
-    def of(cls, record: EstimateSeries, truth: Mapping[str, Array]) -> Judged:
-        error = {name: record.means[:, SPACE.coordinates(name)] - true for name, true in truth.items()}
-        error["headings"] = (error["headings"] + np.pi) % (2.0 * np.pi) - np.pi
-        variances = np.diagonal(record.covariances, axis1=1, axis2=2)
-        sigmas = [error[name] / np.sqrt(variances[:, SPACE.tangent(name)]) for name in truth]
-        parameters = [error[name] / truth[name] for name in ("masses", "inertias")]
-        joints = np.diff(error["headings"], axis=1)
-        return cls(error["headings"], joints, error["position"], np.hstack(parameters), np.hstack(sigmas))
+def errors(record: EstimateSeries, truth: Mapping[str, Array]) -> dict[str, Array]:
+    """(K, ...) of headings, joint angles, position and, relative, masses and inertias; and all in deviations."""
+    error = {name: record.means[:, SPACE.coordinates(name)] - true for name, true in truth.items()}
+    error["headings"] = (error["headings"] + np.pi) % (2.0 * np.pi) - np.pi
+    stddev = np.sqrt(np.diagonal(record.covariances, axis1=1, axis2=2))
+    sigmas = np.hstack([error[name] / stddev[:, SPACE.tangent(name)] for name in truth])
+    parameters = np.hstack([error[name] / truth[name] for name in ("masses", "inertias")])
+    return error | {"joints": np.diff(error["headings"], axis=1), "parameters": parameters, "sigmas": sigmas}
 
 
 def rms(errors: Array) -> float:
     return float(np.sqrt(np.mean(errors**2)))
-
-
-@pytest.fixture(scope="module")
-def run() -> tuple[EstimateSeries, EstimateSeries, dict[str, Array]]:
-    """What the filter and the smoother make of a run of 12 s, and what is true at their stamps."""
-    loaded = recording(17, 12.0)
-    start_ns = max(int(track.stamps_ns[0]) for track in loaded.tracks.values())
-    mean = SPACE.origin()
-    first = true_parts(loaded, np.array([start_ns]))
-    for name in ("headings", "position"):
-        mean[SPACE.coordinates(name)] = first[name][0]
-    mean[SPACE.coordinates("masses")] = CONFIGURATION.chain.masses
-    mean[SPACE.coordinates("inertias")] = CONFIGURATION.chain.inertias
-    found = pipeline(True, Estimate(start_ns, mean, ROBOT.initial_covariance(CONFIGURATION)))
-    filtered = EstimateSeries.of(found.run(loaded.measurements()))
-    return filtered, EstimateSeries.of(found.smoothed()), true_parts(loaded, filtered.stamps_ns)
 
 
 def true_parts(loaded: LoadedRecording, at_ns: NDArray[np.int64]) -> dict[str, Array]:
@@ -95,10 +62,15 @@ def true_parts(loaded: LoadedRecording, at_ns: NDArray[np.int64]) -> dict[str, A
 
 
 @pytest.fixture(scope="module")
-def measurements() -> list[Measurement]:
-    """The first three seconds of a run, half of them at rest."""
-    loaded = recording(31, 8.0)
-    return [one for one in loaded.measurements() if one.stamp_ns < loaded.first_stamp_ns() + 3_000_000_000]
+def heard() -> list[Measurement]:
+    """A run of 8 s, the first one and a half of it at rest."""
+    return list(simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 8.0, 31).measurements())
+
+
+@pytest.fixture(scope="module")
+def measurements(heard: list[Measurement]) -> list[Measurement]:
+    """Its first three seconds."""
+    return [one for one in heard if one.stamp_ns < heard[0].stamp_ns + 3_000_000_000]
 
 
 @pytest.fixture(scope="module")
@@ -114,27 +86,29 @@ def assert_equal(found: list[Estimate], expected: list[Estimate]) -> None:
         np.testing.assert_array_equal(one.covariance, other.covariance)
 
 
-def test_a_smoothed_run_is_nearer_and_as_honest(run: tuple[EstimateSeries, EstimateSeries, dict[str, Array]]) -> None:
-    filtered, found, truth = run
+def test_a_smoothed_run_is_nearer_and_as_honest() -> None:
+    """But for what the filter's clocks were worth at the time it is nowhere less sure of headings than the filter."""
+    loaded = simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 12.0, 17)
+    start_ns = max(int(track.stamps_ns[0]) for track in loaded.tracks.values())
+    mean, first = SPACE.origin(), true_parts(loaded, np.array([start_ns]))
+    for name in ("headings", "position"):
+        mean[SPACE.coordinates(name)] = first[name][0]
+    mean[SPACE.coordinates("masses")] = CONFIGURATION.chain.masses
+    mean[SPACE.coordinates("inertias")] = CONFIGURATION.chain.inertias
+    run = pipeline(True, Estimate(start_ns, mean, ROBOT.initial_covariance(CONFIGURATION)))
+    filtered, found = EstimateSeries.of(run.run(loaded.measurements())), EstimateSeries.of(run.smoothed())
     np.testing.assert_array_equal(found.stamps_ns, filtered.stamps_ns)
     np.testing.assert_array_equal(found.means[-1], filtered.means[-1])
     np.testing.assert_array_equal(found.covariances[-1], filtered.covariances[-1])
     np.testing.assert_allclose(found.covariances, found.covariances.transpose(0, 2, 1), rtol=0.0, atol=1e-15)
     assert (np.linalg.eigvalsh(found.covariances)[:, 0] > 0.0).all()
-    ours, filters = (Judged.of(record, truth) for record in (found, filtered))
-    for what, at_most in (("headings", 0.8), ("joints", 0.8), ("position", 1.0), ("parameters", 1.0)):
-        assert rms(getattr(ours, what)) < at_most * rms(getattr(filters, what)), what
-    assert np.mean(np.abs(ours.sigmas) < 3.0) >= 0.97
-
-
-def test_nowhere_less_sure_of_headings_than_the_filter(
-    run: tuple[EstimateSeries, EstimateSeries, dict[str, Array]],
-) -> None:
-    """But for what the filter's clocks were worth at the time: the two have other rates to be late by."""
-    filtered, found, _ = run
-    place = SPACE.tangent("headings")
-    less = filtered.covariances[:, place, place] - found.covariances[:, place, place]
+    less = (filtered.covariances - found.covariances)[:, HEADINGS, HEADINGS]
     assert np.linalg.eigvalsh(less)[:, 0].min() > -1e-5
+    truth = true_parts(loaded, filtered.stamps_ns)
+    ours, filters = errors(found, truth), errors(filtered, truth)
+    for what, at_most in (("headings", 0.8), ("joints", 0.8), ("position", 1.0), ("parameters", 1.0)):
+        assert rms(ours[what]) < at_most * rms(filters[what]), what
+    assert np.mean(np.abs(ours["sigmas"]) < 3.0) >= 0.97
 
 
 def test_the_filter_is_the_filter(measurements: list[Measurement]) -> None:
@@ -172,11 +146,10 @@ def test_a_reset_starts_a_new_interval(measurements: list[Measurement]) -> None:
     assert_equal(found.smoothed(), [*smoothed(measurements[:half]), *smoothed(measurements[half:])])
 
 
-def test_what_comes_after_a_long_gap_says_nothing_of_headings_before() -> None:
+def test_what_comes_after_a_long_gap_says_nothing_of_headings_before(heard: list[Measurement]) -> None:
     """They were lost in it."""
-    loaded = recording(31, 8.0)
-    first_ns = loaded.first_stamp_ns()
-    heard = [one for one in loaded.measurements() if not 2.5 < (one.stamp_ns - first_ns) / 1e9 < 7.6]
+    first_ns = heard[0].stamp_ns
+    heard = [one for one in heard if not 2.5 < (one.stamp_ns - first_ns) / 1e9 < 7.6]
     found = smoothed(heard)
     alone = smoothed([one for one in heard if one.stamp_ns < first_ns + 2_500_000_000])
     assert found[-1].stamp_ns > found[len(alone)].stamp_ns > first_ns + 7_600_000_000
@@ -185,13 +158,6 @@ def test_what_comes_after_a_long_gap_says_nothing_of_headings_before() -> None:
         assert one.stamp_ns == other.stamp_ns
         np.testing.assert_array_equal(one.mean[HEADINGS], other.mean[HEADINGS])
         np.testing.assert_array_equal(one.covariance[HEADINGS, HEADINGS], other.covariance[HEADINGS, HEADINGS])
-
-
-def test_no_smoother_for_the_other_estimators() -> None:
-    for name in ("gyros", "paper_ukf"):
-        with pytest.raises(UserError, match=f"{name} has none"):
-            ROBOT.smoother(CONFIGURATION, name)
-    assert isinstance(ROBOT.smoother(CONFIGURATION, "robust"), RobustSmoother)
 
 
 def test_the_command_smooths(tmp_path: Path) -> None:
@@ -203,4 +169,6 @@ def test_the_command_smooths(tmp_path: Path) -> None:
     assert json.loads(outcome.out)["estimator"] == "robust, smoothed"
     message = refusal("evaluate", bag, "--estimator", "gyros", "--smooth", "--output", tmp_path / "other")
     assert "gyros has none" in message
+    with pytest.raises(UserError, match="paper_ukf has none"):
+        ROBOT.smoother(CONFIGURATION, "paper_ukf")
     assert not (tmp_path / "other").exists()

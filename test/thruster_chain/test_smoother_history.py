@@ -14,24 +14,21 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_jointed_navigation import CONFIGURATION, COUNT, NAMES, Run, driven
+from test_jointed_navigation import CONFIGURATION, COUNT, Run, Tick, driven, ticks
 from test_parameter_filter import COMMANDED, FIRST_PUSH_S, Truth
 from test_parameter_filter import CONFIGURATION as PARAMETERS
 from test_parameter_filter import driven as pushed
 
-from onboard_estimation.base.measurement import IMU
 from onboard_estimation.filtering.moments import Later, Moments
-from onboard_estimation.pipeline.estimator import Step
 from thruster_chain_estimation.estimators import inertial_kernels
-from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Passage
+from thruster_chain_estimation.estimators.jointed_navigation import TICK_S
 from thruster_chain_estimation.estimators.parameter_filter import (
     Corrected,
     ParameterFilter,
     ParameterPassage,
     ParameterState,
 )
-from thruster_chain_estimation.estimators.robust_estimator import Followed, PastTick, RobustState
-from thruster_chain_estimation.estimators.robust_smoother import Hindsight, Line, before_navigation_tick
+from thruster_chain_estimation.estimators.robust_smoother import Line, before_navigation_tick
 from thruster_chain_estimation.model import inertial_layout, parameter_layout
 
 Array = NDArray[np.float64]
@@ -67,34 +64,6 @@ def assert_same(found: Moments, expected: Fixed, filtered: Moments) -> None:
 # The navigation.
 
 
-class Tick(NamedTuple):
-    """What the navigation was before a tick, and what came of that."""
-
-    before: NavigationState
-    state: NavigationState
-    passage: Passage
-
-
-def ticks(run: Run, gate_probability: float) -> list[Tick]:
-    configuration = replace(CONFIGURATION, gate_probability=gate_probability, recover_after=3)
-    navigation = JointedNavigation(configuration)
-    start = run.headings(np.zeros(1))[0]
-    state = navigation.start(*inertial_layout.started(configuration, start, 0.01 * np.eye(COUNT), np.zeros(2)))
-    out: list[Tick] = []
-    for message in run.messages():
-        if not message.sensor.startswith("imu/"):
-            continue
-        now_s, link = 1e-9 * message.stamp_ns, NAMES.index(message.sensor.removeprefix("imu/"))
-        rate, force = message.value[IMU.angular_velocity], message.value[IMU.linear_acceleration]
-        reading = np.array([now_s - configuration.imu.delay_s, rate[2], *force[:2]])
-        state = navigation.heard(state, link, reading)
-        while (tick_s := TICK_S * (len(out) + 1)) < now_s and navigation.ready(state, tick_s, now_s):
-            after, _, _, passage = navigation.tick(state, tick_s, tick_s < configuration.initial.rest_s)
-            out.append(Tick(state, after, passage))
-            state = after
-    return out
-
-
 def dense(transition: Array, n: int) -> Array:
     out = np.eye(n)
     np.add.at(out, tuple(transition[:, :2].astype(int).T), transition[:, 2])
@@ -113,20 +82,30 @@ def carrying(change: Array) -> Array:
     return out
 
 
+def navigated(run: Run, gate_probability: float) -> list[Tick]:
+    configuration = replace(CONFIGURATION, gate_probability=gate_probability, recover_after=3)
+    return ticks(run, 0.01 * np.eye(COUNT), configuration)
+
+
 @pytest.fixture(scope="module")
 def run() -> Run:
     return driven(5, 3.0)
 
 
+@pytest.fixture(scope="module")
+def plain(run: Run) -> list[Tick]:
+    return navigated(run, 0.997)
+
+
 @pytest.mark.parametrize("gate_probability", [0.997, 0.02])
-def test_navigation_gone_back_is_a_state_carried_forward(run: Run, gate_probability: float) -> None:
+def test_navigation_gone_back_is_a_state_carried_forward(run: Run, plain: list[Tick], gate_probability: float) -> None:
     """At rest and in motion; and where the gate refuses much, and the covariance is inflated to recover."""
-    found = ticks(run, gate_probability)
+    found = plain if gate_probability > 0.9 else navigated(run, gate_probability)
     n = inertial_layout.state_size(COUNT)
     refused = [one.passage.pinned is None for one in found]
     assert any(refused) == (gate_probability < 0.9)
     fixed: dict[int, Fixed] = {}
-    for k, (before, _, passage) in enumerate(found):
+    for k, (before, *_, passage) in enumerate(found):
         if k in (0, 60, 149, 151, 230):
             fixed[k] = Fixed(Moments(before.mean, before.covariance))
         for one in fixed.values():
@@ -157,35 +136,6 @@ def test_transitions_are_those_of_the_covariances() -> None:
     moved = covariance.copy()
     inertial_kernels.transform(moved, entries)
     np.testing.assert_allclose(moved, dense(entries, n) @ covariance @ dense(entries, n).T, rtol=0.0, atol=1e-9)
-
-
-def test_turning_rates_are_those_of_the_biases_and_scales_that_are_known_later(run: Run) -> None:
-    _, state, _ = ticks(run, 0.997)[200]
-    rng = np.random.default_rng(4)
-    n, links = len(state.mean), inertial_layout.LINK * np.arange(COUNT)
-    later = Later(1e4 * rng.normal(size=n), np.zeros((n, n)))
-    parameters = ParameterFilter(CONFIGURATION).start()
-    nothing = Later.nothing(len(parameters.belief.mean))
-    whole = RobustState(0, state, parameters)
-    found = Hindsight(later, Line(nothing, False), Line(nothing, True)).smoothed(whole, 0.0).navigation
-    bias, scale = links + inertial_layout.GYRO_BIAS, links + inertial_layout.GYRO_SCALE
-    readings = state.rates / (1.0 - state.mean[scale]) + state.mean[bias]
-    assert np.abs(found.mean[bias] - state.mean[bias]).max() > 1e-5
-    np.testing.assert_allclose(found.rates, (readings - found.mean[bias]) * (1.0 - found.mean[scale]), rtol=1e-12)
-
-
-def test_where_the_navigation_began_anew_nothing_later_tells_of_it(run: Run) -> None:
-    _, after, passage = ticks(run, 0.997)[200]
-    size = len(ParameterFilter(CONFIGURATION).start().belief.mean)
-    rng, n = np.random.default_rng(6), len(after.mean)
-    told = Later(rng.normal(size=size), np.eye(size))
-    later = Hindsight(Later(rng.normal(size=n), np.eye(n)), Line(told, False), Line(told, False))
-    tick = PastTick(passage, ParameterPassage(np.empty((0, 3))))
-    before = later.before(Followed(Step(None), True, (tick,)), COUNT)
-    assert not before.navigation.adjoint.any()
-    assert not before.navigation.information.any()
-    assert before.belief.later.adjoint.any()  # masses are the same ones
-    assert later.before(Followed(Step(None), False, (tick,)), COUNT).navigation.adjoint.any()
 
 
 # The parameters.

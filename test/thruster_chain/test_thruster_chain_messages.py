@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 import yaml
-from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
+from rviz_files import MESSAGE_OF_DISPLAY
 
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
-from onboard_estimation.ros.markers import Scene
-from onboard_estimation.ros.transforms import base_pose, planar
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import initial_covariance, published_space
-from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
 SPACE = published_space(CONFIGURATION)
@@ -36,13 +31,9 @@ def estimate() -> Estimate:
     return Estimate(5_000_000_000, mean, covariance)
 
 
-def messages() -> dict[str, Any]:
-    return {output.topic: output.message for output in EstimateMessages(SPACE, new)(estimate())}
-
-
-def test_odometry_is_that_of_the_centre_of_mass() -> None:
-    odometry = messages()["odometry"]
-    pose, twist = odometry.pose, odometry.twist
+def test_messages_are_of_the_centre_of_mass_the_joints_and_the_parameters() -> None:
+    found = {output.topic: output.message for output in EstimateMessages(SPACE, new)(estimate())}
+    pose, twist = found["odometry"].pose, found["odometry"].twist
     assert (pose.pose.position.x, pose.pose.position.y, pose.pose.orientation.w) == (1.0, 2.0, 1.0)
     assert (twist.twist.linear.x, twist.twist.linear.y) == (0.3, -0.4)
     place, velocity = (np.reshape(one.covariance, (6, 6)) for one in (pose, twist))
@@ -50,22 +41,13 @@ def test_odometry_is_that_of_the_centre_of_mass() -> None:
     np.testing.assert_allclose(velocity[:2, :2], [[4e-4, 1e-4], [1e-4, 9e-4]])
     for matrix in (place, velocity):
         np.testing.assert_allclose(np.diag(matrix)[2:], [1e-9, 1e-9, 1e-9, 1e6])  # nothing is known of its heading
-    np.testing.assert_allclose(base_pose(SPACE, estimate().mean), [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-
-
-def test_joints_are_between_neighbours() -> None:
-    found = messages()
     assert found["joint_states"].name == ["joint_1", "joint_2"]
     np.testing.assert_allclose(found["joint_states"].position, [2.0 * np.pi - 6.2, 0.2], atol=1e-12)
     np.testing.assert_allclose(found["joint_states_stddev"].position, np.sqrt([0.02 - 0.008, 0.02]))
-
-
-def test_inertial_parameters_come_with_their_deviations() -> None:
-    found = messages()
     names = [f"{block}.link_{link}" for block in ("masses", "inertias") for link in (1, 2, 3)]
     assert found["inertial_parameters"].name == found["inertial_parameters_stddev"].name == names
     np.testing.assert_allclose(found["inertial_parameters"].position, [0.4, 0.5, 0.6, 0.002, 0.003, 0.004])
-    expected = [0.5 * 0.3 / np.sqrt(3.0)] * 3 + [0.0026 * 0.3 / np.sqrt(3.0)] * 3
+    expected = np.repeat([0.5, 0.0026], 3) * 0.3 / np.sqrt(3.0)
     np.testing.assert_allclose(found["inertial_parameters_stddev"].position, expected)
 
 
@@ -75,35 +57,14 @@ def test_a_player_leaves_out_all_that_the_node_publishes() -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def rviz(repository: Path) -> dict[str, Any]:
+def test_rviz_shows_what_is_published(repository: Path) -> None:
     file = repository / "config" / "thruster_chain.rviz"
-    manager: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["Visualization Manager"]
-    return manager
-
-
-def test_rviz_shows_what_is_published(rviz: dict[str, Any]) -> None:
+    rviz = yaml.safe_load(file.read_text(encoding="utf-8"))["Visualization Manager"]
     known = {f"{NAMESPACE}/{topic}": kind for topic, kind in EstimateMessages(SPACE, new).types().items()}
     known |= {f"{NAMESPACE}/ground_truth/link_{i}/pose": "geometry_msgs/msg/PoseStamped" for i in (1, 2, 3)}
     known |= {f"{NAMESPACE}/path": "nav_msgs/msg/Path", f"{NAMESPACE}/markers": "visualization_msgs/msg/MarkerArray"}
+    displays = {display["Class"].partition("/")[2]: display for display in rviz["Displays"]}
     for display in rviz["Displays"]:
-        kind = display["Class"].partition("/")[2]
-        assert kind in DISPLAYS
-        if kind in MESSAGE_OF_DISPLAY:
-            assert known[display["Topic"]["Value"]] == MESSAGE_OF_DISPLAY[kind]
-    assert rviz["Global Options"]["Fixed Frame"] == "thruster_chain/map"
-    # The estimate drifts: the view goes along with the truth, and no covariance covers it.
-    assert rviz["Views"]["Current"]["Target Frame"] == "thruster_chain/truth/link_2"
-    assert [view["Target Frame"] for view in rviz["Views"]["Saved"]] == ["thruster_chain/base_link"]
-    (odometry,) = (one for one in rviz["Displays"] if one["Class"].endswith("/Odometry"))
-    assert odometry["Covariance"]["Value"] is False
-    assert not any(tool["Class"].endswith("/SetInitialPose") for tool in rviz["Tools"])
-
-
-def test_every_namespace_of_the_markers_can_be_switched(rviz: dict[str, Any]) -> None:
-    scene, path = Scene(new, ROBOT, CONFIGURATION, SPACE), np.zeros((2, 2))
-    truth = dict.fromkeys(CONFIGURATION.chain.link_names, planar([0.0, 0.0, 0.0]))
-    markers = [*scene.estimate(estimate()), *scene.truth(1, truth), *scene.text(estimate()), *scene.legend(estimate())]
-    markers += [*scene.path(1, path), *scene.path(1, path, truth=True)]
-    (display,) = (one for one in rviz["Displays"] if one["Class"].endswith("/MarkerArray"))
-    assert {marker.ns for marker in markers} == set(display["Namespaces"])
+        kind = MESSAGE_OF_DISPLAY.get(display["Class"].partition("/")[2])
+        assert kind is None or known[display["Topic"]["Value"]] == kind
+    assert displays["Odometry"]["Covariance"]["Value"] is False  # it drifts: the view goes along with the truth

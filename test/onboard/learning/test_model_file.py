@@ -76,33 +76,23 @@ def test_what_is_saved_is_loaded_and_numpy_reads_it_without_pickle(tmp_path: Pat
     assert header == HEADER
     assert set(arrays) == set(ARRAYS)
     for name, value in ARRAYS.items():
-        assert np.array_equal(arrays[name], value)
-        assert arrays[name].dtype == value.dtype
+        np.testing.assert_array_equal(arrays[name], value, strict=True)
     with np.load(path, allow_pickle=False) as peer:
-        assert np.array_equal(peer["weights"], ARRAYS["weights"])
+        np.testing.assert_array_equal(peer["weights"], ARRAYS["weights"])
         assert json.loads(peer["header"].tobytes())["training"]["runs"] == ["forward.mcap", "left.mcap"]
 
 
-def test_same_content_gives_the_same_bytes_in_any_order(tmp_path: Path) -> None:
-    first = saved(tmp_path).read_bytes()
-    (tmp_path / "again").mkdir()
-    assert saved(tmp_path / "again", **dict(reversed(ARRAYS.items()))).read_bytes() == first
-    changed = saved(tmp_path / "again", replace(HEADER, robot="eel"))
-    assert changed.read_bytes() != first
-
-
-def test_saving_replaces_the_old_file_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_same_content_gives_the_same_bytes_and_another_replaces_them(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    saved(tmp_path, weights=np.ones(3))
-    assert set(model_file.load(path)[1]) == {"weights"}
+    first = path.read_bytes()
+    assert saved(tmp_path, **dict(reversed(ARRAYS.items()))).read_bytes() == first
+    changed = saved(tmp_path, replace(HEADER, robot="eel")).read_bytes()
+    assert changed != first
     with pytest.raises(UserError, match="2 of 2 numbers of array weights are not finite"):
         saved(tmp_path, weights=np.array([np.nan, np.inf]))
-    assert np.array_equal(model_file.load(path)[1]["weights"], np.ones(3))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["model.npz"]
-
-
-def test_failed_writing_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "model.npz").mkdir()
+    assert path.read_bytes() == changed
+    path.unlink()
+    path.mkdir()
     with pytest.raises(UserError, match=r"model .*model\.npz: cannot be written: "):
         saved(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.npz"]
@@ -112,14 +102,16 @@ def test_failed_writing_leaves_nothing_behind(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"weights": np.ones(3, dtype=np.float32)}, "float32, float64 or int64"),
-        ({"weights": np.array(["a"], dtype=object)}, "object, float64 or int64"),
         ({"weights": np.ones((1, 1, 1, 1))}, "4 dimensions"),
         ({"header": np.ones(3)}, "taken by the header"),
         ({f"a{k}": np.ones(1) for k in range(65)}, "65 arrays"),
-        ({"weights": np.zeros(9_000_000)}, "fewer inducing points"),
+        ({"weights": np.zeros(150_000)}, "fewer inducing points"),
     ],
 )
-def test_arrays_that_could_not_be_loaded_are_not_saved(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_arrays_that_could_not_be_loaded_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(model_file, "LARGEST_FILE_BYTES", 1_000_000)
     with pytest.raises(UserError, match=message):
         saved(tmp_path, **arrays)
     assert not list(tmp_path.iterdir())
@@ -129,17 +121,13 @@ def test_arrays_that_could_not_be_loaded_are_not_saved(tmp_path: Path, arrays: d
     ("changed", "message"),
     [
         ({"weights": npy(np.array([1.0, np.nan]))}, "1 of 2 numbers of array weights are not finite"),
-        ({"weights": npy(np.ones(2, dtype=np.float32))}, "array of type float32"),
         ({"weights": npy(np.array([{}]), allow_pickle=True)}, "array of type object"),
         ({"weights": npy(np.ones((2, 2)))[:-8]}, "with 24 bytes"),
         ({"weights": npy(np.ones((2, 2))) + b"more"}, "with 36 bytes"),
-        ({"weights": npy(np.ones(2)).replace(b"(2,)", b"(9,)")}, r"shape \(9,\) with 16 bytes"),
         ({"weights": npy(np.ones(2)).replace(b"(2,), }          ", b"(9999999999,), }")}, "9999999999"),
         ({"weights": b"not an array"}, "not a model, or damaged"),
-        ({"weights": npy(np.ones((1, 1, 1, 1)))}, "4 dimensions"),
         ({"header": None}, "no header"),
         ({"header": npy(np.ones(2))}, "no header"),
-        ({"header": npy(np.frombuffer(b"{", dtype=np.uint8))}, "header is damaged"),
         ({"header": npy(np.frombuffer(b"[1]", dtype=np.uint8))}, "header is damaged"),
         ({"header": npy(np.frombuffer(b"\xff\xfe", dtype=np.uint8))}, "header is damaged"),
         ({"header": npy(np.frombuffer(b"[" * 100_000, dtype=np.uint8))}, "header is damaged"),
@@ -160,54 +148,50 @@ def test_every_fault_of_a_file_is_named(tmp_path: Path, changed: dict[str, bytes
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("entries", "packed", "message"),
+    [
+        ({"weights.npy": bytes(2_000_000)}, zipfile.ZIP_DEFLATED, "unpacks to more than 1 MB"),
+        ({"weights.npy": npy(np.ones(3))}, zipfile.ZIP_DEFLATED, "weights is compressed"),
+        ({"run_me.py": b""}, zipfile.ZIP_STORED, r"'run_me\.py' is not an array"),
+        ({f"{k}.npy": b"" for k in range(66)}, zipfile.ZIP_STORED, "66 arrays"),
+    ],
+)
+def test_archives_that_unpack_to_much_or_hold_other_things_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: dict[str, bytes], packed: int, message: str
+) -> None:
+    monkeypatch.setattr(model_file, "LARGEST_FILE_BYTES", 1_000_000)
+    with zipfile.ZipFile(tmp_path / "model.npz", "w", packed) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    with pytest.raises(UserError, match=message):
+        model_file.load(tmp_path / "model.npz")
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no such file.*onboard-estimation train"):
-        model_file.load(tmp_path / "nothing.npz")
-    with pytest.raises(UserError, match="cannot be read"):
-        model_file.load(tmp_path)
     (tmp_path / "text").write_text("not a model")
-    with pytest.raises(UserError, match="not a model, or damaged"):
-        model_file.load(tmp_path / "text")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(70_000_000)
-    with pytest.raises(UserError, match="70 MB, a model has at most 67"):
-        model_file.load(tmp_path / "large")
-
-
-def test_archives_that_unpack_to_much_or_hold_other_things_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("weights.npy", bytes(80_000_000))
-    with pytest.raises(UserError, match="unpacks to more than 67 MB"):
-        model_file.load(path)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("weights.npy", npy(np.ones(3)))
-    with pytest.raises(UserError, match="weights is compressed"):
-        model_file.load(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("run_me.py", "")
-    with pytest.raises(UserError, match=r"'run_me\.py' is not an array"):
-        model_file.load(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        for k in range(66):
-            archive.writestr(f"{k}.npy", npy(np.ones(1)))
-    with pytest.raises(UserError, match="66 arrays"):
-        model_file.load(path)
+    for name, message in (
+        ("nothing.npz", r"no such file.*onboard-estimation train"),
+        (".", "cannot be read"),
+        ("text", "not a model, or damaged"),
+        ("large", "70 MB, a model has at most 67"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model_file.load(tmp_path / name)
 
 
 def test_any_damage_is_a_clear_message_or_does_no_harm(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    whole = path.read_bytes()
-    rng = np.random.default_rng(0)
-    refused = 0
-    for trial in range(400):
+    whole, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for trial in range(160):
         damaged = bytearray(whole)
         if trial % 4 == 0:
             del damaged[int(rng.integers(len(whole))) :]
-        else:
-            for place in rng.integers(len(whole), size=trial % 4):
-                damaged[place] = rng.integers(256)
-        path.write_bytes(bytes(damaged))
+        for place in rng.integers(len(damaged), size=trial % 4):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
         try:
             header, arrays = model_file.load(path)
         except UserError:
@@ -215,42 +199,31 @@ def test_any_damage_is_a_clear_message_or_does_no_harm(tmp_path: Path) -> None:
         else:
             assert all(np.isfinite(value).all() for value in arrays.values())
             assert header.robot
-    assert refused > 300
+    assert refused > 120
 
 
+@pytest.fixture(scope="module")
 def trained() -> sparse.SparseGaussianProcesses:
     x = np.random.default_rng(0).normal(size=(60, 2))
     return sparse.fit(x, np.sin(x[:, :1]), inducing_points=10)
 
 
-def test_sparse_model_predicts_the_same_after_loading(tmp_path: Path) -> None:
-    model = trained()
-    header, arrays = model_file.load(saved(tmp_path, **model.arrays()))
+def test_sparse_model_predicts_the_same_after_loading(tmp_path: Path, trained: sparse.SparseGaussianProcesses) -> None:
+    _, arrays = model_file.load(saved(tmp_path, **trained.arrays()))
     loaded = sparse.SparseGaussianProcesses.from_arrays(arrays)
     points = np.random.default_rng(1).normal(size=(20, 2))
-    for found, expected in zip(loaded.predict(points), model.predict(points), strict=True):
-        assert np.array_equal(found, expected)
-    assert header.output_names == ("gyro_1",)
+    for found, expected in zip(loaded.predict(points), trained.predict(points), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
+def test_sparse_model_with_arrays_that_do_not_fit_is_refused(trained: sparse.SparseGaussianProcesses) -> None:
+    for name, value, message in (
         ("weights", np.ones((1, 9)), r"weights \(1, 9\), not \(1, 10\)"),
         ("groups", np.array([1]), "must all be 0"),
-        ("groups", np.array([[0]]), r"groups \(1, 1\)"),
         ("noise_variances", np.array([-1.0]), "not positive"),
-        ("length_scales", np.array([[1.0, 0.0]]), "not positive"),
-        ("weights", None, "no array weights"),
-    ],
-)
-def test_sparse_model_with_arrays_that_do_not_fit_is_refused(
-    tmp_path: Path, name: str, value: Any, message: str
-) -> None:
-    arrays = trained().arrays() | {name: value}
-    path = saved(tmp_path, **{key: array for key, array in arrays.items() if array is not None})
-    with pytest.raises(UserError, match=message):
-        sparse.SparseGaussianProcesses.from_arrays(model_file.load(path)[1])
+    ):
+        with pytest.raises(UserError, match=message):
+            sparse.SparseGaussianProcesses.from_arrays(trained.arrays() | {name: value})
 
 
 def test_model_of_another_robot_sensors_or_configuration_is_refused() -> None:
