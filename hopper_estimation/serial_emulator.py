@@ -131,8 +131,12 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
         samples: dict[int, dict[str, Vector]] = {}
         for reading in readings:
             samples.setdefault(reading.stamp_ns, {})[reading.sensor] = reading.value
+        unsent = self._device.unsent
         self._device.send(
             Reading(stamp_ns - self._epoch_ns, values.get(LOW_G.sensor), values.get(HIGH_G.sensor))
             for stamp_ns, values in samples.items()
         )
+        if self._device.unsent > unsent:
+            told = f"the line is full, the driver does not read: {self._device.unsent} frames are lost"
+            self.get_logger().warning(told, throttle_duration_sec=1.0)
         return 0.0

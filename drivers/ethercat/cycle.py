@@ -74,6 +74,7 @@ def _is_up(interface: str) -> bool:
 # A cycle and the looking-after run in two threads: a device that starts anew is written its objects, for which it may
 # take long, while the others want their process data every millisecond. SOEM, below pysoem, is made for that.
 
+_MAILBOX_US = 200_000
 _SAFEOP_US = 2_000_000
 _OPERATION_S = 3.0
 _RECOVER_US = 20_000
@@ -89,6 +90,7 @@ def pysoem_library() -> Any:
         raise UserError(f"pysoem cannot be loaded ({error}): pip install 'onboard_estimation[ethercat]'") from error
     # Off by default: the whole process would stand still while a frame is under way.
     library.settings.always_release_gil = True
+    library.settings.timeouts.tx_mailbox = _MAILBOX_US  # 20 ms by default, in which a busy computer may not get round
     return library
 
 
@@ -209,8 +211,10 @@ class Bus:
         # One that was without power has no address any more, and tells its state to broadcasts only.
         slave.recover(_RECOVER_US)
         slave.reconfig(_RECONFIGURE_US)
-        if device.fault is not None:
+        if device.fault is not None:  # the library goes on; the device must not, without its objects
             self._change(device, f"it came back and cannot be started: {device.fault}")
+            slave.state = self._library.INIT_STATE
+            slave.write_state()
 
     def close(self) -> None:
         """Take the devices back to INIT and give the interface back."""
@@ -403,8 +407,10 @@ class Cycle:
                     self._cycles()
                     continue
             except UserError as error:
-                self.refusal, self.trouble = error, str(error)
-                return
+                trouble = str(error)
+                if trouble == self.trouble:  # told twice, it is so, and no answer that came too late
+                    self.refusal = error
+                    return
             except Exception as error:  # of the library: this thread must not end without a word
                 trouble = f"the bus failed and is opened anew: {error!r}"
             self._say(trouble)

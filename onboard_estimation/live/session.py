@@ -148,7 +148,13 @@ def port_is_free(port: int) -> bool:
 
 
 def _spin(executor: Any) -> None:
+    from rclpy.exceptions import InvalidHandle
     from rclpy.executors import ExternalShutdownException
 
     with suppress(ExternalShutdownException):
-        executor.spin()
+        while True:
+            try:
+                executor.spin()
+                return
+            except InvalidHandle:  # of what another thread has destroyed before it was waited for
+                continue

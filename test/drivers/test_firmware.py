@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drivers.serial_imu.frames import FrameReader, Sample, Settings, decode
@@ -36,7 +36,6 @@ Modules = Callable[[str], ModuleType]
 COUNT = st.integers(-32768, 32767)
 TIME = st.integers(0, (1 << 32) - 1)
 TRIPLE = st.tuples(COUNT, COUNT, COUNT)
-SCALES = (0, 0, 0, 1)
 
 NODE = shutil.which("node")
 as_it_ships = pytest.mark.skipif(
@@ -76,23 +75,20 @@ def high_g_sensor(firmware: Modules, bus: Any, scale: int = 0) -> Any:
     return firmware("sensor").H3lis331dl(bus, 0x18, scale)
 
 
-@given(
-    first=TRIPLE, gyro=TRIPLE, temperature=COUNT, high=TRIPLE, status=st.integers(0, 3), us=st.integers(0, 2**32 - 1)
-)
-def test_sample_frames_are_those_of_the_decoder(
-    firmware: Modules,
-    first: tuple[int, int, int],
-    gyro: tuple[int, int, int],
-    temperature: int,
-    high: tuple[int, int, int],
-    status: int,
-    us: int,
-) -> None:
+def frames_at(firmware: Modules, us: int) -> Any:
     frames = firmware("frames").Frames()
     for _ in range(us // TICKS):
         frames.at(TICKS - 1)
         frames.at(0)
     frames.at(us % TICKS)
+    return frames
+
+
+@given(TRIPLE, TRIPLE, COUNT, TRIPLE, st.integers(0, 3), TIME)
+def test_sample_frames_are_those_of_the_decoder(
+    firmware: Modules, first: Any, gyro: Any, temperature: int, high: Any, status: int, us: int
+) -> None:
+    frames = frames_at(firmware, us)
     frames.low_g[:] = struct.pack("<7h", *first, *gyro, temperature)
     frames.high_g[:] = struct.pack("<3h", *high)
     wire = bytes(frames.sample(status))
@@ -101,51 +97,24 @@ def test_sample_frames_are_those_of_the_decoder(
 
 
 @given(
-    ranges=st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([0, 1, 3]), st.integers(0, 7)),
-    rate=st.integers(1, 65535),
-    version=st.tuples(*[st.integers(0, 255)] * 3),
-    device=st.binary(min_size=6, max_size=8),
-    ticks=st.integers(0, TICKS - 1),
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([0, 1, 3]), st.integers(0, 7)),
+    st.integers(1, 65535),
+    st.tuples(*[st.integers(0, 255)] * 3),
+    st.binary(min_size=6, max_size=8),
+    TIME,
 )
-def test_settings_frames_are_those_of_the_decoder(
-    firmware: Modules,
-    ranges: tuple[int, int, int, int],
-    rate: int,
-    version: tuple[int, int, int],
-    device: bytes,
-    ticks: int,
+@example((0, 0, 0, 1), 1000, (1, 0, 0), bytes(8), (1 << 32) - 1)
+def test_settings_frames_are_those_of_the_decoder_and_samples_follow_them(
+    firmware: Modules, ranges: Any, rate: int, version: Any, device: bytes, us: int
 ) -> None:
-    frames = firmware("frames").Frames()
-    frames.at(ticks)
-    wire = bytes(frames.settings(ranges, rate, (0x68, 0x32), version, device))
-    found = decode(wire[:-1])
-    assert found == Settings(0, ticks + 1, *ranges, rate, 0x68, 0x32, version, device.ljust(8, b"\0"))
-
-
-def test_the_time_of_a_settings_frame_turns_with_the_clock(firmware: Modules) -> None:
-    frames = firmware("frames").Frames()
-    for ticks in (TICKS - 1, 0, TICKS - 1, 0, TICKS - 1, 0, TICKS - 1):
-        frames.at(ticks)
-    found = decode(bytes(frames.settings(SCALES, 1000, (0x68, 0x32), (1, 0, 0), bytes(8)))[:-1])
-    assert isinstance(found, Settings)
-    assert found.time_us == 0
-    frames.at(5)
+    frames = frames_at(firmware, us)
+    found = decode(bytes(frames.settings(ranges, rate, (0x68, 0x32), version, device))[:-1])
+    told_us = (us + 1) % (1 << 32)  # by 1 us after that of its sample
+    assert found == Settings(0, told_us, *ranges, rate, 0x68, 0x32, version, device.ljust(8, b"\0"))
+    frames.drop()
     found = decode(bytes(frames.sample(0))[:-1])
     assert isinstance(found, Sample)
-    assert (found.time_us, found.sequence) == (5, 1)
-
-
-def test_frames_share_a_sequence_that_wraps_and_that_dropped_ones_use_up(firmware: Modules) -> None:
-    frames = firmware("frames").Frames()
-    sequence = []
-    for number in range(300):
-        if number % 7 == 3:
-            frames.drop()
-            continue
-        found = decode(bytes(frames.sample(0))[:-1])
-        assert isinstance(found, Sample)
-        sequence.append(found.sequence)
-    assert sequence == [number % 256 for number in range(300) if number % 7 != 3]
+    assert (found.sequence, found.time_us) == (2, us)
 
 
 @given(content=st.binary(min_size=1, max_size=252))
@@ -155,38 +124,6 @@ def test_stuffing_in_place_is_cobs(firmware: Modules, content: bytes) -> None:
     frame = bytearray(b"\xaa" + content + b"\xaa")
     firmware("frames").stuff(frame)
     assert bytes(frame) == cobs.encode(content) + b"\0"
-
-
-@given(low_g=TRIPLE, gyro=TRIPLE, temperature=COUNT)
-def test_low_g_counts(
-    firmware: Modules,
-    low_g: tuple[int, int, int],
-    gyro: tuple[int, int, int],
-    temperature: int,
-) -> None:
-    board = new_board()
-    board.low_g_held = lambda number: (*low_g, *gyro, temperature)
-    out = bytearray(14)
-    assert low_g_sensor(firmware, board.I2C()).read(out)
-    assert struct.unpack("<7h", out) == (*low_g, *gyro, temperature)
-
-
-@given(digits=st.tuples(*[st.integers(-2048, 2047)] * 3))
-def test_high_g_counts(firmware: Modules, digits: tuple[int, int, int]) -> None:
-    board = new_board()
-    board.high_g_held = lambda number: tuple(16 * digit for digit in digits)
-    out = bytearray(6)
-    assert high_g_sensor(firmware, board.I2C()).read(out)
-    assert tuple(count >> 4 for count in struct.unpack("<3h", out)) == digits
-
-
-def test_ranges_and_filter_are_in_the_registers(firmware: Modules, board: ModuleType) -> None:
-    bus = board.I2C()
-    low_g_sensor(firmware, bus, low=1, gyro=2, low_pass=3).read(bytearray(14))
-    assert bus.low_g.registers[0x19:0x1D] == bytes((0, 3, 2 << 3, 1 << 3))
-    for code in (0, 1, 3):
-        high_g_sensor(firmware, bus, code).read(bytearray(6))
-        assert (bus.high_g.registers[0x20], bus.high_g.registers[0x23]) == (0x3F, 0x80 | code << 4)
 
 
 def test_a_sensor_that_is_missing_reads_zero_and_is_tried_every_hundredth_time(
@@ -200,14 +137,16 @@ def test_a_sensor_that_is_missing_reads_zero_and_is_tried_every_hundredth_time(
     bus.high_g.unplugged = False
     read += [sensor.read(bytearray(6)) for _ in range(60)]
     assert (out, sensor.identity) == (bytes(6), 0x32)
+    assert (bus.high_g.registers[0x20], bus.high_g.registers[0x23]) == (0x3F, 0x80)
     assert read == [False] * 101 + [True] * 9
 
 
 def test_a_lost_reading_costs_one_and_lost_power_is_found_by_the_check(firmware: Modules, board: ModuleType) -> None:
     bus = board.I2C()
-    sensor = low_g_sensor(firmware, bus, low=3)
+    sensor = low_g_sensor(firmware, bus, low=3, gyro=2, low_pass=3)
     out = bytearray(14)
     assert sensor.read(out)
+    assert bus.low_g.registers[0x19:0x1D] == bytes((0, 3, 2 << 3, 3 << 3))
     bus.low_g.unplugged = True
     assert not sensor.read(out)
     bus.low_g.unplugged = False
@@ -219,14 +158,9 @@ def test_a_lost_reading_costs_one_and_lost_power_is_found_by_the_check(firmware:
     assert sensor.read(out)
     assert any(out)
     assert bus.low_g.registers[0x1C] == 3 << 3
-
-
-def test_another_chip_at_the_address_is_told_and_not_read(firmware: Modules, board: ModuleType) -> None:
-    bus = board.I2C()
-    bus.low_g.registers[0x75] = 0x70
-    sensor = low_g_sensor(firmware, bus)
-    assert not sensor.read(bytearray(14))
-    assert sensor.identity == 0x70
+    bus.low_g.registers[0x75] = 0x70  # another chip at its address: told, and not read
+    other = low_g_sensor(firmware, bus)
+    assert (other.read(out), other.identity) == (False, 0x70)
 
 
 class Clock:
@@ -281,21 +215,17 @@ def samples_of(frames: list[Sample | Settings]) -> list[Sample]:
     return [frame for frame in frames if isinstance(frame, Sample)]
 
 
+def read(samples: list[Sample]) -> list[tuple[int, ...]]:
+    return [(*one.low_g, *one.gyro, one.temperature, *one.high_g) for one in samples]
+
+
+def held(board: ModuleType, count: int) -> list[tuple[int, ...]]:
+    """By the chips from their second reading on."""
+    return [(*board.low_g_held(number), *board.high_g_held(number)) for number in range(1, count + 1)]
+
+
 def lost(frames: list[Sample | Settings]) -> int:
     return sum((b.sequence - a.sequence - 1) % 256 for a, b in pairwise(frames))
-
-
-def numbers(samples: list[Sample], board: ModuleType, low_g: bool = True, high_g: bool = True) -> list[int]:
-    """Which of the chips' readings these are, each in all its counts."""
-    low = {board.low_g_held(number): number for number in range(4000)}
-    high = {board.high_g_held(number): number for number in range(4000)}
-    found = []
-    for one in samples:
-        first, second = low[(*one.low_g, *one.gyro, one.temperature)] if low_g else None, high.get(one.high_g)
-        if low_g and high_g:
-            assert board.high_g_held(first) == one.high_g
-        found.append(first if first is not None else second)
-    return [number for number in found if number is not None]
 
 
 def test_a_thousand_a_second_without_drift_over_a_turn_of_the_clock(
@@ -304,7 +234,7 @@ def test_a_thousand_a_second_without_drift_over_a_turn_of_the_clock(
     """A settings frame a second, whose time is 1 us after that of its sample."""
     frames = frames_of(run(start=TICKS - 1_500_000, frames=3003))
     samples = samples_of(frames)
-    assert numbers(samples, board) == list(range(1, 3001))
+    assert read(samples) == held(board, 3000)
     times = [one.time_us for one in samples]
     steps = [b - a for a, b in pairwise(times)]
     assert 995 <= min(steps) <= max(steps) <= 1005
@@ -314,7 +244,9 @@ def test_a_thousand_a_second_without_drift_over_a_turn_of_the_clock(
     assert lost(frames) == 0
 
 
-def test_a_board_that_is_too_slow_reads_as_fast_as_it_can(run: Callable[..., bytes]) -> None:
+def test_a_board_that_is_too_slow_reads_as_fast_as_it_can_and_frames_without_room_are_counted_as_lost(
+    run: Callable[..., bytes],
+) -> None:
     """1.19 ms a cycle: 840 Hz. No frame is lost, for none was made; no two have the same time."""
     frames = frames_of(run(cycle_us=600, frames=1001))
     times = [one.time_us for one in samples_of(frames)]
@@ -322,12 +254,8 @@ def test_a_board_that_is_too_slow_reads_as_fast_as_it_can(run: Callable[..., byt
     assert min(steps) >= 1000
     assert 835 < 1e6 / (sum(steps) / len(steps)) < 845
     assert lost(frames) == 0
-
-
-def test_frames_that_the_line_has_no_room_for_are_counted_as_lost(run: Callable[..., bytes]) -> None:
     frames = frames_of(run(busy_every=10, frames=900))
-    assert lost(frames) == 89
-    assert len(frames) == 811
+    assert (lost(frames), len(frames)) == (89, 811)
 
 
 def test_a_sensor_that_fails_and_returns(run: Callable[..., bytes], tmp_path: Path) -> None:
@@ -338,12 +266,16 @@ def test_a_sensor_that_fails_and_returns(run: Callable[..., bytes], tmp_path: Pa
     without_high = [place for place, one in enumerate(samples) if one.status == 2]
     assert 250 <= len(without_low) <= 352
     assert 100 <= len(without_high) <= 202
-    assert without_low == list(range(without_low[0], without_low[-1] + 1))
     assert all(samples[place].low_g == (0, 0, 0) for place in without_low)
     assert len(without_low) + len(without_high) + sum(one.status == 0 for one in samples) == len(samples)
     converted = read_serial_log(log)
     assert converted.counts["used"] == len(samples)
     assert len(converted.recording.sensors[0].stamps_ns) == len(samples) - len(without_low)
+    # One that comes after the start only: the settings have no identity of it, the other's samples are scaled.
+    frames = FrameReader().feed(run(high_g=(0, 500), frames=1500))
+    assert [one.high_g_identity for one in frames if isinstance(one, Settings)] == [0, 0x32]
+    assert [one.status for one in samples_of(frames)[:400]] == [2] * 400
+    assert samples_of(frames)[-1].status == 0
 
 
 def test_sensors_that_lost_their_power_unnoticed_are_found_within_a_second(run: Callable[..., bytes]) -> None:
@@ -351,16 +283,6 @@ def test_sensors_that_lost_their_power_unnoticed_are_found_within_a_second(run: 
     for reading in ([one.low_g for one in samples], [one.high_g for one in samples]):
         zeros = [place for place, counts in enumerate(reading) if counts == (0, 0, 0)]
         assert zeros == list(range(199, 1000))
-
-
-def test_a_sensor_that_comes_after_the_start_is_told(run: Callable[..., bytes]) -> None:
-    """Until then the settings frame has no identity of it; the other sensor's samples are scaled all the same."""
-    reader = FrameReader()
-    frames = reader.feed(run(high_g=(0, 500), frames=1500))
-    assert sum(reader.faults.values()) == 0
-    assert [one.high_g_identity for one in frames if isinstance(one, Settings)] == [0, 0x32]
-    assert [one.status for one in samples_of(frames)[:400]] == [2] * 400
-    assert samples_of(frames)[-1].status == 0
 
 
 def shipped(plan: dict[str, Any]) -> bytes:
@@ -389,20 +311,9 @@ def test_under_micropython_every_frame_arrives_with_the_counts_that_the_chips_he
     assert len(frames) == 2000
     assert lost(frames) == 0
     samples = samples_of(frames)
-    assert numbers(samples, board) == list(range(1, len(samples) + 1))
+    assert read(samples) == held(board, len(samples))
     told = next(one for one in frames if isinstance(one, Settings))
     assert (told.low_g_range, told.gyro_range, told.high_g_range, told.low_pass, told.rate_hz) == (3, 3, 0, 1, 1000)
     assert (told.firmware, told.device_id) == ((1, 0, 0), bytes.fromhex("240ac40001020000"))
     clock = LogClock()
     assert all(clock.stamp_ns(one.time_us) is not None for one in frames)
-    span = samples[-1].time_us - samples[0].time_us
-    print(f"{(len(samples) - 1) / span * 1e6:.0f} Hz")
-
-
-@as_it_ships
-def test_under_micropython_sensors_fail_and_frames_are_dropped() -> None:
-    frames = frames_of(shipped({"frames": 1000, "low_g": [100, 300], "high_g": [500, 550], "busy_every": 20}))
-    assert lost(frames) == 1000 - len(frames) > 40
-    status = [one.status for one in samples_of(frames)]
-    assert set(status) == {0, 1, 2}
-    assert status[-1] == 0

@@ -42,28 +42,20 @@ def feedback(second_us: int, received: bool = True, gyro_z: float = 0.0) -> Feed
         ({"names": ["a", "a", "b"]}, "each module once"),
         ({"names": ["a", "", "b"], "imu_names": ["x", "y", "z"]}, "one of them is empty"),
         ({"families": ["F", "G"]}, "2 for 3 modules"),
-        ({"families": []}, "0 for 3 modules"),
         ({"imu_names": ["x", "y"]}, "imu_names: 2 for 3 modules"),
         ({"imu_names": ["x", "y", "z/.."]}, "can be no part of a topic's name"),
-        ({"joint_names": ["x", "y", "y"]}, "each once"),
         ({"feedback_frequency_hz": 1000.5}, "feedback_frequency_hz"),
-        ({"feedback_frequency_hz": -5.0}, "feedback_frequency_hz"),
         ({"command_lifetime_ms": 0}, "command_lifetime_ms"),  # which means for ever
-        ({"command_lifetime_ms": -1}, "command_lifetime_ms"),
         ({"lookup_timeout_s": -1.0}, "lookup_timeout_s"),  # which the library takes for ever
         ({"source": "log"}, "name a .hebilog"),
-        ({"source": "wifi"}, "source"),
     ],
 )
 def test_what_the_library_would_crash_or_hang_on_is_refused_before(change: dict[str, Any], words: str) -> None:
     load(HebiConfiguration, None, THREE)
     with pytest.raises(ConfigurationError, match=words):
         load(HebiConfiguration, None, {**THREE, **change})
-
-
-def test_modules_of_one_name_in_two_families_are_two() -> None:
-    chosen = {"names": ["a", "a"], "families": ["F", "G"], "imu_names": ["x", "y"]}
-    assert load(HebiConfiguration, None, chosen).joints == ("x", "y")
+    two = {"names": ["a", "a"], "families": ["F", "G"], "imu_names": ["x", "y"]}  # of one name, in two families
+    assert load(HebiConfiguration, None, two).joints == ("x", "y")
 
 
 def test_the_salps_modules_have_the_names_of_its_links() -> None:
@@ -80,27 +72,21 @@ def test_commands_come_in_any_order_and_only_for_these_joints() -> None:
     for names, velocities, words in (
         (["right", "left"], [3.0, 1.0], "not for left, middle, right"),
         (["right", "left", "left"], [3.0, 1.0, 2.0], "it is for the joints"),
-        ([], [1.0, 2.0, 3.0], "none"),
         (list(JOINTS), [1.0, 2.0], "2 velocities for 3"),
         (list(JOINTS), [1.0, np.nan, 2.0], "not finite"),
-        (list(JOINTS), [1.0, np.inf, 2.0], "not finite"),
         (list(JOINTS), [1.0, -10.1, 2.0], "beyond 10 rad/s"),
     ):
         assert words in command(names, velocities)
 
 
 def test_a_part_that_is_no_measurement_is_absent_as_a_whole() -> None:
-    nan, gravity = np.nan, np.array([0.0, 0.0, 9.8])
-
-    def checked(gyro: np.ndarray, orientation: Any) -> np.ndarray:
-        first = feedback(0)._replace(gyro=gyro[None], accelerometer=gravity[None])
-        return checked_imu(first._replace(orientation_xyzw=np.array([orientation])), 0)
-
-    value = checked(np.array([1.0, nan, 2.0]), [0.0, 0.0, 0.0, 1.0])
-    assert np.isnan(value[:3]).all()
-    assert value[3:].tolist() == [0.0, 0.0, 9.8, 0.0, 0.0, 0.0, 1.0]
-    for orientation in ([nan, nan, nan, 0.0], [0.0] * 4, [0.0, 0.0, 0.0, 2.0]):
-        assert np.isnan(checked(gravity, orientation)[6:]).all()
+    nan = np.nan
+    for orientation in ([nan, nan, nan, 0.0], [0.0] * 4, [0.0, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 1.0]):
+        told = feedback(0)._replace(gyro=np.array([[1.0, nan, 2.0]]), orientation_xyzw=np.array([orientation]))
+        value = checked_imu(told, 0)
+        assert np.isnan(value[:3]).all()
+        assert value[3:6].tolist() == [0.0, 0.0, 9.8]
+        assert np.isnan(value[6:]).all() or value[6:].tolist() == orientation == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_module_that_falls_silent_and_returns_is_told_of_once_each() -> None:
@@ -118,15 +104,9 @@ def test_a_module_that_falls_silent_and_returns_is_told_of_once_each() -> None:
     assert not well
     assert words.endswith("2 lost")
     assert (values["received"], values["lost"]) == (2, 2)
-
-
-@pytest.mark.parametrize("received_us", [0, -1, 2**31 * 10**6, 2**62])
-def test_a_time_of_arrival_that_no_stamp_can_hold_is_none(received_us: int) -> None:
-    assert Module("wheel", 0.5, 0.0).stamp_ns(received_us, 0, 0.0) is None
-
-
-def test_a_module_without_a_clock_is_stamped_by_arrival() -> None:
-    assert Module("wheel", 0.5, 0.0).stamp_ns(1_000_000, 0, 0.0) == 1_000_000_000
+    for received_us in (0, 2**31 * 10**6, 2**62):  # no stamp can hold it
+        assert module.stamp_ns(received_us, 0, 0.0) is None
+    assert Module("wheel", 0.5, 0.0).stamp_ns(1_000_000, 0, 0.0) == 1_000_000_000  # without a clock: by arrival
 
 
 def test_recorded_feedback_is_converted_to_the_sample() -> None:
@@ -141,18 +121,12 @@ def test_recorded_feedback_is_converted_to_the_sample() -> None:
     assert found.counts == {"feedbacks": 400, "modules": 2, "readings": 799, "missed": 1, "refused": 0}
     assert "400 of 400 expected in 1.99 s (100.0 %)" in found.notes[0]
     assert "imu/module_1: 1 feedbacks without it" in found.notes[1]
+    assert coverage([5_000 * k for k in range(400) if not 100 <= k < 200]) == "300 of 400 expected in 1.99 s (75.0 %)"
+    with pytest.raises(UserError, match="none with a reading"):
+        converted([], Path("x.hebilog"), as_recorded=False)
     # Stamps of arrival, if asked for.
     as_recorded = converted(rows, Path("x.hebilog"), as_recorded=True).recording.sensors[1]
     assert as_recorded.stamps_ns[3] == 1_700_000_010_015_020_000
-
-
-def test_holes_in_a_log_are_counted_against_its_time() -> None:
-    times_us = [5_000 * k for k in range(400) if not 100 <= k < 200]
-    assert coverage(times_us) == "300 of 400 expected in 1.99 s (75.0 %)"
-    assert coverage([]) == "0 of 0 expected in 0.00 s (0.0 %)"
-    assert coverage([7]) == "1 of 1 expected in 0.00 s (100.0 %)"
-    with pytest.raises(UserError, match="none with a reading"):
-        converted([], Path("x.hebilog"), as_recorded=False)
 
 
 def test_without_the_library_one_line_says_how_to_get_it() -> None:
@@ -161,7 +135,7 @@ def test_without_the_library_one_line_says_how_to_get_it() -> None:
         "from drivers.main import hebi\n"
         "hebi(['--ros-args', '-p', 'names:=[a]', '-p', 'source:=imitation'])"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.startswith("error: hebi-py cannot be loaded")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calibration_logs import G, session, truth, without_gyro
+from calibration_logs import G, session, truth
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
@@ -99,9 +99,9 @@ def by_position(found: Found) -> dict[str, Any]:
 
 
 def test_standard_deviations_cover_the_truth() -> None:
-    """Tilts by hand up to 5 degrees, turns of 360 to within 2: 24 errors in each of 20 sessions."""
+    """Tilts by hand up to 5 degrees, turns of 360 to within 2: 24 errors in each of 12 sessions."""
     scores = []
-    for seed in range(1000, 1020):
+    for seed in range(1000, 1012):
         log, errors = session(seed), truth(seed)
         found = of(log)
         for part, bias, matrix in (
@@ -116,15 +116,6 @@ def test_standard_deviations_cover_the_truth() -> None:
     assert np.mean(np.abs(score) < 2.0) > 0.92  # normal: 0.954
     assert 0.55 < np.mean(np.abs(score) < 1.0) < 0.85  # 0.683; uniform tilts are narrower than normal ones
     assert np.abs(score).max() < 4.5
-
-
-def test_exact_positions_give_exact_numbers() -> None:
-    """In a machined cube, told so: gains to a few 1e-4, misalignment to 1e-3."""
-    errors = truth(7)
-    found = of(session(7, most_tilt_deg=0.0), tilt_rad=np.deg2rad(0.02), turn_stddev_rad=np.deg2rad(2.0))
-    np.testing.assert_allclose(square(found.accelerometer.matrix), errors.accelerometer_matrix, atol=1e-3)
-    np.testing.assert_allclose(found.accelerometer.bias_m_s2, errors.accelerometer_bias, atol=5e-3)
-    assert max(found.accelerometer.matrix_stddev) < 1e-3
 
 
 def test_a_missing_position_is_said_and_nothing_invented() -> None:
@@ -151,85 +142,41 @@ def test_turns_of_another_angle() -> None:
     assert any("not 360 to within 15 %" in one for one in nearly.sentences)
 
 
-def test_a_turn_beyond_the_range_is_not_used() -> None:
+def test_a_turn_beyond_the_range_or_with_missing_readings_is_not_used() -> None:
     log = session(5)
     values = log.values.copy()
     values[:, 2] = np.clip(values[:, 2], -2.5, 2.5)  # the turns go up to 3.1 rad/s
     found = of(replace(log, values=values))
     assert found.gyro.measured == "bias"
     assert any("the end of its range; turn more slowly" in one for one in found.sentences)
-
-
-def test_a_turn_with_missing_readings_is_not_used() -> None:
-    log = session(5)
     turn = of(log).turns[1].section
     kept = np.abs(log.time_s - (turn.start_s + turn.end_s) / 2.0) > 0.2
     found = of(replace(log, time_s=log.time_s[kept], values=log.values[kept]))
     assert any("ms of readings are missing" in one for one in found.sentences)
 
 
-def test_a_high_g_sensor_takes_its_rests_from_the_low_g_one() -> None:
-    """Off by 1 g, coarse, noisy, without a gyro: positions by gravity all the same."""
-    low = session(6)
-    random = np.random.default_rng(6)
-    bias, digit = np.array([9.0, -8.0, 7.0]), 0.049 * G
-    force = (low.values[:, 3:] - truth(6).accelerometer_bias) @ truth(6).accelerometer_matrix.T + bias
-    noisy = np.round((force + 3.0 * random.normal(size=force.shape)) / digit) * digit
-    high = without_gyro(replace(low, values=np.hstack([low.values[:, :3], noisy])))
-    found = calibrate([(high, low)], Procedure())
-    assert found.gyro.measured == "nothing"
-    assert any("gyro not calibrated: the sensor has none" in one for one in found.sentences)
-    stddev = np.array(found.accelerometer.bias_stddev_m_s2)
-    assert np.all(np.abs(np.array(found.accelerometer.bias_m_s2) - bias) < 3.0 * stddev)
-    assert stddev.max() < 0.3
-
-
-def test_rests_too_short() -> None:
-    with pytest.raises(UserError, match=r"no rest of 1\.5 s in .* put the sensor down for 5 s"):
-        of(session(1, rest_s=1.0))
-
-
-def test_readings_in_g() -> None:
+def test_logs_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
     log = session(1)
-    with pytest.raises(UserError, match="looks like g"):
-        of(replace(log, values=log.values / np.repeat([1.0, G], 3)))
-
-
-def test_readings_in_degrees() -> None:
-    log = session(1)
-    degrees = replace(log, values=log.values * np.repeat([180.0 / np.pi, 1.0], 3))
-    with pytest.raises(UserError, match="is its unit deg/s"):
-        of(degrees)
-
-
-def test_a_section_that_gravity_contradicts() -> None:
-    log = session(1)
-    (first, *_) = find_rests(log)
+    for other, said in (
+        (session(1, rest_s=1.0), r"no rest of 1\.5 s in .* put the sensor down for 5 s"),
+        (replace(log, values=log.values / np.repeat([1.0, G], 3)), "looks like g"),
+        (replace(log, values=log.values * np.repeat([180.0 / np.pi, 1.0], 3)), "is its unit deg/s"),
+    ):
+        with pytest.raises(UserError, match=said):
+            of(other)
     with pytest.raises(UserError, match=r"section -y from .* gravity says \+x"):
-        of(log, [replace(first, label="-y")])
-
-
-def test_sections_of_a_table(tmp_path: Path) -> None:
-    log = session(1)
+        of(log, [replace(find_rests(log)[0], label="-y")])
     path = tmp_path / "sections.csv"
     path.write_text("name,start_s,end_s\n+x,0.5,3.5\nturn_z,4,9\n")
     assert read_sections(path, log) == [Section(0.5, 3.5, "+x"), Section(4.0, 9.0, "turn z")]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[1]", "neither a JSON object"),
+    path = tmp_path / "sections.json"
+    for text, said in (
         ("{", "neither a JSON object"),
         ('{"q": {"start": 1, "end": 2}}', "expected x_p"),
         ('{"x_p": 5}', "expected x_p"),
         ('{"x_p": {"start": 1e999, "end": 2}}', "is not in the log"),
         ('{"x_p": {"start": 5, "end": 2}}', "is not in the log"),
-        ('{"x_p": {"start_s": 5, "end_s": 1e6}}', "is not in the log"),
-    ],
-)
-def test_bad_sections(tmp_path: Path, text: str, sentence: str) -> None:
-    path = tmp_path / "sections.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=sentence):
-        read_sections(path, session(1))
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=said):
+            read_sections(path, log)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
@@ -27,7 +27,6 @@ from drivers.motion_capture.bodies import (
 from drivers.motion_capture.optitrack_client import OptitrackConfiguration
 from drivers.motion_capture.vicon_receiver import ViconConfiguration
 from onboard_estimation.base.configuration import ConfigurationError, describe, load
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 
 TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
@@ -46,11 +45,6 @@ def test_y_up_is_turned_by_a_quarter_about_x_with_the_bodies_axes_and_back_to_th
     np.testing.assert_allclose(Axes("y").to_world(np.array([[0, 1, 0.0]]), quaternions[:1])[0], [[0, 0, 1]])
 
 
-def test_an_unknown_axis_is_refused() -> None:
-    with pytest.raises(UserError, match="allowed: y, z"):
-        Axes("x")
-
-
 def test_matrices_become_quaternions_and_mirrored_ones_none() -> None:
     half_turns = Rotation.from_rotvec(np.pi * np.eye(3))
     turns = Rotation.concatenate([Rotation.random(200, random_state=3), half_turns, Rotation.identity(1)])
@@ -62,17 +56,16 @@ def test_matrices_become_quaternions_and_mirrored_ones_none() -> None:
     assert np.isnan(quaternions_of(wrong)).all()
 
 
-def test_poses_that_cannot_be_are_known() -> None:
+@settings(max_examples=30)
+@given(arrays(np.float64, (3, 3)), arrays(np.float64, (3, 4)))
+def test_poses_that_cannot_be_are_known_whatever_numbers_come(any_position: np.ndarray, any_turn: np.ndarray) -> None:
+    assert plausible(any_position, any_turn).shape == (3,)
     positions = np.array([[0, 0, 0.0], [np.nan, 0, 0], [1e9, 0, 0], [0, 0, 0], [0, 0, 0]])
     quaternions = np.array([[0, 0, 0, 1.0]] * 3 + [[0, 0, 0, 0.0], [np.inf, 0, 0, 1]])
     assert plausible(positions, quaternions).tolist() == [True, False, False, False, False]
 
 
-@given(arrays(np.float64, (3, 3)), arrays(np.float64, (3, 4)))
-def test_whatever_numbers_come_are_judged(positions: np.ndarray, quaternions: np.ndarray) -> None:
-    assert plausible(positions, quaternions).shape == (3,)
-
-
+@settings(max_examples=50)
 @given(st.text())
 def test_every_name_becomes_one_that_a_topic_can_have(name: str) -> None:
     assert parsed_names([f"anything={topic_name(name)}"])
@@ -110,6 +103,7 @@ def test_the_shipped_parameters_are_the_defaults(system: tuple[type[Any], type[A
         ({"multicast_group": "10.0.0.1"}, "multicast_group: 10.0.0.1, allowed: a multicast address"),
         ({"bodies": ["a=b c"]}, "bodies: 'a=b c', allowed: STREAM_NAME=topic_name"),
         ({"up_axis": "x"}, "up_axis"),
+        ({"server": "239.1.1.1"}, "allowed: no multicast address"),
     ],
 )
 def test_faulty_parameters_are_refused(values: dict[str, Any], fault: str) -> None:

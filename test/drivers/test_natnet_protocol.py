@@ -9,7 +9,7 @@ from pathlib import Path
 import natnet_others
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
@@ -108,15 +108,12 @@ def read_all(data: bytes, version: Version) -> None:
             continue
 
 
-@given(st.binary(max_size=2000), versions)
-def test_any_bytes_are_read_or_refused(data: bytes, version: Version) -> None:
-    read_all(data, version)
-
-
-@given(versions, st.booleans(), st.data())
-def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
-    version: Version, is_frame: bool, data: st.DataObject
+@settings(max_examples=60)
+@given(versions, st.booleans(), st.binary(max_size=2000), st.data())
+def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
+    version: Version, is_frame: bool, any_bytes: bytes, data: st.DataObject
 ) -> None:
+    read_all(any_bytes, version)
     whole = natnet_others.frame(1, poses(), TIMES, version) if is_frame else natnet_others.models(NAMES, version)
     message = bytearray(whole[4:])
     for _ in range(data.draw(st.integers(0, 4))):
@@ -126,23 +123,18 @@ def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
     read_all(bytes(message[: data.draw(st.integers(0, len(message)))]), version)
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
+@pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
     whole = natnet_others.frame(1, poses(), TIMES, version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
-            continue  # as long as a frame that has no time by a PTP clock
+            continue  # as long as a frame that has no time by a PTP clock, which is read
         with pytest.raises(NatNetFault):
             protocol.parse_frame(whole[:length], version)
-
-
-@pytest.mark.parametrize("version", [(4, 1), (4, 2)], ids=protocol.shown)
-def test_a_frame_without_a_time_by_a_ptp_clock_is_read(version: Version) -> None:
-    whole = natnet_others.frame(1, poses(), TIMES, version, changed=True)[4:]
-    found = protocol.parse_frame(whole[:-14] + whole[-6:], version)
-    assert found.exposure_ticks == TIMES.exposure_ticks
-    assert found.models_changed
+    if version >= (4, 1):
+        found = protocol.parse_frame(whole[:-14] + whole[-6:], version)
+        assert found.exposure_ticks == TIMES.exposure_ticks
 
 
 def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
@@ -164,7 +156,7 @@ def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
         protocol.server_info(bytes(260) + bytes([3, 0, 0, 0]) + bytes(15))
 
 
-@pytest.mark.parametrize("version", [(2, 5), (2, 6), (2, 7), (2, 8), (2, 9)], ids=protocol.shown)
+@pytest.mark.parametrize("version", [(2, 5), (2, 9)], ids=protocol.shown)
 def test_another_client_reads_the_emulators_old_versions(version: Version) -> None:
     """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
     optirx = pytest.importorskip("optirx", reason="pip install optirx")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.at_rest import faults, refuse_unless_still
+from drivers.at_rest import faults
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.serial_imu.frames import (
-    HIGH_G,
-    LOW_G,
-    FrameReader,
-    Sample,
-    SerialReadings,
-    Settings,
-    encode_sample,
-    encode_settings,
-)
+from drivers.serial_imu.frames import HIGH_G, LOW_G, Sample, SerialReadings, Settings, encode_sample, encode_settings
 from drivers.serial_imu.node import axes_matrix
 from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.base.errors import UserError
@@ -48,7 +41,7 @@ def wire(count: int, seed: int) -> bytes:
     return encode_settings(TOLD) + b"".join(encode_sample(one) for one in samples(count, seed))
 
 
-@pytest.mark.parametrize("piece", [1, 7, 34, 1000, 100_000])
+@pytest.mark.parametrize("piece", [7, 1000])
 def test_live_readings_are_those_of_the_converter_to_the_last_bit(piece: int, tmp_path: Path) -> None:
     data = wire(400, 1)
     log = tmp_path / "log.bin"
@@ -76,18 +69,7 @@ def test_what_comes_before_the_ranges_is_left_out_and_what_is_missing_counted() 
     assert live.scales is not None
 
 
-@pytest.mark.parametrize(("rate", "least"), [(1e-4, 0.996), (1e-3, 0.96), (5e-3, 0.83)])
-def test_of_damaged_bytes_what_is_whole_is_read_and_nothing_else(rate: float, least: float) -> None:
-    rng, sent = np.random.default_rng(3), samples(20_000, 4)
-    data = np.frombuffer(b"".join(encode_sample(one) for one in sent), dtype=np.uint8).copy()
-    hit = rng.random(len(data)) < rate
-    data[hit] ^= rng.integers(1, 256, np.count_nonzero(hit)).astype(np.uint8)
-    found = FrameReader().feed(data.tobytes())
-    assert len(found) >= least * len(sent)
-    assert set(found) <= set(sent)  # no frame that was not sent
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     pieces=st.lists(st.binary(max_size=200) | st.sampled_from([wire(3, 9), b"\0" * 5, wire(40, 8)[17:]]), max_size=20)
 )
@@ -102,19 +84,10 @@ def test_whatever_comes_is_read_without_an_exception_and_in_bounded_memory(piece
 # Mounting and the check at the start
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("x y", "three different axes"), ("x y q", "'q' is no axis"), ("x x z", "three different axes"),
-        ("y x z", "left-handed"), ("", "three different axes"), ("x y z x", "three different axes"),
-    ],
-)  # fmt: skip
-def test_axes_that_are_none_are_refused(text: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        axes_matrix(text)
-
-
-def test_axes_turn_readings_to_the_body() -> None:
+def test_axes_turn_readings_to_the_body_and_others_are_refused() -> None:
+    for text, words in (("x y", "three different axes"), ("x y q", "'q' is no axis"), ("y x z", "left-handed")):
+        with pytest.raises(UserError, match=words):
+            axes_matrix(text)
     np.testing.assert_array_equal(axes_matrix("-y x z") @ [1.0, 2.0, 3.0], [-2.0, 1.0, 3.0])
     np.testing.assert_array_equal(axes_matrix("x, y, z"), np.eye(3))
 
@@ -125,16 +98,6 @@ def at_rest(count: int = 800, **changes: float) -> np.ndarray:
     for name, value in changes.items():
         values[:, int(name[1:])] += value
     return values
-
-
-def test_a_moving_sensor_and_one_that_tells_little_are_refused() -> None:
-    refuse_unless_still(LOW_G, at_rest())
-    moving = at_rest()
-    moving[:, 1] += np.linspace(-1.0, 1.0, len(moving))
-    with pytest.raises(UserError, match="imu/low_g moves"):
-        refuse_unless_still(LOW_G, moving)
-    with pytest.raises(UserError, match="50 readings in the last second, 100 are needed"):
-        refuse_unless_still(LOW_G, at_rest(50))
 
 
 def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
@@ -159,10 +122,19 @@ def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
 # The emulated device
 
 
-def test_a_program_that_is_late_finds_what_the_system_held_and_no_more() -> None:
-    device = SerialDevice(None, TOLD, SerialFaults())
+@contextmanager
+def opened(faults: SerialFaults) -> Iterator[tuple[SerialDevice, int]]:
+    device = SerialDevice(None, TOLD, faults)
     port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     try:
+        yield device, port
+    finally:
+        os.close(port)
+        device.close()
+
+
+def test_a_program_that_is_late_finds_what_the_system_held_and_no_more() -> None:
+    with opened(SerialFaults()) as (device, port):
         fcntl.flock(port, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as pyserial's `exclusive`
         readings = SerialReadings()
 
@@ -178,9 +150,6 @@ def test_a_program_that_is_late_finds_what_the_system_held_and_no_more() -> None
         read, unsent = send_and_read(5000)
         assert 4990 <= read + unsent <= 5010  # of one a second, settings are told
         assert unsent > 1000
-    finally:
-        os.close(port)
-        device.close()
 
 
 def _what_waits(port: int) -> bytes:
@@ -191,9 +160,7 @@ def _what_waits(port: int) -> bytes:
 
 
 def test_the_device_sends_what_its_chips_hold_and_counts_what_the_line_does_not_take() -> None:
-    device = SerialDevice(None, TOLD, SerialFaults(clock_skew_ppm=100.0))
-    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
-    try:
+    with opened(SerialFaults(clock_skew_ppm=100.0)) as (device, port):
         values = np.random.default_rng(5).uniform(-70.0, 70.0, (50, 6)) * [0.05, 0.05, 0.05, 1.0, 1.0, 1.0]
         live, found = SerialReadings(), []
         for k, value in enumerate(values):
@@ -206,29 +173,21 @@ def test_the_device_sends_what_its_chips_hold_and_counts_what_the_line_does_not_
         np.testing.assert_allclose(low[:, 3:], values[:, 3:], atol=9.80665 * 0.5 / 4096 + 1e-9)
         np.testing.assert_allclose(high[:, 3:], 10.0 * values[:, 3:], atol=9.80665 * 0.5 * 0.195 + 1e-9)
         assert np.isnan(high[:, :3]).all()
-        device.send([Reading(1_000_000 * k, values[0], None) for k in range(50, 5000)])
+        device.send([Reading(1_000_000 * k, values[0], None) for k in range(50, 3000)])
         assert device.unsent > 1000  # nobody reads
-    finally:
-        os.close(port)
-        device.close()
 
 
 def test_a_restarted_device_begins_anew() -> None:
-    device = SerialDevice(None, TOLD, SerialFaults(restart_every_s=2.0, first_time_us=4_294_000_000))
-    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     live, stamps = SerialReadings(), []
-    try:
-        for k in range(4500):
+    with opened(SerialFaults(restart_every_s=0.8, first_time_us=4_294_800_000)) as (device, port):
+        for k in range(2000):
             device.send([Reading(1_000_000 * k, np.zeros(6), np.zeros(6))])
             found = live.feed(os.read(port, 4096), EPOCH_NS + 1_000_000 * k + 200_000)
             stamps += [one.stamp_ns - EPOCH_NS - 1_000_000 * k for one in found if one.sensor == LOW_G]
-    finally:
-        os.close(port)
-        device.close()
     assert live.clock.jumps == 2
     assert live.lost == 0  # it counts from anew
-    assert len(stamps) >= 4500 - 20
-    assert np.abs(stamps[-500:]).max() < 400_000
+    assert len(stamps) >= 2000 - 20
+    assert np.abs(stamps[-200:]).max() < 400_000
 
 
 def test_a_link_that_is_there_is_not_taken_and_one_left_behind_is(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ from drivers.motion_capture.vicon_protocol import (
     StreamError,
     block,
     blocks,
-    body_names,
     encode_uints,
     layout_of,
 )
@@ -86,20 +85,11 @@ def test_a_packet_is_read_to_the_last_bit() -> None:
     assert np.array_equal(found.poses.values["rotation"], [rotation, rotation])
 
 
-def test_a_subject_with_one_segment_is_named_by_itself() -> None:
-    assert body_names(SUBJECTS) == {(1, 1): "box", (2, 1): "arm/upper", (2, 2): "arm/lower"}
-
-
 def test_the_client_asks_for_what_it_wants_of_what_there_is() -> None:
     session = Session()
     assert list(session.feed(OFFER)) == []
     asked = [blocks(packet) for packet in Packets().feed(session.answer)]
     assert asked == [[(OBJECT_ENUMS, encode_uints(WANTED))], [(REQUEST_FRAME, b"\x01")]]
-
-
-def test_a_server_without_segments_is_refused_by_name() -> None:
-    with pytest.raises(StreamError, match="does not offer global segments"):
-        list(Session().feed(block(PACKET, block(OBJECT_ENUMS, encode_uints([SUBJECT_INFO, FRAME_INFO])))))
 
 
 def test_what_is_unchanged_is_that_of_the_packet_before() -> None:
@@ -131,11 +121,8 @@ def test_a_stream_in_pieces_is_the_same_stream() -> None:
         (struct.pack("<II", 4711, 5) + b"1234", "kind 4711 tells 5 bytes"),
         (b"\x01\x02\x03", "3 bytes are left"),
         (block(GLOBAL_SEGMENTS, struct.pack("<II", 1, 0xFFFFFFFF)), "429496729500 bytes are told of"),
-        (block(SUBJECT_INFO, struct.pack("<III", 1, 0, 0x7FFFFFFF)), "and the block has 0 left"),
         (block(SUBJECT_INFO, struct.pack("<II", 1, 0x7FFFFFFF) + b"name"), "and the block has 4 left"),
-        (block(LATENCY_INFO, struct.pack("<I", 0x10000000)), "and the block has 0 left"),
         (block(LATENCY_INFO, encode_named_numbers({"stage": float("nan")})), "stage is nan"),
-        (block(OBJECT_ENUMS, struct.pack("<I", 0x40000000)), "and the block has 0 left"),
         (block(CONTENTS, struct.pack("<II", 0, 0x40000000)), "and the block has 0 left"),
     ],
 )
@@ -158,31 +145,9 @@ def _known() -> st.SearchStrategy[bytes]:
     return st.lists(st.builds(block, kinds, content), max_size=5).map(b"".join)
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.one_of(st.binary(max_size=300), _known()))
-def test_whatever_comes_is_read_or_refused(packet: bytes) -> None:
-    try:
-        found = decode(packet)
-    except StreamError:
-        return
-    assert found.poses is None or len(found.poses.ids) == len(found.poses.values) <= len(packet)
-    if found.offered is None:
-        list(Session().feed(block(PACKET, packet)))
-
-
-def same(one: Content, other: Content) -> bool:
-    """To the bit."""
-    have = one.poses is not None and other.poses is not None
-    if have:
-        assert one.poses is not None
-        assert other.poses is not None
-        have = one.poses.ids == other.poses.ids and one.poses.values.tobytes() == other.poses.values.tobytes()
-    return one._replace(poses=None) == other._replace(poses=None) and (have or one.poses is other.poses is None)
-
-
-@settings(max_examples=400, deadline=None)
-@given(_known(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
-def test_what_is_read_by_the_layout_of_another_packet_is_what_is_read_by_its_own(
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=300) | _known(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
+def test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own(
     packet: bytes, changes: list[tuple[int, int]]
 ) -> None:
     other = bytearray(packet)
@@ -193,9 +158,18 @@ def test_what_is_read_by_the_layout_of_another_packet_is_what_is_read_by_its_own
         layout, own = layout_of(packet), decode(bytes(other))
     except StreamError:
         return
+    assert own.poses is None or len(own.poses.ids) == len(own.poses.values) <= len(packet)
+    if own.offered is None:
+        list(Session().feed(block(PACKET, bytes(other))))
     assert layout.fits(packet)
     if layout.fits(bytes(other)):
         assert same(layout.read(bytes(other)), own)
+
+
+def same(one: Content, other: Content) -> bool:
+    """To the bit."""
+    poses = [None if part.poses is None else (part.poses.ids, part.poses.values.tobytes()) for part in (one, other)]
+    return one._replace(poses=None) == other._replace(poses=None) and poses[0] == poses[1]
 
 
 def test_numbers_alone_keep_the_layout_and_all_else_does_not() -> None:
@@ -239,7 +213,7 @@ def test_jitter_of_arrivals_and_of_the_told_latency_goes() -> None:
     said: list[str] = []
     clock = FrameClock(0.0, said.append)
     clock.tell_rates((RATE_HZ,))
-    stamps, exposed = _stamps(clock, 1000, 18_000, 10**18)
+    stamps, exposed = _stamps(clock, 1000, 12_000, 10**18)
     errors_us = 1e-3 * np.abs(np.array(stamps) - exposed)
     assert np.median(errors_us) < 20.0
     assert np.percentile(errors_us, 99) < 100.0
@@ -263,37 +237,24 @@ def test_numbers_that_fall_are_a_restart() -> None:
     assert after[4] > before[-1]
 
 
-def test_another_rate_begins_anew() -> None:
-    clock = FrameClock(0.0, lambda _: None)
-    clock.tell_rates((RATE_HZ,))
-    _stamps(clock, 0, 3000, 10**18)
-    clock.tell_rates((100.0,))
-    stamps, exposed = _stamps(clock, 3000, 1000, 10**18 + 6 * 10**9, rate_hz=100.0)
-    assert clock.rate_hz == 100.0
-    assert np.abs(np.array(stamps[300:]) - exposed[300:]).max() < 300_000
-
-
-def test_a_rate_that_is_not_that_of_the_numbers_is_said_and_another_told_one_taken() -> None:
+@pytest.mark.parametrize(("told_hz", "words"), [((100.0, RATE_HZ), "600 Hz is taken"), ((250.0,), "less the latency")])
+def test_of_rates_told_one_that_fits_the_numbers_is_taken_or_arrivals_less_the_latency(
+    told_hz: tuple[float, ...], words: str
+) -> None:
     said: list[str] = []
     clock = FrameClock(0.0, said.append)
-    clock.tell_rates((100.0, RATE_HZ))
+    clock.tell_rates(told_hz)
     stamps, exposed = _stamps(clock, 0, 9000, 10**18)
-    assert clock.rate_hz == RATE_HZ
     assert len(said) == 1
-    assert "600 Hz is taken" in said[0]
-    assert np.abs(np.array(stamps[-3000:]) - exposed[-3000:]).max() < 300_000
-
-
-def test_without_a_rate_that_fits_stamps_are_arrivals_less_the_latency() -> None:
-    said: list[str] = []
-    clock = FrameClock(0.0, said.append)
-    clock.tell_rates((250.0,))
-    stamps, exposed = _stamps(clock, 0, 9000, 10**18)
-    assert np.isnan(clock.rate_hz)
-    assert "stamps are arrivals less the latency told" in said[0]
+    assert words in said[0]
     late = np.array(stamps[-3000:]) - exposed[-3000:]
-    assert (late >= -1).all()
-    assert np.median(late) < 300_000
+    assert np.median(np.abs(late)) < 300_000
+    if RATE_HZ in told_hz:
+        assert clock.rate_hz == RATE_HZ
+        assert np.abs(late).max() < 300_000
+    else:
+        assert np.isnan(clock.rate_hz)
+        assert (late >= -1).all()
 
 
 def test_a_latency_that_cannot_be_is_not_believed() -> None:

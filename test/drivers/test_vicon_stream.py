@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
+from live_graph import LONGEST_WAIT_S, wait_until
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import DataStreamServer
-from drivers.lines import Connection
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.vicon_protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.errors import UserError
 
-pytestmark = pytest.mark.timeout(120)
 BODIES = ["box", "arm/upper", "arm/lower"]
 RATE_HZ = 200.0
-LONGEST_S = 40.0
 
 
 def pose(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +58,7 @@ class Pair:
         self.got += self.client.read(0.005)
 
     def until(self, true: Callable[[], object], *occluded: str) -> None:
-        end_s = time.monotonic() + LONGEST_S
+        end_s = time.monotonic() + LONGEST_WAIT_S
         while not true():
             assert time.monotonic() < end_s, self.said
             self.turn(*occluded)
@@ -78,7 +76,7 @@ def pair() -> Iterator[Pair]:
 
 
 def test_poses_come_through_to_the_last_bit_of_a_millimetre(pair: Pair) -> None:
-    pair.until(lambda: len(pair.got) >= 200)
+    pair.until(lambda: len(pair.got) >= 100)
     assert (pair.client.health.lost, pair.client.invalid, pair.client.health.unreadable) == (0, 0, {})
     for number, seen in zip(pair.sent, pair.got, strict=False):
         position_mm, rotation = pose(number)
@@ -90,37 +88,20 @@ def test_poses_come_through_to_the_last_bit_of_a_millimetre(pair: Pair) -> None:
     assert "the server knows box, arm/upper, arm/lower" in pair.said
 
 
-def test_an_occluded_body_is_missing_and_the_others_go_on(pair: Pair) -> None:
+def test_bodies_that_are_occluded_or_wrong_and_frames_that_were_not_sent(pair: Pair) -> None:
     pair.until(lambda: len(pair.got) >= 10)
     pair.until(lambda: tracked(pair.got[-1]) == ["box", "arm/lower"], "arm/upper")
     pair.until(lambda: tracked(pair.got[-1]) == [], *BODIES)
     pair.until(lambda: tracked(pair.got[-1]) == BODIES)
-
-
-def test_a_client_that_was_sent_away_comes_again(pair: Pair) -> None:
-    pair.until(lambda: len(pair.got) >= 10)
-    pair.server.disconnect()
-    count = len(pair.got)
-    pair.until(lambda: len(pair.got) >= count + 50)
-    assert pair.client.connection.losses == 1
-    assert any("closed the connection; trying again" in sentence for sentence in pair.said)
-
-
-def test_a_server_that_was_away_and_began_anew(pair: Pair) -> None:
-    pair.until(lambda: len(pair.got) >= 50)
-    pair.server.refuse()
-    end_s = time.monotonic() + 1.0
-    while time.monotonic() < end_s:
-        pair.turn()
-    assert "Connection refused" in pair.client.connection.trouble
-    pair.server.listen()
-    pair.number = 3
-    count = len(pair.got)
-    pair.until(lambda: len(pair.got) >= count + 50)
-    assert pair.client.clock.jumps == 1
-    assert pair.client.clock.unmapped == 4
-    stamps = [seen.stamp_ns for seen in pair.got]
-    assert (np.diff(stamps) > 0).all()
+    poses = {name: pose(1) for name in BODIES}
+    poses["arm/upper"] = (np.full(3, np.nan), np.eye(3))
+    poses["arm/lower"] = (np.zeros(3), np.zeros((3, 3)))
+    pair.number += 1
+    pair.server.send(pair.number, poses, {"all": 0.002})
+    pair.until(lambda: pair.client.invalid == 2)
+    assert any(tracked(seen) == ["box"] for seen in pair.got)
+    pair.number += 7
+    pair.until(lambda: pair.client.health.lost == 7)
 
 
 def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
@@ -131,72 +112,47 @@ def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
     assert pair.client.names == ("other", *BODIES)
 
 
-def test_frames_that_were_not_sent_are_counted(pair: Pair) -> None:
-    pair.until(lambda: len(pair.got) >= 10)
-    pair.number += 7
-    pair.until(lambda: pair.client.health.lost == 7)
-
-
-def test_a_pose_that_is_none_is_refused_and_the_others_are_not(pair: Pair) -> None:
-    pair.until(lambda: len(pair.got) >= 10)
-    poses = {name: pose(1) for name in BODIES}
-    poses["arm/upper"] = (np.full(3, np.nan), np.eye(3))
-    poses["arm/lower"] = (np.zeros(3), np.zeros((3, 3)))
-    pair.server.send(pair.number + 1, poses, {"all": 0.002})
-    pair.number += 1
-    pair.until(lambda: pair.client.invalid == 2)
-    assert any(tracked(seen) == ["box"] for seen in pair.got)
-
-
-def test_several_clients_have_the_same(pair: Pair) -> None:
-    others = [Receiver(ViconConfiguration(port=pair.server.port), lambda _: None, lambda _: None) for _ in range(3)]
-    got: list[list[BodyPoses]] = [[] for _ in others]
-    end_s = time.monotonic() + LONGEST_S
-    while min(map(len, got)) < 50:
-        assert time.monotonic() < end_s
-        pair.turn()
-        for one, seen in zip(others, got, strict=True):
-            seen += one.read(0.001)
-    assert [one.health.lost for one in others] == [0, 0, 0]
-    for one in others:
-        one.connection.close()
+def test_a_client_that_was_sent_away_comes_again_also_when_the_server_was_away_and_began_anew(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 50)
+    pair.server.disconnect()
+    count = len(pair.got)
+    pair.until(lambda: len(pair.got) >= count + 50)
+    assert pair.client.connection.losses == 1
+    assert any("closed the connection; trying again" in sentence for sentence in pair.said)
+    pair.server.refuse()
+    pair.until(lambda: "Connection refused" in pair.client.connection.trouble)
+    pair.server.listen()
+    pair.number = 3
+    count = len(pair.got)
+    pair.until(lambda: len(pair.got) >= count + 50)
+    assert (pair.client.clock.jumps, pair.client.clock.unmapped) == (1, 4)
+    assert (np.diff([seen.stamp_ns for seen in pair.got]) > 0).all()
 
 
 def test_a_client_that_does_not_read_hinders_nobody(pair: Pair) -> None:
-    deaf = socket.create_connection(("127.0.0.1", pair.server.port))
-    pair.until(lambda: len(pair.got) >= 10)
-    deaf.sendall(block(PACKET, block(OBJECT_ENUMS, encode_uints(WANTED))) + block(PACKET, block(100002, b"\x01")))
-    count = len(pair.got)
-    end_s = time.monotonic() + LONGEST_S
-    while not pair.server.missed:
-        assert time.monotonic() < end_s
-        for _ in range(50):
-            pair.turn()
+    with closing(socket.socket()) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        deaf.connect(("127.0.0.1", pair.server.port))
+        pair.until(lambda: len(pair.got) >= 10)
+        deaf.sendall(block(PACKET, block(OBJECT_ENUMS, encode_uints(WANTED))) + block(PACKET, block(100002, b"\x01")))
+        pair.until(lambda: pair.server.clients == 2)
+        for one in pair.server._clients:
+            one.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        count = len(pair.got)
+        pair.until(lambda: pair.server.missed and len(pair.got) >= count + 50)
     assert pair.client.health.lost == 0
-    assert len(pair.got) > count
-    deaf.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lie", "words"),
-    [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "is it another service"),
-        (struct.pack("<II", PACKET, 0xFFFFFFF0), "a packet of 4294967280 bytes is announced"),
-        (block(PACKET, struct.pack("<II", 9, 1 << 30)), "tells 1073741824 bytes"),
-        (block(PACKET, block(OBJECT_ENUMS, encode_uints([2, 5]))), "does not offer global segments"),
-    ],
-)
-def test_a_stream_that_lies_is_left_and_tried_again_later(lie: bytes, words: str) -> None:
+def test_a_stream_that_lies_is_left_and_tried_again_later_each_time() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(20.0)
+    listener.settimeout(LONGEST_WAIT_S)
     taken: list[float] = []
 
     def serve() -> None:
         for _ in range(4):
             made, _ = listener.accept()
             taken.append(time.monotonic())
-            made.sendall(lie)
+            made.sendall(block(PACKET, block(OBJECT_ENUMS, encode_uints([2, 5]))))
             made.recv(4096)
             made.close()
 
@@ -204,25 +160,12 @@ def test_a_stream_that_lies_is_left_and_tried_again_later(lie: bytes, words: str
     server.start()
     said: list[str] = []
     client = Receiver(ViconConfiguration(port=listener.getsockname()[1]), said.append, said.append)
-    end_s = time.monotonic() + LONGEST_S
-    while sum(client.health.unreadable.values()) < 4:
-        assert time.monotonic() < end_s
-        assert client.read(0.01) == []
+    wait_until(lambda: client.read(0.01) == [] and sum(client.health.unreadable.values()) >= 4)
     server.join(10.0)
     client.close()
     listener.close()
-    waits_s = np.diff(taken)
-    assert (waits_s > [0.19, 0.39, 0.79]).all()  # later each time
-    assert any(words in sentence and "trying again" in sentence for sentence in said)
-
-
-def test_an_address_that_is_none_is_said() -> None:
-    said: list[str] = []
-    connection = Connection("no.such.host.invalid", 801, "", said.append)
-    assert connection.read(0.01) == b""
-    assert "trying again" in said[0]
-    assert "is the address right" in said[0]
-    connection.close()
+    assert (np.diff(taken) > [0.19, 0.39, 0.79]).all()
+    assert any("does not offer global segments" in one and "trying again" in one for one in said)
 
 
 CLIENT = """
@@ -247,7 +190,7 @@ def test_an_independent_client_reads_the_emulated_server() -> None:
         pytest.skip(f"port 801 is not free for us: {error}")
     client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True)
     rotation = Rotation.from_euler("xyz", [0.1, 0.2, 0.3])
-    end_s = time.monotonic() + LONGEST_S
+    end_s = time.monotonic() + LONGEST_WAIT_S
     number = 0
     while client.poll() is None and time.monotonic() < end_s:
         server.serve(0.005)

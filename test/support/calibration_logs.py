@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ def truth(seed: int) -> Truth:
     return Truth(random.uniform(-0.6, 0.6, 3), matrix(), random.uniform(-0.02, 0.02, 3), matrix())
 
 
+@cache
 def session(
     seed: int,
     errors: Truth | None = None,
@@ -85,12 +87,6 @@ def resting(seconds: float, density: float, random_walk: float, seed: int, rate_
     walk = random_walk * np.cumsum(random.normal(size=count)) / np.sqrt(rate_hz)
     out: Array = density * np.sqrt(rate_hz) * random.normal(size=count) + walk
     return out
-
-
-def without_gyro(log: ImuLog) -> ImuLog:
-    values = log.values.copy()
-    values[:, :3] = np.nan
-    return replace(log, values=values)
 
 
 def write_csv(path: Path, log: ImuLog) -> Path:

@@ -1,6 +1,7 @@
 """Emulated EtherCAT devices in a process of their own at the far end of a cable, told what to do line by line.
 
-off | on | power | fall PLACE CODE | values PLACE NUMBER... | status PLACE LEVEL... | forget PLACE INDEX SUBINDEX
+off | on | power | fall PLACE CODE | values PLACE NUMBER... | status PLACE LEVEL... | forget PLACE INDEX SUBINDEX |
+remember PLACE
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 class EmulatedSlaves:
@@ -58,7 +60,7 @@ def main(interface: str, sensors: Sequence[str]) -> None:
     values = [[0.0] * 6 if find(name).has_wrench else [0.0] * 8 for name in sensors]
     slaves = [Slave(find(name), lambda _, held=held: held) for name, held in zip(sensors, values, strict=True)]
     segment, wire = Segment(slaves), Wire(interface)
-    ends = threading.Event()
+    ends, forgotten = threading.Event(), dict[tuple[int, int], Any]()
 
     def act(words: list[str]) -> None:
         match words:
@@ -76,7 +78,10 @@ def main(interface: str, sensors: Sequence[str]) -> None:
             case ["status", place, *levels]:
                 slaves[int(place)].sensor.status = frozenset(levels)
             case ["forget", place, index, subindex]:
-                del slaves[int(place)].dictionary.objects[int(index, 0), int(subindex, 0)]
+                one = int(index, 0), int(subindex, 0)
+                forgotten[one] = slaves[int(place)].dictionary.objects.pop(one)
+            case ["remember", place]:
+                slaves[int(place)].dictionary.objects |= forgotten
             case _:
                 raise ValueError(words)
 
