@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks.run import RESULTS, load_results, parts
-from benchmarks.salp import accuracy, residual_models, runs
+from benchmarks.salp import accuracy, runs
 from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
-from benchmarks.table import END, START, TABLE_FILE, case_lines, further_lines, render, replaced, shown
+from benchmarks.table import TABLE_FILE, render, replaced, shown
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
-
-TINY = TrainingSet(gaits=("left", "turning"), seeds=2, duration_s=13.0)
 
 
 def test_table_in_the_docs_is_that_of_the_results() -> None:
@@ -45,20 +43,6 @@ def test_every_benchmark_says_what_it_measures_and_kept_results_are_whole() -> N
                 assert row["met"] == (row["times_faster_median"] >= row["target_times_faster"])
 
 
-def test_only_what_stands_between_the_markers_is_replaced() -> None:
-    assert replaced(f"before {START} old {END} after", "new") == f"before {START}\n\nnew\n{END} after"
-
-
-def test_cases_with_cells_stand_in_tables_of_their_own() -> None:
-    cells = [{"case": f"{k}", "table": name, "cells": {"a": str(k), "b": "x"}} for k, name in enumerate("TTU")]
-    result = {"cases": [{"case": "c", "figure": "1"}, *cells]}
-    assert case_lines(result) == ["| c | 1 | | | |  |"]
-    assert further_lines(result) == [
-        *("", "T:", "", "| a | b |", "|---|---|", "| 0 | x |", "| 1 | x |"),
-        *("", "U:", "", "| a | b |", "|---|---|", "| 2 | x |"),
-    ]
-
-
 def test_training_and_test_seeds_are_never_shared() -> None:
     taught = [run for forward in (False, True) for run in replace(TrainingSet(), forward_only=forward).runs()]
     assert len(set(taught)) == len(taught) == 50
@@ -83,24 +67,3 @@ def test_a_start_that_is_off_is_as_far_off_as_asked() -> None:
     job = runs.off_jobs(Job(simulated("hardware", "left", 3, 3.0), {}, 0))[1]
     (found,) = judged(replace(job, stretches_s=((0.0, 0.3),)))
     np.testing.assert_allclose(np.rad2deg(found.error["joint_angles"][0]), [20.0, -20.0], atol=3.0)
-
-
-@pytest.mark.slow
-def test_hardware_benchmark_compares_estimators_and_says_how_far_they_drift() -> None:
-    rows = accuracy.hardware_rows(
-        ("plain", "ideal_noise", "local"), ("left",), 2, 9.0, TINY, (), 4.0, followed="local", drift_s=12.0
-    )
-    table = {row["case"]: row for row in rows if row.get("table") == "By estimator and gait"}
-    assert len(table) == 3
-    rmse = {name: float(np.median(row["joint_rmse_deg"])) for name, row in table.items()}
-    assert (
-        rmse["By estimator and gait: local, all gaits, left"] < rmse["By estimator and gait: plain, as shipped, left"]
-    )
-    drift = {row["beacon_s"]: row["position_rms_cm"] for row in rows if "beacon_s" in row}
-    assert drift[4.0][1] < drift[None][1]
-
-
-@pytest.mark.slow
-def test_filter_step_benchmark_runs() -> None:
-    rows = residual_models.step_rows(TINY, 1, 4.3, ("local",))
-    assert [row.get("peer") for row in rows] == ["scikit-learn, one batch", None, None]

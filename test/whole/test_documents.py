@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import time
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -67,14 +65,6 @@ def values(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
-def test_there_are_command_lines() -> None:
-    """The reader of pages itself."""
-    assert len(OURS) > 60
-    assert len({line.page for line in OURS if line.whole}) >= 10
-    for line in LINES:
-        assert not line.whole or line.words[0] in documents.PROGRAMS, line
-
-
 @pytest.mark.parametrize("line", OURS, ids=str)
 def test_commands_options_and_values_exist(line: Line) -> None:
     found, given = as_written(line)
@@ -106,20 +96,23 @@ def accepts(robot: Any, setting: str) -> bool:
     return True
 
 
-def test_files_are_there_or_made_by_an_earlier_line() -> None:
-    missing, made, page = [], set(), ""
+def test_files_are_there_or_named_as_outputs_by_an_earlier_line() -> None:
+    assert len({line.page for line in OURS if line.whole}) >= 10  # the reader of pages itself
+    missing, made = [], set()
     for line in OURS:
-        made = made if line.page == page else set()
-        page = line.page
         found, given = as_written(line)
         if found is None or not line.whole:
             continue
-        if found.name == "launch":
-            needed, makes = launch_files(given["words"][1:])
-        else:
-            needed, makes = command_files(found, given)
+        words = dict(word.split(":=") for word in given.get("words", ()) if ":=" in word)  # of a launch file
+        needed = {words[name] for name in ("bag", "model", "config", "nodes") if name in words}
+        made.add(words.get("record", ""))
+        for parameter in found.params:
+            paths = {str(value) for value in values(given.get(parameter.name)) if isinstance(value, Path)}
+            if "--output" in parameter.opts:
+                made |= {*paths, *(f"{path}/identified.yaml" for path in paths)}
+            else:
+                needed |= paths
         missing += [f"{line}: {file}" for file in needed if not (is_there(file) or file in made)]
-        made |= makes
         if found.name == "evaluate":
             made |= {f"runs/{given['bag'].name}-{name}" for name in robot_names()}
     assert missing == []
@@ -128,23 +121,6 @@ def test_files_are_there_or_made_by_an_earlier_line() -> None:
 def is_there(file: str) -> bool:
     """Also what others recorded, whose place the page says."""
     return file.startswith("../shared/data/") or bool(PLACEHOLDER.fullmatch(file)) or (REPOSITORY / file).exists()
-
-
-def command_files(found: Any, given: dict[str, Any]) -> tuple[set[str], set[str]]:
-    """Files that a command reads, and those that it writes."""
-    needed, makes = set(), set()
-    for parameter in found.params:
-        paths = {str(value) for value in values(given.get(parameter.name)) if isinstance(value, Path)}
-        if "--output" in parameter.opts:
-            makes |= {*paths, *(f"{path}/identified.yaml" for path in paths if found.name == "identify")}
-        else:
-            needed |= paths
-    return needed, makes
-
-
-def launch_files(assignments: list[str]) -> tuple[set[str], set[str]]:
-    given = dict(one.split(":=") for one in assignments)
-    return {given[name] for name in ("bag", "model", "config", "nodes") if name in given}, {given.get("record", "")}
 
 
 LAUNCHES = [line for line in LINES if line.words[1] == "launch" and len(line.words) > 2]
@@ -166,20 +142,15 @@ def test_launch_files_declare_the_arguments(line: Line) -> None:
             assert choices is None or value in choices, line
 
 
-def test_targets_of_make_exist(repository: Path) -> None:
+def test_targets_of_make_and_executables_of_ros2_run_exist(repository: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
+    scripts = {entry.name for entry in entry_points(group="console_scripts")}
     for line in LINES:
         if line.words[0] == "make":
             assert {word for word in line.words[1:] if "=" not in word} <= targets, line
-
-
-def test_executables_of_ros2_run_exist() -> None:
-    scripts = {entry.name for entry in entry_points(group="console_scripts")}
-    for line in LINES:
-        if line.words[:3] == ("ros2", "run", "onboard_estimation"):
-            assert line.words[3] in scripts, line
-        if line.words[:2] == ("onboard-estimation", "run"):
-            assert line.words[2] in scripts, line
+        for start in (("ros2", "run", "onboard_estimation"), ("onboard-estimation", "run")):
+            if line.words[: len(start)] == start:
+                assert line.words[len(start)] in scripts, line
 
 
 def test_files_and_links_in_the_text_are_there(repository: Path) -> None:
@@ -202,25 +173,22 @@ def anchors(page: Path) -> Iterator[str]:
         yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.slow
 def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page in a folder beside the shipped configurations, as after `cd` into a clone."""
     ran = 0
     for line in OURS:
+        quick = line.words[1] in QUICK or "--show-args" in line.words
         # The scenario `hardware` has kernels that nothing else in the tests' first minute needs.
-        quick = line.words[1] in QUICK and "hardware" not in line.words
-        if not line.whole or not (quick or "--show-args" in line.words):
+        if not line.whole or not quick or "hardware" in line.words:
             continue
         folder = tmp_path / Path(line.page).stem
         if not folder.exists():
             folder.mkdir()
             (folder / "config").symlink_to(REPOSITORY / "config")
         monkeypatch.chdir(folder)
-        started = time.process_time()
         outcome = command(*line.words[1:])
         assert outcome.code == 0, f"{line}\n{outcome.error}"
-        print(f"{time.process_time() - started:.1f} s: {shlex.join(line.words)}")
         ran += 1
     assert ran >= 10

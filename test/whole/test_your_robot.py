@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,20 @@ def page(repository: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a reader has written the package, and installed it."""
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader has written the package."""
     folder = tmp_path_factory.mktemp("cart")
     assert command("new", "robot", "cart", "--output", folder / "cart").code == 0
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder / "installed")]
-    subprocess.run([*pip, *offline, str(folder / "cart")], check=True, timeout=100)
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(written: Path) -> Path:
+    """The same, with the package installed."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(written / "installed")]
+    subprocess.run([*pip, *offline, str(written / "cart")], check=True, timeout=600)
+    return written
 
 
 def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -38,15 +45,15 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     # The cart compiles nothing of its own: the kernels are those of the suite.
     return subprocess.run(
-        [sys.executable, "-m", *words], cwd=place, env=environment, capture_output=True, text=True, timeout=110
+        [sys.executable, "-m", *words], cwd=place, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
-def test_the_page_shows_what_is_written(page: str, place: Path) -> None:
+def test_the_page_shows_what_is_written(page: str, written: Path) -> None:
     shown = FILE.findall(page)
     assert {name for name, _ in shown} >= {"cart/setup.py", "cart/cart_estimation/robot.py", "cart/test/test_cart.py"}
     for name, text in shown:
-        assert (place / name).read_text() == text, name
+        assert (written / name).read_text() == text, name
 
 
 @pytest.mark.slow
@@ -72,21 +79,20 @@ def test_what_is_written_is_in_order(place: Path) -> None:
     assert checked.stdout.splitlines() == parameters
 
 
-@pytest.mark.parametrize("name", ["crawler", "sea_snake_2"])
-def test_another_name_makes_another_robot(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_name_makes_another_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = command("new", "robot", name)
+    done = command("new", "robot", "sea_snake_2")
     assert done.code == 0, done.error
-    assert f"pip install --editable {name}" in done.out
-    for path in (tmp_path / name).rglob("*.py"):
+    assert "pip install --editable sea_snake_2" in done.out
+    assert "sea_snake_2 exists already" in refusal("new", "robot", "sea_snake_2")
+    for path in (tmp_path / "sea_snake_2").rglob("*.py"):
         compile(path.read_text(), path, "exec")
-    code = f"from {name}_estimation.robot import ROBOT; print(ROBOT.name, type(ROBOT).__name__)"
-    camel = {"crawler": "CrawlerRobot", "sea_snake_2": "SeaSnake2Robot"}[name]
-    shown = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / name, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert shown.stdout.split() == [name, camel]
-    assert f"{name} exists already" in refusal("new", "robot", name)
+    monkeypatch.syspath_prepend(tmp_path / "sea_snake_2")
+    robot = import_module("sea_snake_2_estimation.robot").ROBOT
+    assert (robot.name, type(robot).__name__) == ("sea_snake_2", "SeaSnake2Robot")
+    (tmp_path / "file").touch()
+    assert "cannot write" in refusal("new", "robot", "crawler", "--output", tmp_path / "file" / "crawler")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["file", "sea_snake_2"]
 
 
 @pytest.mark.parametrize(
@@ -99,9 +105,7 @@ def test_another_name_makes_another_robot(name: str, tmp_path: Path, monkeypatch
         ("../x", "cannot be called '../x'"),
         ("a" * 25, "24 characters at most"),
         ("salp", "there is a robot salp already"),
-        ("hopper", "there is a robot hopper already"),
         ("numpy", "a package numpy is installed already"),
-        ("strapdown", "there is a robot strapdown already"),
     ],
 )
 def test_names_that_no_robot_can_have(name: str, said: str, tmp_path: Path) -> None:
@@ -109,16 +113,8 @@ def test_names_that_no_robot_can_have(name: str, said: str, tmp_path: Path) -> N
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    assert "exists already" in refusal("new", "robot", "crawler", "--output", tmp_path / "there")
-    (tmp_path / "file").touch()
-    assert "cannot write" in refusal("new", "robot", "crawler", "--output", tmp_path / "file" / "crawler")
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["file", "there"]
-
-
 @pytest.mark.slow
-def test_the_commands_run_and_the_bag_is_judged(page: str, place: Path) -> None:
+def test_the_commands_run_the_bag_is_judged_and_the_contract_kept(page: str, place: Path) -> None:
     (lines,) = COMMANDS.findall(page)
     commands = [shlex.split(line) for line in lines.splitlines() if line.startswith("onboard-estimation")]
     assert [words[1] for words in commands] == ["robots", "simulate", "evaluate", "campaign"]
@@ -131,9 +127,5 @@ def test_the_commands_run_and_the_bag_is_judged(page: str, place: Path) -> None:
     assert "Consistent" in said[2]
     assert "cart-rail: 10 runs, simulated" in said[3]
     assert (place / "run" / "report.html").is_file()
-
-
-@pytest.mark.slow
-def test_it_keeps_the_contract(place: Path) -> None:
     done = run(place, "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), "cart/test")
     assert done.returncode == 0, done.stdout

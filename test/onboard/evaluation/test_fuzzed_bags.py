@@ -37,24 +37,21 @@ def test_new_changes_are_read_as_the_references_read_them(bag_format: str) -> No
 
 
 def test_the_judge_finds_a_message_that_is_lost_changed_or_doubled(folder: Path) -> None:
-    seed = next(seed for seed in seeds("mcap") if seed.name == "lz4")
-    written = originals("mcap")["lz4"]
+    (seed,) = (seed for seed in seeds("mcap") if seed.name == "lz4")
     case = Case("mcap", 1, seed, seed.files)
     (folder / "files").mkdir()
     ours = read_ours(case.write(folder / "files"), False)
+    references, written = read_references(case, folder / "files", folder), originals("mcap")["lz4"]
+    assert held(case, ours, references, written).findings == {}
     whole = ours.messages
     (topic, stamp, data), rest = whole[5], whole[:5] + whole[6:]
-    wrong = {
-        "lost": rest,
-        "changed": [*whole[:5], (topic, stamp, data[:-1] + b"!"), *whole[6:]],
-        "on another topic": [*whole[:5], ("/other", stamp, data), *whole[6:]],
-        "doubled": [*whole[:6], *whole[5:]],
-        "late": [*rest, whole[5]],
-    }
-    references = read_references(case, folder / "files", folder)
-    assert held(case, ours, references, written).findings == {}
-    for what, messages in wrong.items():
-        ours.messages = messages
-        assert held(case, ours, references, written).findings, what
+    changed, moved = (topic, stamp, data[:-1] + b"!"), ("/other", stamp, data)
+    for wrong in (
+        rest,
+        *([*whole[:5], one, *whole[6:]] for one in (changed, moved)),
+        *([*whole[:6], *whole[5:]], [*rest, whole[5]]),  # doubled, late
+    ):
+        ours.messages = wrong
+        assert held(case, ours, references, written).findings
     ours.messages, ours.damage = rest, "it is damaged; readable are 23 of 24 (100.0%) messages"
     assert "claims 100 % with messages lost" in held(case, ours, references, written).findings

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bag_samples import Sample, write_rosbag2
+from bag_samples import ODOMETRY, POSE, Sample, odometry, pose, write_rosbag2
 from evaluation_samples import command, refusal
 from evo.core import metrics as evo_metrics
 from evo.core.trajectory import PoseTrajectory3D
@@ -16,13 +16,22 @@ from evo.tools import file_interface
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.alignment import align_se3
+from onboard_estimation.report import run_folder
 from onboard_estimation.trajectories.trajectory import as_record, cleaned
 
 Rows = NDArray[np.float64]
 COUNT = 301
 TIMES_NS = 100_000_000 * np.arange(1, COUNT + 1)
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which take most of the time; the figures of one run are looked at with its report."""
+    if "tum" not in request.node.name:
+        monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+        monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
 
 
 def walk(rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -37,35 +46,35 @@ def walk(rng: np.random.Generator) -> tuple[Rows, Rows]:
     return np.hstack([truth, turns.as_quat()]), np.hstack([seen, (frame * turns * wander).as_quat()])
 
 
-def tum(file: Path, poses: Rows) -> Path:
-    both = zip(TIMES_NS.tolist(), poses.tolist(), strict=True)
-    rows = [f"{ns // 10**9}.{ns % 10**9:09d} {' '.join(map(repr, row))}" for ns, row in both]
-    file.write_text("# stamp x y z qx qy qz qw\n" + "\n".join(rows) + "\n")
+def seconds() -> list[str]:
+    return [f"{ns // 10**9}.{ns % 10**9:09d}" for ns in TIMES_NS.tolist()]
+
+
+def lines(file: Path, header: str, rows: Any, first: list[str] | None = None, separator: str = " ") -> Path:
+    """A file of the header, and of rows that begin with the times."""
+    texts = [separator.join(map(repr, row)) for row in rows.tolist()]
+    texts = texts if first is None else [f"{one}{separator}{text}" for one, text in zip(first, texts, strict=True)]
+    file.write_text("\n".join([*([header] if header else []), *texts]) + "\n")
     return file
+
+
+def tum(file: Path, poses: Rows) -> Path:
+    return lines(file, "# stamp x y z qx qy qz qw", poses, seconds())
 
 
 def kitti(file: Path, poses: Rows) -> Path:
-    rows = np.concatenate([Rotation.from_quat(poses[:, 3:]).as_matrix(), poses[:, :3, None]], axis=2).reshape(-1, 12)
-    file.write_text("\n".join(" ".join(map(repr, row)) for row in rows.tolist()) + "\n")
-    return file
+    matrices = np.concatenate([Rotation.from_quat(poses[:, 3:]).as_matrix(), poses[:, :3, None]], axis=2)
+    return lines(file, "", matrices.reshape(-1, 12))
 
 
 def euroc(file: Path, poses: Rows) -> Path:
-    positions = [f"p_RS_R_{axis} [m]" for axis in "xyz"]
-    turns = [f"q_RS_{axis} []" for axis in "wxyz"]
-    lines = [",".join(["#timestamp [ns]", *positions, *turns, "v_RS_R_x [m s^-1]"])]
-    for ns, row in zip(TIMES_NS.tolist(), poses[:, [0, 1, 2, 6, 3, 4, 5]].tolist(), strict=True):
-        lines.append(",".join([str(ns), *map(repr, row), "0.5"]))
-    file.write_text("\n".join(lines) + "\n")
-    return file
+    names = [*(f"p_RS_R_{axis} [m]" for axis in "xyz"), *(f"q_RS_{axis} []" for axis in "wxyz"), "v_RS_R_x [m s^-1]"]
+    rows = np.hstack([poses[:, [0, 1, 2, 6, 3, 4, 5]], np.full((COUNT, 1), 0.5)])
+    return lines(file, ",".join(["#timestamp [ns]", *names]), rows, list(map(str, TIMES_NS.tolist())), ",")
 
 
 def csv(file: Path, poses: Rows) -> Path:
-    lines = ["time_s,x_m,y_m,z_m,qx,qy,qz,qw"]
-    for ns, row in zip(TIMES_NS.tolist(), poses.tolist(), strict=True):
-        lines.append(",".join([f"{ns / 1e9:.9f}", *map(repr, row)]))
-    file.write_text("\n".join(lines) + "\n")
-    return file
+    return lines(file, "time_s,x_m,y_m,z_m,qx,qy,qz,qw", poses, seconds(), ",")
 
 
 def judged(*words: Any) -> dict[str, Any]:
@@ -104,8 +113,9 @@ def at(found: Any, dotted: str) -> float:
     return float(found)
 
 
-@pytest.mark.parametrize("alignment", ["none", "start", "se3"])
-@pytest.mark.parametrize("form", ["tum", "kitti", "euroc", "csv"])
+@pytest.mark.parametrize(
+    ("form", "alignment"), [("tum", "none"), ("kitti", "se3"), ("euroc", "start"), ("csv", "none")]
+)
 def test_figures_are_those_of_evo_on_the_same_files(tmp_path: Path, form: str, alignment: str) -> None:
     truth, estimate = walk(np.random.default_rng(3))
     reference = tum(tmp_path / "truth.tum", truth)
@@ -133,53 +143,19 @@ def test_figures_are_those_of_evo_on_the_same_files(tmp_path: Path, form: str, a
     assert "coverage" not in json.dumps(found["metrics"])
     assert found["verdict"].startswith("accuracy only, for there is no covariance: ")
     assert any("has no covariance" in note for note in found["notes"])
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "NOT KNOWN" in page
-    assert "NEES" not in page.partition("<script")[0].replace("(no NEES)", "")
-
-
-def test_heading_alignment_of_a_turned_frame(tmp_path: Path) -> None:
-    truth, _ = walk(np.random.default_rng(1))
-    frame = Rotation.from_euler("z", -0.7)
-    places, turns = frame.apply(truth[:, :3]) + np.array([1.0, 2.0, 3.0]), frame * Rotation.from_quat(truth[:, 3:])
-    estimate = np.hstack([places, turns.as_quat()])
-    file, reference = tum(tmp_path / "vio.tum", estimate), tum(tmp_path / "truth.tum", truth)
-    found = judged(file, "--truth", reference, "--alignment", "heading", "--output", tmp_path / "run")
-    assert found["metrics"]["position"]["position_ate_rmse_m"] < 1e-9
-    assert found["metrics"]["attitude"]["rotation_ate_rmse_deg"] < 1e-7
-    assert any("turned by 40.11 deg about the vertical" in note for note in found["notes"])
-    as_it_is = judged(file, "--truth", reference, "--output", tmp_path / "other")
-    assert any("ask for --alignment heading or start" in note for note in as_it_is["notes"])
-
-
-def odometry(stamp_ns: int, pose: Rows, covariance: Rows) -> Any:
-    position, turn = (
-        new(f"geometry_msgs/msg/{kind}", **dict(zip("xyzw", values.tolist(), strict=False)))
-        for kind, values in (("Point", pose[:3]), ("Quaternion", pose[3:]))
-    )
-    where = new("geometry_msgs/msg/Pose", position=position, orientation=turn)
-    stamp = new("builtin_interfaces/msg/Time", sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9)
-    return new(
-        "nav_msgs/msg/Odometry",
-        header=new("std_msgs/msg/Header", stamp=stamp, frame_id="odom"),
-        child_frame_id="base",
-        pose=new("geometry_msgs/msg/PoseWithCovariance", pose=where, covariance=covariance.ravel()),
-    )
-
-
-def truth_pose(stamp_ns: int, pose: Rows) -> Any:
-    whole = odometry(stamp_ns, pose, np.zeros((6, 6)))
-    return new("geometry_msgs/msg/PoseStamped", header=whole.header, pose=whole.pose.pose)
+    if form == "tum":
+        page = (tmp_path / "run" / "report.html").read_text()
+        assert "NOT KNOWN" in page
+        assert "NEES" not in page.partition("<script")[0].replace("(no NEES)", "")
 
 
 def bag_of(folder: Path, truth: Rows, estimate: Rows, covariances: Rows, bodies: tuple[str, ...] = ("drone",)) -> Path:
     samples = []
     for ns, true, seen, covariance in zip(TIMES_NS.tolist(), truth, estimate, covariances, strict=True):
-        samples.append(Sample("/odom", "nav_msgs/msg/Odometry", ns, odometry(ns, seen, covariance)))
-        samples += [
-            Sample(f"/ground_truth/{body}/pose", "geometry_msgs/msg/PoseStamped", ns, truth_pose(ns, true))
-            for body in bodies
-        ]
+        message = odometry(ns, seen[:3], seen[3:])
+        message.pose.covariance = covariance.ravel()
+        samples.append(Sample("/odom", ODOMETRY, ns, message))
+        samples += [Sample(f"/ground_truth/{one}/pose", POSE, ns, pose(ns, true[:3], true[3:])) for one in bodies]
     return write_rosbag2(folder, samples)
 
 
@@ -198,32 +174,34 @@ def consistent(seed: int) -> tuple[Rows, Rows, Rows]:
     return truth, np.hstack([truth[:, :3] + errors[:, :3], turned.as_quat()]), covariances
 
 
+def nees_of(error: Rows, covariances: Rows) -> float:
+    """Mean of the positions' normalised squared errors by degree of freedom."""
+    rows = np.einsum("ki,kij,kj->k", error[:, :3], np.linalg.inv(covariances[:, :3, :3]), error[:, :3])
+    return float(np.mean(rows) / 3.0)
+
+
 def test_nees_of_odometry_is_that_of_its_covariance_along_the_fixed_axes(tmp_path: Path) -> None:
     truth, estimate, covariances = consistent(5)
     bag = bag_of(tmp_path / "bag", truth, estimate, covariances)
     found = judged(bag, "--trajectory", "/odom", "--output", tmp_path / "run")
     turned = (Rotation.from_quat(estimate[:, 3:]) * Rotation.from_quat(truth[:, 3:]).inv()).as_rotvec()
-    for part, error, rows in (
-        ("position", estimate[:, :3] - truth[:, :3], slice(0, 3)),
-        ("attitude", turned, slice(3, 6)),
+    for part, expected in (
+        ("position", nees_of(estimate - truth, covariances)),
+        ("attitude", nees_of(turned, covariances[:, 3:, 3:])),
     ):
-        nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[:, rows, rows]), error)
-        expected = np.mean(nees) / 3.0
         assert found["metrics"][part]["mean_nees_per_degree_of_freedom"] == pytest.approx(expected, rel=1e-9)
         assert 0.85 < expected < 1.15
     assert found["verdict"].startswith("consistent: ")
     assert found["source"] == "recorded"
     assert found["robot"] == "trajectory"
     assert not any("covariance" in note for note in found["notes"])
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "Squared error / claimed" in page
     # The line that repeats it does so, to the figure.
     words = found["command"].split()[2:]
     again = judged(*words, "--output", tmp_path / "again")
     assert again["metrics"] == found["metrics"]
 
 
-@pytest.mark.parametrize("alignment", ["start", "heading", "se3"])
+@pytest.mark.parametrize("alignment", ["start", "heading"])
 def test_nees_does_not_depend_on_the_frame(tmp_path: Path, alignment: str) -> None:
     truth, estimate, covariances = consistent(6)
     frame = Rotation.from_euler("z", 1.1) if alignment == "heading" else Rotation.from_rotvec([0.4, -0.8, 1.1])
@@ -245,44 +223,26 @@ def test_nees_does_not_depend_on_the_frame(tmp_path: Path, alignment: str) -> No
 
 def test_covariances_that_are_none_are_said_to_be(tmp_path: Path) -> None:
     truth, estimate, covariances = consistent(7)
-    constant = np.tile(covariances[0], (COUNT, 1, 1))
-    cases = {
-        "zero": (np.zeros_like(covariances), "the covariance of the position is all zero in 301 of 301 poses"),
-        "indefinite": (-covariances, "is not symmetric and positive definite in 301 of 301 poses"),
-        "constant": (constant, "the covariance of the position never changes: it is a setting"),
-    }
-    for name, (given, said) in cases.items():
-        bag = bag_of(tmp_path / name, truth, estimate, given)
-        found = judged(bag, "--trajectory", "/odom", "--output", tmp_path / f"run_{name}")
-        assert any(said in note for note in found["notes"]), found["notes"]
-        has_nees = "mean_nees_per_degree_of_freedom" in found["metrics"]["position"]
-        assert has_nees == (name == "constant")
-        assert (tmp_path / f"run_{name}" / "plots" / "nees.png").exists() == has_nees
     some = covariances.copy()
     some[::2] = 0.0
-    found = judged(
-        bag_of(tmp_path / "some", truth, estimate, some), "--trajectory", "/odom", "--output", tmp_path / "run"
-    )
-    assert any("all zero in 151 of 301" in note for note in found["notes"])
-    assert not any("singular" in note for note in found["notes"])
-    error = (estimate - truth)[1::2, :3]
-    nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[1::2, :3, :3]), error)
-    assert found["metrics"]["position"]["mean_nees_per_degree_of_freedom"] == pytest.approx(np.mean(nees) / 3.0)
-
-
-def test_rotations_of_unknown_variance_are_not_judged(tmp_path: Path) -> None:
-    """As of a GPS: REP 105's neighbours write 1e6 and more where nothing is known."""
-    truth, estimate, covariances = consistent(8)
-    given = np.zeros_like(covariances)
-    given[:, :3, :3], given[:, 3:, 3:] = covariances[:, :3, :3], 1e6 * np.eye(3)
-    estimate[:, 3:] = Rotation.random(COUNT, rng=1).as_quat()
-    bag = bag_of(tmp_path / "bag", truth, estimate, given)
-    found = judged(bag, "--trajectory", "/odom", "--alignment", "none", "--output", tmp_path / "run")
-    assert any("all rotations have a variance of 1e+06 or more, not estimated" in note for note in found["notes"])
-    assert "attitude" not in found["metrics"]
-    error = (estimate - truth)[:, :3]
-    nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[:, :3, :3]), error)
-    assert found["metrics"]["position"]["mean_nees_per_degree_of_freedom"] == pytest.approx(np.mean(nees) / 3.0)
+    unknown = np.zeros_like(covariances)  # as of a GPS: REP 105's neighbours write 1e6 and more where nothing is known
+    unknown[:, :3, :3], unknown[:, 3:, 3:] = covariances[:, :3, :3], 1e6 * np.eye(3)
+    error = estimate - truth
+    constant = np.tile(covariances[0], (COUNT, 1, 1))
+    cases: dict[str, tuple[Rows, str, float | None]] = {
+        "indefinite": (-covariances, "is not symmetric and positive definite in 301 of 301 poses", None),
+        "constant": (constant, "of the position never changes: it is a setting", nees_of(error, constant)),
+        "some": (some, "all zero in 151 of 301", nees_of(error[1::2], covariances[1::2])),
+        "unknown": (unknown, "all rotations have a variance of 1e+06 or more", nees_of(error, covariances)),
+    }
+    for name, (given, said, expected) in cases.items():
+        bag = bag_of(tmp_path / name, truth, estimate, given)
+        found = judged(bag, "--trajectory", "/odom", "--alignment", "none", "--output", tmp_path / f"run_{name}")
+        assert any(said in note for note in found["notes"]), found["notes"]
+        assert not any("singular" in note for note in found["notes"])
+        nees = found["metrics"]["position"].get("mean_nees_per_degree_of_freedom")
+        assert nees == (None if expected is None else pytest.approx(expected)), name
+        assert ("attitude" in found["metrics"]) == (name != "unknown")
 
 
 def about_z(headings: Rows) -> Rotation:
@@ -306,10 +266,10 @@ def test_a_planar_covariance_is_taken_into_the_body_frame() -> None:
     assert notes == []
 
 
-@pytest.mark.slow
 def test_truths_and_topics_to_choose_from(tmp_path: Path) -> None:
     truth, estimate, covariances = consistent(9)
     bag = bag_of(tmp_path / "bag", truth, estimate, covariances, ("left", "right"))
+    assert f"evaluate {bag} --trajectory /odom" in command("inspect", bag).out
     said = refusal("evaluate", bag, "--trajectory", "/odom")
     assert said == f"{bag} has the ground truth of 2 bodies; choose: --body left, --body right"
     assert "the nearest is --body left" in refusal("evaluate", bag, "--trajectory", "/odom", "--body", "lft")
@@ -329,14 +289,14 @@ def test_truths_and_topics_to_choose_from(tmp_path: Path) -> None:
 def test_stamps_that_do_not_overlap(tmp_path: Path) -> None:
     truth, estimate = walk(np.random.default_rng(1))
     late = tmp_path / "late.tum"
-    lines = tum(tmp_path / "vio.tum", estimate).read_text().splitlines()[1:]
-    late.write_text("\n".join(f"{float(line.split()[0]) + 1000.0:.9f} {line.split(' ', 1)[1]}" for line in lines))
+    rows = tum(tmp_path / "vio.tum", estimate).read_text().splitlines()[1:]
+    late.write_text("\n".join(f"{float(line.split()[0]) + 1000.0:.9f} {line.split(' ', 1)[1]}" for line in rows))
     said = refusal("evaluate", late, "--truth", tum(tmp_path / "truth.tum", truth))
     assert "late.tum has a truth: by their stamps it runs from 1000.100 to 1030.100 s" in said
     assert "the truth of truth.tum from 0.100 to 30.100 s; the truth starts -1000.000 s after it" in said
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_se3_turns_and_does_not_mirror(seed: int) -> None:
     """Where a mirror image would fit better, and in a plane, where both fit alike; against SciPy's."""
     rng = np.random.default_rng(seed)
@@ -345,69 +305,41 @@ def test_se3_turns_and_does_not_mirror(seed: int) -> None:
     found = align_se3(estimate, truth).rotation
     expected, _ = Rotation.align_vectors(truth - truth.mean(axis=0), estimate - estimate.mean(axis=0))
     np.testing.assert_allclose(found, expected.as_matrix(), atol=1e-6)
+    straight = np.arange(50.0)[:, None] * [1.0, 0.0, 0.0]
+    with pytest.raises(UserError, match="take --alignment start or heading"):
+        align_se3(straight, straight)
 
 
-def test_se3_of_a_straight_path_is_refused(tmp_path: Path) -> None:
-    straight = np.zeros((COUNT, 7))
-    straight[:, 0], straight[:, 6] = np.arange(COUNT), 1.0
-    straight[:, 3:] = Rotation.from_rotvec(np.linspace(0.0, 1.0, COUNT)[:, None] * [1.0, 0.0, 0.0]).as_quat()
-    files = tum(tmp_path / "a.tum", straight), tum(tmp_path / "b.tum", straight)
-    assert "take --alignment start or heading" in refusal(
-        "evaluate", files[0], "--truth", files[1], "--alignment", "se3"
-    )
-
-
-@pytest.mark.slow
-def test_the_alignment_of_our_own_runs_is_a_choice(tmp_path: Path) -> None:
-    bag = tmp_path / "bag"
-    assert command("simulate", "salp", "--duration", "12", "--seed", "2", "--output", bag).code == 0
-    runs = {
-        how: judged(bag, "--alignment", how, "--output", tmp_path / how)["metrics"]
-        for how in ("none", "start", "heading", "se3")
-    }
-    ate = {how: run["pose"]["position_ate_rmse_m"] for how, run in runs.items()}
-    # The least squares fit is better than any other of the whole run, which is judged from the start on.
-    whole = {
-        how: judged(bag, "--alignment", how, "--settle", "0", "--output", tmp_path / f"{how}_whole")["metrics"]["pose"]
-        for how in runs
-    }
-    least = whole["se3"]["position_ate_rmse_m"]
-    assert all(least < one["position_ate_rmse_m"] for how, one in whole.items() if how != "se3")
-    assert len(set(ate.values())) == 4
-    assert len({run["joint_angles"]["rmse_deg"] for run in runs.values()}) == 1
-    said = refusal("evaluate", write_tum_of_nothing(tmp_path / "a.tum"), "--truth", bag, "--robot", "hopper")
-    assert said.startswith("the truth of --robot hopper needs all of its bodies: No ground truth of body in the bag")
-
-
-def write_tum_of_nothing(file: Path) -> Path:
-    return tum(file, walk(np.random.default_rng(1))[0])
-
-
-def test_inspect_says_what_can_be_judged(tmp_path: Path) -> None:
-    bag = bag_of(tmp_path / "bag", *consistent(4))
-    outcome = command("inspect", bag)
-    assert outcome.code == 0, outcome.error
-    assert f"evaluate {bag} --trajectory /odom" in outcome.out
-
-
-@pytest.mark.parametrize("form", ["tum", "csv"])
-def test_an_export_that_is_read_back_has_the_same_errors(tmp_path: Path, form: str) -> None:
-    bag, run, file = tmp_path / "bag", tmp_path / "run", tmp_path / f"ours.{form}"
+def test_the_alignment_of_our_own_runs_is_a_choice_and_an_export_that_is_read_back_has_the_same_errors(
+    tmp_path: Path,
+) -> None:
+    bag, run = tmp_path / "bag", tmp_path / "run"
     assert command("simulate", "salp", "--duration", "12", "--seed", "2", "--output", bag).code == 0
     own = judged(bag, "--output", run)
-    assert command("export", run, "--output", file).code == 0
-    assert "exists already" in refusal("export", run, "--output", file)
-    again = judged(file, "--truth", bag, "--robot", "salp", "--output", tmp_path / "again")
-    assert again["source"] == "simulated"
-    pose, expected = again["metrics"]["pose"], own["metrics"]["pose"]
-    if form == "tum":
-        expected = {key: value for key, value in expected.items() if "nees" not in key and "coverage" not in key}
-    assert set(pose) == set(expected)
-    for key, value in expected.items():
-        assert pose[key] == pytest.approx(value, rel=1e-6, abs=1e-9), key
-    compared = command("compare", run, tmp_path / "again")
-    assert compared.code == 0
-    assert "different" not in compared.out
+    # The least squares fit is better than any other of the whole run, which is judged from the start on.
+    start, fitted = (
+        judged(bag, "--alignment", how, "--settle", "0", "--output", tmp_path / how)["metrics"]
+        for how in ("start", "se3")
+    )
+    assert fitted["pose"]["position_ate_rmse_m"] < start["pose"]["position_ate_rmse_m"]
+    assert fitted["joint_angles"] == start["joint_angles"]
+    for form in ("tum", "csv"):
+        file = tmp_path / f"ours.{form}"
+        assert command("export", run, "--output", file).code == 0
+        assert "exists already" in refusal("export", run, "--output", file)
+        again = judged(file, "--truth", bag, "--robot", "salp", "--output", tmp_path / f"again_{form}")
+        assert again["source"] == "simulated"
+        found, expected = again["metrics"]["pose"], own["metrics"]["pose"]
+        if form == "tum":
+            expected = {key: value for key, value in expected.items() if "nees" not in key and "coverage" not in key}
+        assert set(found) == set(expected)
+        for key, value in expected.items():
+            assert found[key] == pytest.approx(value, rel=1e-6, abs=1e-9), key
+        compared = command("compare", run, tmp_path / f"again_{form}")
+        assert compared.code == 0
+        assert "different" not in compared.out
+    said = refusal("evaluate", tmp_path / "ours.tum", "--truth", bag, "--robot", "hopper")
+    assert said.startswith("the truth of --robot hopper needs all of its bodies: No ground truth of body in the bag")
 
 
 def test_an_export_of_another_folder_is_refused(tmp_path: Path) -> None:

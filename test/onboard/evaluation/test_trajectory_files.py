@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +51,6 @@ def test_stamps_are_exact(tmp_path: Path) -> None:
     [
         ("1767225601 1 2 3 0 0 0", "line 4 has 7 columns, not 8"),
         ("1767225601 1 2 x 0 0 0 1", "line 4: 'x' is no number"),
-        ("soon 1 2 3 0 0 0 1", "line 4: 'soon' is no time in seconds"),
         ("1e400 1 2 3 0 0 0 1", "line 4: '1e400' is no time in seconds"),
         ("nan 1 2 3 0 0 0 1", "line 4: 'nan' is no time in seconds"),
     ],
@@ -152,35 +150,27 @@ def test_tables_of_planar_poses_with_deviations(tmp_path: Path) -> None:
     assert found.notes == ("a.csv: columns not read: battery_v.",)
 
 
-def read_or_refused(file: Path) -> None:
-    """What is read is finite, what is refused is so in one line."""
-    with suppress(UserError):
-        assert np.isfinite(read(file, None, np.arange(3)).poses).all()
-        return
-    refused(file, None, np.arange(3))
-
-
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(content=st.binary(max_size=300), name=st.sampled_from(["a.tum", "a.csv", "a.txt", "a.kitti", "a.euroc"]))
-def test_rubbish_is_refused_in_one_line(tmp_path: Path, content: bytes, name: str) -> None:
-    file = tmp_path / name
-    file.write_bytes(content)
-    read_or_refused(file)
-
-
 CELLS = st.sampled_from(["1", "-2.5", "nan", "1e308", "", "x", "1_0", "0.5"])
 HEADERS = ["", "#", "time_s,x,y", "stamp_ns,x,y,z,qx,qy,qz,qw", "#timestamp,p,p,p,q_w,q_x,q_y,q_z"]
-
-
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    rows=st.lists(st.lists(CELLS, max_size=13), max_size=5),
-    header=st.sampled_from(HEADERS),
-    separator=st.sampled_from([",", " "]),
+TABLES = st.builds(
+    lambda header, rows, separator: "\n".join([header, *(separator.join(row) for row in rows)]).encode(),
+    st.sampled_from(HEADERS),
+    st.lists(st.lists(CELLS, max_size=13), max_size=5),
+    st.sampled_from([",", " "]),
 )
-def test_rows_of_anything_are_read_or_refused(
-    tmp_path: Path, rows: list[list[str]], header: str, separator: str
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.one_of(st.binary(max_size=300), TABLES),
+    name=st.sampled_from(["a.csv", "a.tum", "a.txt", "a.kitti", "a.euroc"]),
+)
+def test_rubbish_and_rows_of_anything_are_read_or_refused_in_one_line(
+    tmp_path: Path, content: bytes, name: str
 ) -> None:
-    file = tmp_path / "a.csv"
-    file.write_text("\n".join([header, *(separator.join(row) for row in rows)]))
-    read_or_refused(file)
+    file = tmp_path / name
+    file.write_bytes(content)
+    try:
+        assert np.isfinite(read(file, None, np.arange(3)).poses).all()
+    except UserError:
+        refused(file, None, np.arange(3))
