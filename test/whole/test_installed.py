@@ -149,26 +149,14 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(built: Path, else
     assert (sorted(whence["robots"]), len(whence["commands"])) == (robots, 1)
     assert whence["distribution"] == str(installed.site)
 
-<<<<<<< /work/t/m.o
-    assert installed.command("--version").startswith("onboard-estimation ")
-    for number in (1, 2):
-        installed.command("simulate", "salp", "--duration", "22", "--seed", str(number), "--output", f"bag_{number}")
-    assert "written: m.npz" in installed.command("train", "salp", "bag_1", "bag_2", "--form", "local", "-o", "m.npz")
-    installed.command("simulate", "hopper", "--duration", "4", "--output", "hops")
-    assert "report: run/report.html" in installed.command("evaluate", "hops", "--output", "run")
-    report = (installed.folder / "run" / "report.html").read_text(encoding="utf-8")
-    assets = installed.site / "onboard_estimation" / "report" / "assets"
-    parts = [*assets.glob("*.js"), assets / "page.css"]
-=======
     for number in ("1", "2"):
         installed.said("simulate", "salp", "--duration", "22", "--seed", number, "--output", f"bag_{number}")
     assert "written: m.npz" in installed.said("train", "salp", "bag_1", "bag_2", "--form", "local", "-o", "m.npz")
     installed.said("simulate", "hopper", "--duration", "4", "--output", "hops")
     installed.said("evaluate", "hops", "--output", "run")
     report = (elsewhere / "run" / "report.html").read_text(encoding="utf-8")
-    evaluation = installed.site / "onboard_estimation" / "evaluation"
-    parts = [*evaluation.glob("report_*.js"), evaluation / "report_template.css"]
->>>>>>> /work/t/m.t
+    assets = installed.site / "onboard_estimation" / "report" / "assets"
+    parts = [*assets.glob("*.js"), assets / "page.css"]
     assert len(parts) > 2
     assert all(part.read_text(encoding="utf-8").strip() in report for part in parts)
     installed.said("new", "robot", "crawler")

@@ -13,7 +13,6 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
-from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -131,44 +130,6 @@ def test_packages_that_are_imported_are_declared(
         and not names & {one.lower().replace("-", "_") for one in distributions.get(name, [name])}
     }
     assert missing == set()
-
-<<<<<<< /work/t/m.o
-def test_kernel_cache_watches_every_package(set_up: dict) -> None:
-    assert {name.partition(".")[0] for name in set_up["packages"]} <= {
-        name.partition(".")[0] for name, _ in kernel_cache._modules()
-    }
-=======
->>>>>>> /work/t/m.t
-
-# Modules that need each other: where one does, it depends on who is loaded first whether both load.
-
-
-def loaded_with(tree: ast.Module, modules: set[str]) -> set[str]:
-    """Modules that one imports while it is loaded: not for types alone, and not within a function."""
-    found: set[str] = set()
-    for module, names in imported(iter(tree.body)):
-        whole = {f"{module}.{name}" for name in names} & modules
-        found |= whole or {module} & modules
-    return found
-
-
-def test_no_module_needs_one_that_needs_it(sources: dict[str, ast.Module]) -> None:
-    modules = {
-        path.removesuffix(".py").replace("/", "."): tree
-        for path, tree in sources.items()
-        if not path.endswith("__init__.py") and not path.startswith("launch/")
-    }
-    assert len(modules) > 300
-    needed = {name: loaded_with(tree, set(modules)) for name, tree in modules.items()}
-    list(TopologicalSorter(needed).static_order())  # CycleError names the modules
-    # A cycle is found, and what does not make one is none.
-    two, one, late = map(
-        ast.parse, ("from a import two", "import a.one", "if TYPE_CHECKING:\n import a.one\ndef f():\n import a.two\n")
-    )
-    circle = {"a.one": loaded_with(two, {"a.one", "a.two"}), "a.two": loaded_with(one, {"a.one", "a.two"})}
-    with pytest.raises(CycleError):
-        list(TopologicalSorter(circle).static_order())
-    assert not loaded_with(late, {"a.one", "a.two"})
 
 
 # What is built
