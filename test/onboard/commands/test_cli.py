@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import re
-import resource
-import select
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +19,12 @@ from typing import Any
 import pytest
 import typer.main
 from evaluation_samples import command, refusal, salp_messages, write
+from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import cli
 from onboard_estimation.base.configuration import load
 from onboard_estimation.commands import output
+from onboard_estimation.report import run_folder
 from salp_estimation.model.configuration import SalpConfiguration
 
 COMMANDS = ("demo", "robots", "simulate", "inspect", "evaluate", "compare", "campaign", "convert", "config")
@@ -39,7 +39,6 @@ def run(*words: str | Path, folder: Path, **environment: str) -> subprocess.Comp
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
 
@@ -67,12 +66,10 @@ def test_help_names_all_commands_and_where_to_begin() -> None:
         assert f" {name} " in shown
     assert " observability " in shown  # of the salp's package
     assert "Start with onboard-estimation demo" in shown
-
-
-def test_nothing_asked_is_answered_with_help(tmp_path: Path) -> None:
-    outcome = command()
-    assert outcome.code == 2
-    assert "Start with" in outcome.out
+    nothing_asked = command()
+    assert nothing_asked.code == 2
+    assert "Start with" in nothing_asked.out
+    assert command("--version").out == f"onboard-estimation {version('onboard_estimation')}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -120,8 +117,7 @@ def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
     (broken / "entry_points.txt").write_text(f"[onboard_estimation.commands]\n{points}")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     shown = run("--help", folder=tmp_path, PYTHONPATH=path)
-    assert shown.returncode == 0, shown.stderr
-    assert {"frob", "wrong", "observability", "evaluate"} <= set(shown.stdout.split())
+    assert {"frob", "wrong", "observability", "evaluate"} <= set(shown.stdout.split()), shown.stderr
     assert "salp" in run("robots", folder=tmp_path, PYTHONPATH=path).stdout
     for words, said in (
         (("frob", "BAG", "--deep"), "command 'frob' cannot be loaded from 'no_such_module:app'"),
@@ -132,63 +128,16 @@ def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("simulate", ["Length, s.", "[default: 60.0]", "mcap|sqlite3", "the same seed gives the same bag"]),
-        ("evaluate", ["e.g. imu/link_2", "imu=20ms; s, ms or us", "(rad/s)", "gaps up to this, s. [default: 0.1]"]),
-        ("evaluate", ["y for a left-handed one", "drawn|exact", "runs/<bag>-<robot> otherwise"]),
-        ("campaign", ["Number of seeds. [default: 20]", "Length of each run, s. [default: 60.0]"]),
-        ("convert", ["--formats", "Formats come from installed packages"]),
-        ("config", ["all faults are listed together", "config init ROBOT writes the file"]),
-        ("compare", ["two or more"]),
-    ],
-)
-def test_help_tells_units_and_defaults(name: str, words: list[str]) -> None:
-    shown = flat(help_of(name))
-    for one in words:
-        assert one in shown
-
-
-def test_a_parameter_file_begins_with_how_it_is_used(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    assert f"evaluate BAG --config {file}" in command("config", "init", "salp", "--output", file).out
-    lines = file.read_text().splitlines()
-    about = lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
-    assert "its unit in brackets" in about[0]
-    assert about[-1] == f"# Use it:   onboard-estimation evaluate BAG --config {file}"
-    assert command("config", "salp", "--config", file).out.splitlines() == lines[len(about) :]
-
-
-def test_formats_tell_what_they_mend() -> None:
-    shown = flat(command("convert", "--formats").out)
-    for words in (
-        "the truth is left-handed there and is mirrored in y",
-        "that of the IMU is fitted to that of the force",
-        "Corrupted frames are left out and counted",
-    ):
-        assert words in shown
-
-
 def examples() -> list[list[str]]:
-    found = []
-    for name in COMMANDS:
-        for line in re.findall(r"`onboard-estimation ([^`]*)`", __epilog(name)):
-            found.append(shlex.split(line))
-    return found
-
-
-def __epilog(name: str) -> str:
-    from onboard_estimation import cli
-
-    return next(one.epilog or "" for one in cli.app.registered_commands if one.name == name)
+    said = "".join(one.epilog or "" for one in cli.app.registered_commands if one.name in COMMANDS)
+    return [shlex.split(line) for line in re.findall(r"`onboard-estimation ([^`]*)`", said)]
 
 
 @pytest.mark.parametrize("words", examples(), ids=" ".join)
 def test_examples_have_no_wrong_options(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are parsed as they stand; only the files that they name are missing, or little is done."""
     monkeypatch.chdir(tmp_path)
-    if words[0] in ("demo", "campaign") or (words[0] == "simulate" and "--storage" in words):
+    if words[0] in ("demo", "campaign", "simulate"):
         # Too long to run here: wrong options would be told before the missing argument is.
         assert "frob" in refusal(*words, "--frob")
         return
@@ -204,12 +153,9 @@ def test_examples_have_no_wrong_options(words: list[str], tmp_path: Path, monkey
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["evaluate"], "Missing argument 'BAG'"),
-        (["simulate", "salp"], "Missing option '--output'"),
         (["evaluate", "b", "--sed", "3"], "No such option: --sed"),
         (["evaluate", "b", "--seed", "three"], "Invalid value for '--seed': "),
-        (["evaluate", "b", "--seed"], "Option '--seed' requires an argument"),
         (["evaluate", "b", "c"], "Got unexpected extra argument"),
-        (["compare"], "Missing argument 'RUN"),
     ],
 )
 def test_wrong_usage_is_one_line_that_leads_to_the_help(words: list[str], said: str) -> None:
@@ -221,23 +167,6 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(words: list[str], said: 
 
 
 # JSON.
-
-
-def test_json_is_only_json(tmp_path: Path) -> None:
-    bag = tmp_path / "bag"
-    for words in (
-        ["simulate", "salp", "--duration", "2", "--output", bag],
-        ["evaluate", bag, "--output", tmp_path / "run"],
-        ["compare", tmp_path / "run", tmp_path / "run"],
-        ["inspect", bag],
-        ["campaign", "salp", "--seeds", "1", "--duration", "1", "--gait", "forward", "--output", tmp_path / "campaign"],
-        ["robots"],
-    ):
-        outcome = command(*words, "--json")
-        assert outcome.code == 0, outcome.error
-        assert isinstance(json.loads(outcome.out), dict)
-        assert outcome.error == ""
-    assert command("evaluate", tmp_path / "none", "--json").out == ""
 
 
 def test_robots_and_what_they_can_do() -> None:
@@ -255,10 +184,11 @@ def test_robots_and_what_they_can_do() -> None:
 
 def test_a_printed_configuration_can_be_used_and_changed(tmp_path: Path) -> None:
     file = tmp_path / "salp.yaml"
-    written = command("config", "salp", "--output", file)
-    assert written.code == 0
-    assert f"evaluate BAG --config {file}" in written.out
+    assert f"evaluate BAG --config {file}" in command("config", "init", "salp", "--output", file).out
     assert load(SalpConfiguration, file, {}) == SalpConfiguration()
+    about = [line for line in file.read_text().splitlines() if line.startswith("#")]
+    assert "its unit in brackets" in about[0]
+    assert about[-1] == f"# Use it:   onboard-estimation evaluate BAG --config {file}"
     printed = command("config", "salp", "--config", file, "--set", "gyro.axis=-z", "--set", "gate_probability=0.99").out
     (tmp_path / "changed.yaml").write_text(printed)
     changed = load(SalpConfiguration, tmp_path / "changed.yaml", {})
@@ -269,37 +199,21 @@ def test_a_printed_configuration_can_be_used_and_changed(tmp_path: Path) -> None
     assert all("#" in line for line in lines)
 
 
-def test_faults_of_overrides_are_listed_together() -> None:
-    outcome = command("config", "salp", "--set", "gyro.axis=up", "--set", "gate_probability=2", "--set", "frob=1")
-    assert outcome.code == 2
-    assert outcome.out == ""
-    for name in ("gyro.axis", "gate_probability", "frob"):
-        assert name in outcome.error
-
-
 # People.
 
 
-@pytest.mark.slow
-def test_tables_fit_and_sentences_are_whole_lines(tmp_path: Path) -> None:
-    bag = write(tmp_path / "a bag", salp_messages(2.0))
-    outcome = command("evaluate", bag, "--output", tmp_path / "run")
-    lines = outcome.out.splitlines()
-    table = [line for line in lines if line.startswith(" ")]
-    assert max(map(len, table)) <= 100
-    assert lines[0] == "salp (ukf) on a bag, recorded data"
-    assert "- Truth matched by interpolation at 100.0 % of the estimates (gaps up to 0.1 s)." in lines
+def test_tables_fit_sentences_are_whole_lines_and_names_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    bag = write(tmp_path / "[bold]a bag", salp_messages(2.0))
+    lines = command("evaluate", bag, "--output", tmp_path / "run").out.splitlines()
+    assert max(len(line) for line in lines if line.startswith(" ")) <= 100
+    assert lines[0] == "salp (ukf) on [bold]a bag, recorded data"
     assert any(re.search(r"joint angles within [\d.]+ deg RMS\.$", line) for line in lines)
     assert f"report: {tmp_path}/run/report.html" in lines
     again = next(line for line in lines if line.startswith("again:"))
-    words = shlex.split(again.removeprefix("again:"))
-    assert command(*words[1:], "--output", tmp_path / "second").code == 0
-
-
-def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
-    bag = write(tmp_path / "[bold]bag", salp_messages(1.0))
-    outcome = command("evaluate", bag, "--output", tmp_path / "run")
-    assert outcome.out.startswith("salp (ukf) on [bold]bag, recorded data")
+    assert str(bag) in shlex.split(again.removeprefix("again:"))
 
 
 def test_letters_that_the_output_cannot_show(tmp_path: Path) -> None:
@@ -312,43 +226,34 @@ def test_letters_that_the_output_cannot_show(tmp_path: Path) -> None:
 def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple[str, str]:
     """Standard output through a pipe, standard error on a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*MODULE, *map(str, words)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": str(columns)},
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        ready, _, _ = select.select([ours], [], [], 60.0)
-        if not ready:
-            break
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        shown += piece
-    assert process.stdout is not None
-    out = process.stdout.read()
-    assert process.wait(60.0) == 0
-    os.close(ours)
-    return out.decode(), shown.decode()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
+    with subprocess.Popen(
+        [*MODULE, *map(str, words)], cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(ours, 65536):
+                shown += piece
+        os.close(ours)
+        out, _ = process.communicate()
+    assert process.returncode == 0
+    return out, shown.decode()
 
 
 @pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
+    """And not beside JSON, which is for programs."""
     words = ["simulate", "salp", "--duration", "1", "--output"]
     out, shown = on_a_terminal(*words, "first", folder=tmp_path)
     assert "simulating salp" in shown
     assert "simulating" not in out
-    silent = run(*words, "second", folder=tmp_path)
-    assert silent.returncode == 0
-    assert silent.stderr == ""
-    assert silent.stdout == out.replace("first", "second")
+    silent = command(*words, tmp_path / "second")
+    assert silent.error == ""
+    assert silent.out.splitlines()[0] == out.splitlines()[0].replace("first", str(tmp_path / "second"))
+    out, shown = on_a_terminal(*words, "third", "--json", folder=tmp_path)
+    assert json.loads(out)["messages"] > 0
+    assert shown == ""
 
 
 @pytest.mark.slow
@@ -358,17 +263,9 @@ def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
     out, shown = on_a_terminal(*words, folder=tmp_path)
     assert "2 of 2 runs" in shown
     assert "2 of 2 runs" not in out
-    logged = run(*words, "--output", "campaigns/again", folder=tmp_path)
-    assert logged.returncode == 0
-    assert logged.stderr.splitlines()[0] == "salp-ideal: 2 runs, this process"
-    assert logged.stdout == out.replace("campaigns/salp-ideal", "campaigns/again")
-
-
-@pytest.mark.slow
-def test_json_is_silent_on_a_terminal_too(tmp_path: Path) -> None:
-    out, shown = on_a_terminal("simulate", "salp", "--duration", "1", "--output", "b", "--json", folder=tmp_path)
-    assert json.loads(out)["messages"] > 0
-    assert shown == ""
+    logged = command(*words, "--output", tmp_path / "again")
+    assert logged.error.splitlines()[0] == "salp-ideal: 2 runs, this process"
+    assert "2 of 2 runs" not in logged.out
 
 
 def test_interruption(tmp_path: Path) -> None:
@@ -380,29 +277,28 @@ def test_interruption(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    used_s, deadline = 0.0, time.monotonic() + 60.0
-    ticks = os.sysconf("SC_CLK_TCK")
-    while used_s < 2.5 and time.monotonic() < deadline and process.poll() is None:  # well past all imports
-        used_s = sum(map(int, Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) / ticks
-        time.sleep(0.05)
+    ticks, status = os.sysconf("SC_CLK_TCK"), Path(f"/proc/{process.pid}/stat")
+
+    def past_all_imports() -> bool:
+        used = map(int, status.read_text().rpartition(")")[2].split()[11:13])
+        return sum(used) > 2.5 * ticks or process.poll() is not None
+
+    wait_until(past_all_imports)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60.0)
-    assert process.returncode == 130
-    assert out == ""
-    assert error.strip() == "interrupted"
+    out, error = process.communicate(timeout=LONGEST_WAIT_S)
+    assert (process.returncode, out, error.strip()) == (130, "", "interrupted")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*MODULE, "config", "salp"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60.0) != 0
-    process.stderr.close()
+    with subprocess.Popen(
+        [*MODULE, "robots", "salp"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
 
 
 # Completion by the shell.
@@ -418,7 +314,6 @@ def in_bash(script: str, home: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     assert done.stderr == ""
     return done.stdout
@@ -453,26 +348,14 @@ def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path)
     assert "-o default" in rule  # paths, of bags too, are the shell's own business
 
 
-def test_completion_is_installed(tmp_path: Path) -> None:
-    in_bash("onboard-estimation --install-completion", tmp_path)
-    assert ".bash_completions/onboard-estimation.sh" in (tmp_path / ".bashrc").read_text()
-    assert "_ONBOARD_ESTIMATION_COMPLETE" in (tmp_path / ".bash_completions" / "onboard-estimation.sh").read_text()
-
-
 # Starting.
-
-
-def test_version() -> None:
-    assert command("--version").out == f"onboard-estimation {version('onboard_estimation')}\n"
 
 
 @pytest.mark.slow
 def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_path: Path) -> None:
     """From the repository's root, with its folders `launch` and `test`, too."""
-    for folder in (repository, tmp_path):
-        done = run("robots", "--json", folder=folder)
-        assert done.returncode == 0, done.stderr
-        assert "salp" in done.stdout
+    done = run("robots", "--json", folder=repository)
+    assert done.returncode == 0, done.stderr
     hint = run("config", "salp", "--output", "salp.yaml", folder=tmp_path).stdout
     assert "-m onboard_estimation evaluate BAG --config salp.yaml" in hint
 
@@ -480,33 +363,25 @@ def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_p
 @pytest.mark.parametrize(
     ("words", "environment"),
     [
-        (["evaluate", "--help"], {}),
-        (["--help"], {}),
-        (["observability", "--help"], {}),
-        ([], {"_ONBOARD_ESTIMATION_COMPLETE": "complete_bash", "COMP_WORDS": "x launch s", "COMP_CWORD": "2"}),
+        ([["evaluate", "--help"], ["--help"], ["observability", "--help"]], {}),
+        ([[]], {"_ONBOARD_ESTIMATION_COMPLETE": "complete_bash", "COMP_WORDS": "x launch s", "COMP_CWORD": "2"}),
     ],
-    ids=["help", "help_of_all", "help_of_a_robot's", "completion"],
+    ids=["help", "completion"],
 )
-def test_help_and_completion_need_no_numerics(words: list[str], environment: dict[str, str], tmp_path: Path) -> None:
-    """Quick, because nothing heavy is imported: at most half a second of processor time."""
+def test_help_and_completion_need_no_numerics(
+    words: list[list[str]], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Quick, because nothing heavy is imported."""
     code = (
-        f"import sys; from onboard_estimation.cli import main\ntry: main({words})\nexcept SystemExit: pass\n"
+        f"import sys; from onboard_estimation.cli import main\nfor words in {words}:\n"
+        "    try: main(words)\n    except SystemExit: pass\n"
         "heavy = {'numba', 'numpy', 'scipy', 'matplotlib', 'rosbags', 'evo', 'yaml'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
     assert done.stdout
-    assert done.stderr.strip() == "[]"
-    print("processor time:", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "s")
+    assert done.stderr.strip() == b"[]"
 
 
 @pytest.mark.parametrize(
@@ -515,7 +390,6 @@ def test_help_and_completion_need_no_numerics(words: list[str], environment: dic
         ("/somewhere/onboard_estimation/__main__.py", None, f"{sys.executable} -m onboard_estimation"),
         (".venv/bin/onboard-estimation", None, ".venv/bin/onboard-estimation"),
         ("/usr/bin/onboard-estimation", "/usr/bin/onboard-estimation", "onboard-estimation"),
-        ("/opt/pytest", None, "onboard-estimation"),
     ],
 )
 def test_hints_name_the_program_as_it_was_typed(

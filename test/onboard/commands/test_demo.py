@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from evaluation_samples import command, salp_messages, write
 
 from onboard_estimation.commands import demo
@@ -14,17 +15,18 @@ from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.report.evaluate import Evaluation, evaluate_bag
 
 
-def test_cost_progress_and_one_table_with_reports(tmp_path: Path) -> None:
+def test_cost_progress_and_one_table_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_SECONDS", 6.0)
     outcome = command("demo", "strapdown", "--output", tmp_path / "out")
     assert outcome.code == 0, outcome.error
     first, cost, *_ = outcome.out.splitlines()
     assert first == f"strapdown: simulated and judged, into {tmp_path / 'out'}."
     assert re.search(r"\d+ s of processor time the first time.*; \d+ MB of disk", cost)
     # Nothing but lines where there is no terminal: each part when it begins.
-    assert outcome.error.splitlines()[0] == "strapdown: simulating 60 s"
+    assert outcome.error.splitlines()[0] == "strapdown: simulating 6 s"
     assert "strapdown: evaluating" in outcome.error.splitlines()
     table = outcome.out[outcome.out.index("simulated run") :]
-    assert re.search(r"strapdown +60 s, walk.* position \d+ cm +\d+ % +\d+ %", table)
+    assert re.search(r"strapdown +6 s, walk.* position [\d.]+ (mm|cm) +\d+ % +\d+ %", table)
     assert outcome.out.count("simulated run") == 1
     assert "\N{REPLACEMENT CHARACTER}" not in outcome.out
     assert " strapdown/report.html " in table

@@ -11,9 +11,7 @@ from evaluation_samples import command, refusal
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
-from onboard_estimation.campaigns.campaign import Case
 from onboard_estimation.campaigns.table import Table, cases_of, read_table
-from onboard_estimation.judging.options import EvaluateOptions
 
 
 def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -24,35 +22,16 @@ def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:
         cases_of(Table("salp", (bags[0], bags[0])))
 
 
-def test_a_run_is_another_when_its_files_are(tmp_path: Path) -> None:
-    path = tmp_path / "quiet.yaml"
+def test_a_run_is_another_when_its_files_are_or_it_keeps_more(tmp_path: Path) -> None:
+    path, names = tmp_path / "quiet.yaml", set()
     text = resource("config/salp_ideal.yaml").read_text()
-    names = []
     for content in (text, text + "\n# the same to a filter, but another file\n"):
         path.write_text(content)
-        [case] = cases_of(Table("salp", (tmp_path / "bag",), options={"config": path}))
-        names.append(case.name)
-    assert names[0] != names[1]
-
-
-def test_a_run_that_keeps_more_is_another() -> None:
-    names = {cases_of(Table("salp", (Path("bag"),), keep=keep))[0].name for keep in ("figures", "everything")}
-    assert len(names) == 2
-
-
-def test_lists_of_several_places_go_together(tmp_path: Path) -> None:
-    path = table(
-        tmp_path,
-        """
-robot: salp
-bags: [bag]
-what_ifs: {biased: {bias: [imu/link_2.gyro_z=0.02]}}
-options: {bias: [imu/link_1.gyro_z=0.01]}
-""",
-    )
-    (tmp_path / "bag").mkdir()
-    [case] = cases_of(read_table(path))
-    assert case.options.what_if.bias == ("imu/link_1.gyro_z=0.01", "imu/link_2.gyro_z=0.02")
+        for keep in ("figures", "everything"):
+            [case] = cases_of(Table("salp", (tmp_path / "bag",), options={"config": path}, keep=keep))
+            assert set(case.files()) == {tmp_path / "bag", path}
+            names.add(case.name)
+    assert len(names) == 4
 
 
 def test_what_a_table_says(tmp_path: Path) -> None:
@@ -68,7 +47,7 @@ configurations:
   default: {}
 what_ifs:
   none:
-  late: {delay: imu=20ms, align_clock: true}
+  late: {delay: imu=20ms, align_clock: true, bias: [imu/link_2.gyro_z=0.02]}
 options: {settle: 2, bias: [imu/link_1.gyro_z=0.01]}
 keep: figures
 """,
@@ -82,7 +61,8 @@ keep: figures
     assert second.options.config == tmp_path / "quiet.yaml"
     assert second.options.overrides == {"gyro.noise_stddev_rad_s": 0.004, "chain.joint_drag": [0.01, 0.02]}
     assert second.options.what_if.delay == ("imu=20ms",)
-    assert second.options.what_if.bias == first.options.what_if.bias == ("imu/link_1.gyro_z=0.01",)
+    assert first.options.what_if.bias == ("imu/link_1.gyro_z=0.01",)
+    assert second.options.what_if.bias == ("imu/link_1.gyro_z=0.01", "imu/link_2.gyro_z=0.02")  # those of both places
     assert (second.options.align_clock, first.options.align_clock) == (True, False)
     assert second.options.settings.settle_s == 2.0
     assert {case.keep for case in cases} == {"figures"}
@@ -92,47 +72,49 @@ keep: figures
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no table: it needs keys such as robot, bags"),
-        ("[salp]", "is no table"),
-        ("robot: salp\n bags: x", "is no YAML"),
-        ("robot: salp", "needs either bags or simulated"),
-        ("robot: salp\nbag: [x]", "bag is no key here; did you mean bags?"),
-        ("robot: salp\nbags: [x]\nestimator: [ukf]", "estimator is no key here; did you mean estimators?"),
-        ("robot: salp\nbags: []", "bags is [], not a list of names"),
-        ("robot: salp\nbags: [3]", "bags is [3], not a list of names"),
-        ("bags: ['nothing_*']", "no bag is called nothing_*"),
-        ("bags: x\nkeep: all", "keep is 'all'; there are figures, reports, everything"),
-        ("bags: x\noptions: {setle: 3}", "options: setle is no key here; did you mean settle?"),
-        ("bags: x\noptions: {settle: soon}", "options: settle is 'soon', which is nothing for --settle"),
-        ("bags: x\noptions: {seed: 1.5}", "options: seed is 1.5, which is nothing for --seed"),
-        ("bags: x\noptions: {smooth: 1}", "options: smooth is 1, which is nothing for --smooth"),
-        ("bags: x\nwhat_ifs: [a]", "what_ifs is ['a']; it needs a name for each"),
-        ("bags: x\nwhat_ifs: {a: 3}", "what_ifs: a is 3, not options of evaluate"),
-        ("bags: x\noptions: {mirror_truth: w}", "--mirror-truth w: must be one or more of x, y, z"),
-        ("robot: salq\nbags: x", "no robot 'salq'; installed are"),
-        ("robot: salp\nbags: x\nestimators: [ekf]", "salp has no estimator 'ekf'; it has ukf"),
-        ("robot: salp\nbags: x\noptions: {set: {gyro.axis: w}}", "gyro.axis"),
-        ("robot: salp\nbags: x\noptions: {config: gone.yaml}", "gone.yaml"),
-        ("simulated: {seeds: 0-3}", "simulated: which robot? write robot: NAME"),
-        ("robot: salp\nsimulated: {seeds: a-b}", "seeds 'a-b': write a number or a range, such as 0-19"),
-        ("robot: salp\nsimulated: {seeds: 9-3}", "seeds 9-3: from 9 to 3 is no range"),
-        ("robot: salp\nsimulated: {seeds: []}", "seeds is empty: write a number or a range, such as 0-19"),
-        ("robot: salp\noptions: {settle: .nan}", "options: settle is nan, which is nothing for --settle"),
-        ("robot: salp\nsimulated: {scenario: sea}", "salp has no scenario 'sea'; it has ideal"),
-        ("robot: salp\nsimulated: {variants: [sideways]}", "no variant 'sideways'"),
-        ("robot: salp\nsimulated: {duration_s: long}", "duration_s is 'long', not a number"),
-        ("robot: salp\nsimulated: {duration_s: 0}", "--duration 0: must be above 0 s"),
-        ("robot: salp\nsimulated: {seeds: 0-199998, variants: [forward, left]}", "runs are too many"),
+        ("", ["is no table: it needs keys such as robot, bags"]),
+        ("[salp]", ["is no table"]),
+        ("robot: salp\n bags: x", ["is no YAML"]),
+        ("robot: salp", ["needs either bags or simulated"]),
+        # All are told at once.
+        (
+            "robot: salp\nbag: [x]\nkeep: all\nestimator: [ukf]\nwhat_ifs: [a]\noptions: {setle: 3, seed: 1.5}",
+            [
+                *("bag is no key here; did you mean bags?", "estimator is no key here; did you mean estimators?"),
+                *(
+                    "keep is 'all'; there are figures, reports, everything",
+                    "what_ifs is ['a']; it needs a name for each",
+                ),
+                *("setle is no key here; did you mean settle?", "seed is 1.5, which is nothing for --seed"),
+            ],
+        ),
+        ("bags: x\noptions: {settle: soon, smooth: 1}", ["settle is 'soon', which is noth", "smooth is 1, which is n"]),
+        ("bags: x\noptions: {settle: .nan, seed: .inf}", ["settle is nan, which", "seed is inf, which"]),
+        (f"bags: x\noptions: {{settle: 1{'0' * 400}}}", ["settle is 1"]),
+        ("robot: salp\nbags: []", ["bags is [], not a list of names"]),
+        ("robot: salp\nbags: [3]", ["bags is [3], not a list of names"]),
+        ("bags: ['nothing_*']", ["no bag is called nothing_*"]),
+        ("bags: x\nwhat_ifs: {a: 3}", ["what_ifs: a is 3, not options of evaluate"]),
+        ("bags: x\noptions: {mirror_truth: w}", ["--mirror-truth w: must be one or more of x, y, z"]),
+        ("robot: salq\nbags: x", ["no robot 'salq'; installed are"]),
+        ("robot: salp\nbags: x\nestimators: [ekf]", ["salp has no estimator 'ekf'; it has ukf"]),
+        ("robot: salp\nbags: x\noptions: {set: {gyro.axis: w}}", ["gyro.axis"]),
+        ("robot: salp\nbags: x\noptions: {config: gone.yaml}", ["gone.yaml"]),
+        ("simulated: {seeds: 0-3}", ["simulated: which robot? write robot: NAME"]),
+        ("robot: salp\nsimulated: {seeds: a-b}", ["seeds 'a-b': write a number or a range, such as 0-19"]),
+        ("robot: salp\nsimulated: {seeds: 9-3}", ["seeds 9-3: from 9 to 3 is no range"]),
+        ("robot: salp\nsimulated: {seeds: []}", ["seeds is empty: write a number or a range, such as 0-19"]),
+        ("robot: salp\nsimulated: {scenario: sea}", ["salp has no scenario 'sea'; it has ideal"]),
+        ("robot: salp\nsimulated: {variants: [sideways]}", ["no variant 'sideways'"]),
+        ("robot: salp\nsimulated: {duration_s: long}", ["duration_s is 'long', not a number"]),
+        ("robot: salp\nsimulated: {duration_s: 0}", ["--duration 0: must be above 0 s"]),
+        ("robot: salp\nsimulated: {seeds: 0-199998, variants: [forward, left]}", ["runs are too many"]),
     ],
 )
-def test_tables_with_typos(text: str, said: str, tmp_path: Path) -> None:
-    assert said in refusal("campaign", table(tmp_path, text), "--output", tmp_path / "campaign")
+def test_tables_with_typos(text: str, said: list[str], tmp_path: Path) -> None:
+    told = refusal("campaign", table(tmp_path, text), "--output", tmp_path / "campaign")
+    assert [one for one in said if one not in told] == []
     assert not (tmp_path / "campaign").exists()
-
-
-def test_all_typos_of_a_table_are_told_at_once(tmp_path: Path) -> None:
-    said = refusal("campaign", table(tmp_path, "robot: salp\nbag: x\nkeep: all\noptions: {setle: 3}"))
-    assert all(word in said for word in ("bag is no key", "keep is 'all'", "setle is no key"))
 
 
 @pytest.mark.parametrize(
@@ -140,11 +122,7 @@ def test_all_typos_of_a_table_are_told_at_once(tmp_path: Path) -> None:
     [
         (("salq",), "salq is no table, no bag and no robot; robots are"),
         (("salp", "--gait", "sideways"), "salp, scenario ideal: no variant 'sideways'; there are forward, backward"),
-        (("salp", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal"),
-        (("salp", "--estimator", "ekf", "--seeds", "1"), "salp has no estimator 'ekf'; it has ukf"),
-        (("salp", "--duration", "0"), "--duration 0: must be above 0 s"),
         (("salp", "--seeds", "0"), "--seeds"),
-        (("salp", "--set", "gyro.axis=w"), "gyro.axis"),
         (("salp", "--keep", "all"), "--keep all: must be one of figures, reports, everything"),
         (("a.yaml", "b.yaml"), "one table makes a campaign, 2 are given"),
         (("gone.yaml",), "gone.yaml cannot be read"),
@@ -164,16 +142,3 @@ def test_a_what_if_that_is_none_is_a_row(tmp_path: Path) -> None:
     done = command(*words, "--drop", "imu/link_9", "--output", tmp_path / "campaign", "--json")
     assert "--drop imu/link_9: no such sensor" in json.loads(done.out)["failed"][0]["reason"]
     assert done.code == 2
-
-
-def test_a_case_says_what_it_reads(tmp_path: Path) -> None:
-    case = Case(tmp_path / "b", EvaluateOptions(config=tmp_path / "c", model=tmp_path / "m"), {})
-    assert set(case.files()) == {tmp_path / "b", tmp_path / "c", tmp_path / "m"}
-
-
-@pytest.mark.parametrize("option", ["seed: .nan", "seed: .inf", f"settle: 1{'0' * 400}"])
-def test_numbers_that_are_none(option: str, tmp_path: Path) -> None:
-    table = tmp_path / "table.yaml"
-    table.write_text(f"robot: salp\nsimulated: {{seeds: 0}}\noptions: {{{option}}}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{option.split(':')[0]} is "):
-        read_table(table)

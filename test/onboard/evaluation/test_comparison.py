@@ -24,10 +24,12 @@ WALK = {"position_ate_rmse_m": 0.0412, "matched_ratio": 0.98, "consistent": Fals
 
 
 def run_folder(folder: Path, metrics: Any, run: Any = None) -> Path:
+    """A folder with these files, of which a text or bytes stand as they are."""
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(metrics if isinstance(metrics, str) else json.dumps(metrics))
-    if run is not None:
-        (folder / "run.json").write_text(run if isinstance(run, str) else json.dumps(run))
+    for name, content in (("metrics.json", metrics), ("run.json", run)):
+        if content is not None:
+            text = content if isinstance(content, (str, bytes)) else json.dumps(content)
+            (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     return folder
 
 
@@ -37,10 +39,9 @@ def facts(robot: str = "salp", source: str = "simulated", bag: str = "bags/forwa
 
 def printed(comparison: Comparison, width: int = 160) -> str:
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(comparison.table())
-    output = console.file
-    assert isinstance(output, StringIO)
-    return output.getvalue()
+    with console.capture() as captured:
+        console.print(comparison.table())
+    return captured.get()
 
 
 def row(table: str, label: str) -> list[str]:
@@ -55,8 +56,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     table = printed(comparison)
     assert row(table, "robot") == ["robot", "salp", "salp", ""]
     assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (degrees)", "0.2", "0.15", "-25 %"]
-    assert row(table, "Pose / x / Error max") == ["Pose / x / Error max (metres)", "0.02", "0.03", "+50 %"]
-    assert row(table, "Pose / NEES mean")[1:] == ["3.1", "3.1", "0 %"]
+    assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
 
 
@@ -80,16 +80,10 @@ def test_three_runs_of_different_robots_say_what_does_not_compare(tmp_path: Path
     comparison = compare_runs(folders)
     table = printed(comparison)
     assert "change" not in table
-    assert row(table, "Position ATE RMSE") == ["Position ATE RMSE (metres)", "-", "0.0412", "0.0412"]
-    assert row(table, "Matched ratio") == ["Matched ratio (share, 0 to 1)", "1", "0.98", "0.98"]
     assert row(table, "Consistent") == ["Consistent", "-", "no", "no"]
     assert row(table, "source") == ["source", "simulated", "recorded", "unknown"]
-    notes = " ".join(comparison.notes)
-    assert "Simulated and recorded runs are mixed" in notes
-    assert "not known of: other" in notes
-    assert "2 different robots" in notes
-    assert "2 different bags" in notes
-    assert "1 of 7 metrics are in all runs" in notes
+    for said in ("are mixed", "not known of: other", "2 different robots", "2 different bags", "1 of 7 metrics"):
+        assert said in " ".join(comparison.notes)
 
 
 def test_folders_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
@@ -108,44 +102,26 @@ def test_names_do_not_reach_the_terminal_as_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("files", "said"),
     [
-        ('{"a": 1', "cannot be read"),
-        ("", "cannot be read"),
-        ("[1, 2]", "holds a list, not a mapping"),
-        ("3", "holds a int, not a mapping"),
-        ("[" * 100_000, "cannot be read"),
+        (('{"a": 1', facts()), "metrics.json cannot be read"),
+        ((b"\xff\xfe{}", facts()), "metrics.json cannot be read"),
+        (("[" * 100_000, facts()), "metrics.json cannot be read"),
+        (("[1, 2]", facts()), "metrics.json holds a list, not a mapping"),
+        ((CHAIN, "{"), "run.json cannot be read"),
     ],
 )
-def test_broken_metrics_are_one_line(tmp_path: Path, content: str, expected: str) -> None:
-    good, broken = run_folder(tmp_path / "good", CHAIN, facts()), run_folder(tmp_path / "broken", content, facts())
-    with pytest.raises(UserError, match=expected) as caught:
-        compare_runs([good, broken])
-    assert str(broken / "metrics.json") in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_broken_run_json_and_bytes_that_are_no_text(tmp_path: Path) -> None:
-    good = run_folder(tmp_path / "good", CHAIN, facts())
-    broken = run_folder(tmp_path / "broken", CHAIN, "{")
-    with pytest.raises(UserError, match=r"run\.json cannot be read"):
-        compare_runs([good, broken])
-    (broken / "run.json").write_text("{}")
-    (broken / "metrics.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(UserError, match=r"metrics\.json cannot be read"):
-        compare_runs([good, broken])
-
-
-def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+def test_broken_files_are_one_line(tmp_path: Path, files: tuple[Any, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
-        compare_runs([tmp_path / "absent", tmp_path / "empty"])
-    assert "absent is no folder" in str(caught.value)
-    assert "empty has no metrics.json" in str(caught.value)
+        compare_runs([run_folder(tmp_path / "good", CHAIN, facts()), run_folder(tmp_path / "broken", *files)])
+    assert str(tmp_path / "broken" / said.split()[0]) in str(caught.value)
+    assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_comparing_takes_two(tmp_path: Path, count: int) -> None:
-    with pytest.raises(UserError, match=f"two or more run folders, got {count}"):
-        compare_runs([tmp_path] * count)
+def test_all_faults_are_named_at_once_and_comparing_takes_two(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"absent is no folder.*empty has no metrics\.json"):
+        compare_runs([tmp_path / "absent", tmp_path / "empty"])
+    with pytest.raises(UserError, match="two or more run folders, got 1"):
+        compare_runs([tmp_path])

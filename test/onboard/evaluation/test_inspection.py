@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from bag_samples import (
     write_ros1,
     write_rosbag2,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -37,23 +38,27 @@ from onboard_estimation.inspection.inspect import common_namespace, inspect_bag,
 from onboard_estimation.inspection.report import Inspection, TopicReport, TruthReport
 
 MS = 1_000_000
-IMU_1, IMU_2, TRUTH = "/salp/imu/link_1/data_raw", "/salp/imu/link_2/data_raw", "/salp/ground_truth/link_1/pose"
+IMU_1 = "/salp/imu/link_1/data_raw"
 
 Edit = Callable[[int, Sample], Sample | None]
 
 
-def recording(edit_imu: Edit | None = None, edit_truth: Edit | None = None, seconds: int = 10) -> list[Sample]:
-    """Two IMUs at 100 Hz and a pose at 50 Hz, 2 ms from stamp to log; an edit changes or drops messages."""
+def recording(edits: Mapping[str, Edit] = {}, seconds: int = 10, imus: int = 2, bodies: int = 1) -> list[Sample]:
+    """IMUs at 100 Hz and poses at 50 Hz, 2 ms from stamp to log; an edit changes or drops messages of its topic."""
     samples: list[Sample | None] = []
+
+    def add(number: int, sample: Sample) -> None:
+        edit = edits.get(sample.topic.removeprefix("/salp/").removesuffix("/data_raw"))
+        samples.append(edit(number, sample) if edit else sample)
+
     for step in range(100 * seconds):
         stamp = START_NS + step * 10 * MS
-        values = (0.1, 0.2, 0.3), (0.0, 0.0, 9.81)
-        one = Sample(IMU_1, IMU, stamp + 2 * MS, imu(stamp, *values, "imu_1"))
-        samples.append(edit_imu(step, one) if edit_imu else one)
-        samples.append(Sample(IMU_2, IMU, stamp + 2 * MS + 1, imu(stamp, *values, "imu_2")))
-        if step % 2 == 0:
-            two = Sample(TRUTH, POSE, stamp + 2 * MS + 2, pose(stamp, (step * 1e-4, 0, 0)))
-            samples.append(edit_truth(step // 2, two) if edit_truth else two)
+        for link in range(1, imus + 1):
+            message = imu(stamp, (0.1, 0.2, 0.3), (0.0, 0.0, 9.81), f"imu_{link}")
+            add(step, Sample(f"/salp/imu/link_{link}/data_raw", IMU, stamp + 2 * MS + link, message))
+        for link in range(1, bodies + 1) if step % 2 == 0 else ():
+            message = pose(stamp, (step * 1e-4, 0, 0))
+            add(step // 2, Sample(f"/salp/ground_truth/link_{link}/pose", POSE, stamp + 2 * MS + 10 + link, message))
     return sorted((sample for sample in samples if sample), key=lambda sample: sample.log_time_ns)
 
 
@@ -84,161 +89,182 @@ def printed(inspection: Inspection, width: int = 100) -> list[str]:
 
 
 def test_a_sound_recording_has_no_findings(tmp_path: Path) -> None:
-    inspection = inspect(tmp_path, recording())
+    inspection = inspect(tmp_path, recording(seconds=5))
     assert texts(inspection) == []
-    assert (inspection.format, inspection.message_count, inspection.namespace) == ("mcap", 2500, "/salp")
-    assert inspection.start_ns == START_NS + 2 * MS
-    assert inspection.duration_s == pytest.approx(9.99, abs=1e-6)
+    assert (inspection.format, inspection.message_count, inspection.namespace) == ("mcap", 1250, "/salp")
+    assert inspection.duration_s == pytest.approx(4.99, abs=1e-6)
     report = topic(inspection, IMU_1)
-    assert (report.message_type, report.count, report.has_header, report.frames) == (IMU, 1000, True, ("imu_1",))
-    assert report.timing.rate_hz == pytest.approx(100.0)
-    assert report.timing.duration_s == pytest.approx(9.99)
+    assert (report.message_type, report.count, report.has_header, report.frames) == (IMU, 500, True, ("imu_1",))
+    assert (report.timing.rate_hz, report.timing.duration_s) == pytest.approx((100.0, 4.99))
     assert report.timing.regular
-    assert (report.timing.gaps, report.timing.duplicates, report.timing.backward_jumps) == (0, 0, 0)
-    assert report.delay_median_s == pytest.approx(0.002)
+    assert report.delay_median_s == pytest.approx(0.002, abs=1e-6)
     assert (report.not_finite, report.undecodable) == (0, 0)
     (body,) = inspection.truth
-    assert body.coverage == pytest.approx(1.0)
-    assert body.largest_step_m == pytest.approx(2e-4)
+    assert (body.coverage, body.largest_step_m) == pytest.approx((1.0, 2e-4))
     assert (body.jumps, body.unusable, body.largest_turn_rad) == (0, 0, 0.0)
     assert any("Nothing wrong was found" in line for line in printed(inspection))
 
 
-def test_gaps(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample | None:
-        return None if 200 <= step < 220 or 500 <= step < 624 else sample
-
-    inspection = inspect(tmp_path, recording(edit))
-    report = topic(inspection, IMU_1).timing
-    assert report.gaps == 2
-    assert report.longest_gap_s == pytest.approx(1.25)
-    assert report.longest_gap_at_s == pytest.approx(4.99, abs=1e-6)
-    assert texts(inspection) == [
-        "warning: Gaps of more than 5 periods: imu/link_1/data_raw has 2, the longest 1.25 s at 4.99 s."
-    ]
+# A recording in which each topic has a fault of its own
 
 
-def test_repeated_stamps_and_jumps_back(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample:
-        if step in (300, 301, 302):
-            return with_stamp(sample, START_NS + 299 * 10 * MS)
-        return with_stamp(sample, START_NS + 100 * 10 * MS) if step == 700 else sample
-
-    inspection = inspect(tmp_path, recording(edit))
-    report = topic(inspection, IMU_1).timing
-    assert (report.duplicates, report.backward_jumps) == (3, 1)
-    assert report.largest_backward_s == pytest.approx(5.99)
-    found = texts(inspection)
-    assert found[0] == "error: Times jump backwards: imu/link_1/data_raw once, by up to 5.99 s."
-    assert "warning: Messages repeat the stamp before them: imu/link_1/data_raw 3 of 1,000." in found
+def gaps_and_a_rate_beyond_the_range(step: int, sample: Sample) -> Sample | None:
+    if step in (100, 150):
+        sample.message.angular_velocity.z = 57.3
+    return None if 200 <= step < 220 or 500 <= step < 624 else sample
 
 
-def test_numbers_that_are_none(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample:
-        if step in (5, 6):
-            sample.message.angular_velocity.x = np.nan
-        if step in (6, 7):
-            sample.message.linear_acceleration.z = -np.inf
-        sample.message.orientation.x = np.nan  # orientation is not measured, so it may be NaN
-        return sample
-
-    inspection = inspect(tmp_path, recording(edit))
-    assert topic(inspection, IMU_1).not_finite == 3
-    assert texts(inspection) == ["error: Numbers are NaN or infinite: imu/link_1/data_raw in 3 of 1,000 messages."]
+def repeated_stamps_and_a_jump_back(step: int, sample: Sample) -> Sample:
+    if step in (300, 301, 302):
+        return with_stamp(sample, START_NS + 299 * 10 * MS)
+    return with_stamp(sample, START_NS + 100 * 10 * MS) if step == 700 else sample
 
 
-def test_joint_states_are_looked_at_in_all_arrays(tmp_path: Path) -> None:
-    samples = recording()
+def numbers_that_are_none(step: int, sample: Sample) -> Sample:
+    if step in (5, 6):
+        sample.message.angular_velocity.x = np.nan
+    if step in (6, 7):
+        sample.message.linear_acceleration.z = -np.inf
+    sample.message.orientation.x = np.nan  # orientation is not measured, so it may be NaN
+    return sample
+
+
+def one_late_message(step: int, sample: Sample) -> Sample:
+    return sample._replace(log_time_ns=sample.log_time_ns + 700 * MS) if step == 400 else sample
+
+
+def half_the_rate_and_two_frames(step: int, sample: Sample) -> Sample | None:
+    sample.message.header.frame_id = "imu_5" if step < 600 else "other"
+    return sample if step % 2 else None
+
+
+def late_stamps(step: int, sample: Sample) -> Sample | None:
+    """50 messages come 3 ms late (1.3 and 0.7 intervals), one is lost; the last of the late ones stands alone."""
+    if 100 <= step < 200 and step % 2:
+        return with_stamp(sample, START_NS + step * 10 * MS + 3 * MS)
+    return None if step == 400 else sample
+
+
+def markers_that_swap(step: int, sample: Sample) -> Sample:
+    if step in (100, 101):
+        sample.message.pose.position.y += 0.5
+    if step in (300, 400):
+        turned = (0.0, 0.0, 1.0, 0.0) if step == 300 else (0.0, 0.0, 0.0, -1.0)
+        sample.message.pose.orientation = type_of("geometry_msgs/msg/Quaternion")(*turned)
+    return sample
+
+
+def poses_that_are_none(step: int, sample: Sample) -> Sample:
+    if step < 10:
+        sample.message.pose.position.x = np.nan
+    if 10 <= step < 15:
+        sample.message.pose.orientation.w = 0.0
+    return sample
+
+
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
+    edits: dict[str, Edit] = {
+        "imu/link_1": gaps_and_a_rate_beyond_the_range,
+        "imu/link_2": repeated_stamps_and_a_jump_back,
+        "imu/link_3": numbers_that_are_none,
+        "imu/link_4": one_late_message,
+        "imu/link_5": half_the_rate_and_two_frames,
+        "imu/link_6": late_stamps,
+        "ground_truth/link_1/pose": lambda step, s: None if 100 <= step < 250 or step > 450 else s,
+        "ground_truth/link_2/pose": markers_that_swap,
+        "ground_truth/link_3/pose": poses_that_are_none,
+    }
+    samples = recording(edits, imus=6, bodies=3)
     for step in range(100):
-        position = [np.nan if step == 3 else 1.0, 2.0]
-        velocity = [1.0, np.inf if step in (3, 9) else 2.0]
-        message = joints(START_NS + step * 10 * MS, ["a", "b"], position, velocity)
-        samples.append(Sample("/salp/actuators/state", JOINTS, START_NS + step * 10 * MS, message))
-    report = topic(inspect(tmp_path, samples), "/salp/actuators/state")
-    assert (report.not_finite, report.undecodable) == (2, 0)
+        position, velocity = [np.nan if step == 3 else 1.0, 2.0], [1.0, np.inf if step in (3, 9) else 2.0]
+        stamp = START_NS + step * 10 * MS
+        samples.append(Sample("/salp/actuators/state", JOINTS, stamp, joints(stamp, ["a", "b"], position, velocity)))
+    rate = Limit("angular rate", 0, 3, 34.9, "rad/s", "gyro.range_rad_s")
+    channels = [Channel("imu/link_1/data_raw", IMU, "imu/link_1", limits=(rate,))]
+    return inspect(tmp_path_factory.mktemp("spoilt"), samples, {"salp": channels})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "imu/link_1/data_raw has 2, the longest 1.25 s at 4.99 s",
+        "error: Times jump backwards: ",
+        "imu/link_2/data_raw once, by up to 5.99 s",
+        "warning: Messages repeat the stamp before them: imu/link_2/data_raw 3 of 1,000.",
+        "imu/link_3/data_raw in 3 of 1,000 messages",
+        "actuators/state in 2 of 100 messages",
+        "warning: Messages reached the recorder late: ",
+        "imu/link_4/data_raw by up to 700 ms",
+        "note: More than one frame on a topic: imu/link_5/data_raw 'imu_5', 'other'.",
+        "note: The IMUs run at different rates: ",
+        "imu/link_5/data_raw at 50.0 Hz",
+        "ground_truth/link_1/pose covers 59.9% of the sensors' time; the longest hole is 3.02 s at 1.98 s.",
+        "ground_truth/link_2/pose jumps 4 times in a way no body moves (markers swapped?)",
+        "warning: ground_truth/link_3/pose has 15 poses that are none.",
+        "warning: For salp, /salp/imu/link_1/data_raw, 2 of 856 messages: angular rate of 57.3",
+        "such readings are refused, raise gyro.range_rad_s if it can read more.",
+    ],
+)
+def test_each_fault_is_said(said: str, spoilt: Inspection) -> None:
+    assert said in "\n".join(texts(spoilt))
+
+
+def test_faults_have_the_numbers_that_no_sentence_says(spoilt: Inspection) -> None:
+    assert topic(spoilt, "/salp/imu/link_6/data_raw").timing.intervals == (0, 50, 897, 50, 1, 0, 0)
+    holes, swapped, none = spoilt.truth
+    # From 1.98 s to 5.00 s, and from 9.00 s to 9.99 s.
+    assert holes.coverage == pytest.approx(1.0 - (3.02 + 0.99) / 9.99, abs=2e-3)
+    assert (swapped.largest_turn_rad, swapped.largest_step_m) == pytest.approx((np.pi, 0.5), abs=1e-3)
+    assert swapped.first_jump_at_s == pytest.approx(1.98, abs=0.01)
+    assert none.longest_hole_s == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_it_fits_the_terminal(width: int, spoilt: Inspection) -> None:
+    lines = printed(spoilt, width)
+    assert max(len(line) for line in lines) <= width
+    if width == 100:  # one line for each topic: nothing is broken
+        assert any(line.split()[:4] == ["imu/link_1/data_raw", "Imu", "856", "100.0"] for line in lines)
+        assert any(line.startswith("intervals / median") for line in lines)
+        assert any(line.split()[:3] == ["imu/link_6/data_raw", "5", "%"] for line in lines)
+        assert not any(line.startswith("imu/link_4/data_raw") and "%" in line for line in lines)
+    assert not any("[" in line for line in lines)
+
+
+# Other faults, alone
 
 
 def test_stamps_of_another_clock(tmp_path: Path) -> None:
-    one = inspect(tmp_path / "a", recording(lambda step, s: with_stamp(s, step * 10 * MS)))
-    assert texts(one)[0].startswith("error: Header stamps are not set, or count from the device's start: imu/link_1")
-    two = inspect(tmp_path / "b", recording(lambda step, s: with_stamp(s, START_NS + (step * 10 - 7_200_000) * MS)))
-    assert texts(two)[0] == (
-        "error: Header stamps are of another clock than the recorder's: "
-        "imu/link_1/data_raw is 7,200.00 s behind the log."
-    )
+    unset = recording({"imu/link_1": lambda step, s: with_stamp(s, step * 10 * MS)}, seconds=2)
+    found = texts(inspect(tmp_path / "a", unset))
+    assert found[0].startswith("error: Header stamps are not set, or count from the device's start: imu/link_1")
+    behind = recording({"imu/link_1": lambda n, s: with_stamp(s, START_NS + (n * 10 - 7_200_000) * MS)}, seconds=2)
+    two = inspect(tmp_path / "b", behind)
+    assert texts(two)[0].startswith("error: Header stamps are of another clock than the recorder's: imu/link_1")
+    assert "7,200.00 s behind the log" in texts(two)[0]
     assert two.truth[0].coverage == pytest.approx(1.0)
 
 
-def test_messages_that_came_late(tmp_path: Path) -> None:
-    late = recording(lambda step, s: s._replace(log_time_ns=s.log_time_ns + 700 * MS) if step == 400 else s)
-    found = texts(inspect(tmp_path, late))
-    assert "warning: Messages reached the recorder late: imu/link_1/data_raw by up to 700 ms more than usual." in found
-
-
 def test_ground_truth_on_another_clock_than_the_sensors(tmp_path: Path) -> None:
-    shifted = recording(edit_truth=lambda step, s: with_stamp(s, START_NS + (step * 20 - 150) * MS))
-    found = texts(inspect(tmp_path / "a", shifted))
-    assert any("may differ by 150 ms" in text for text in found)
-    far = recording(edit_truth=lambda step, s: with_stamp(s, START_NS + (step * 20 - 50_000) * MS))
-    inspection = inspect(tmp_path / "b", far)
-    assert inspection.truth[0].coverage == 0.0
-    assert "error: ground_truth/link_1/pose has no pose within the sensors' time." in texts(inspection)
+    def shifted(by_ms: int) -> list[Sample]:
+        moved = {"ground_truth/link_1/pose": lambda n, s: with_stamp(s, START_NS + (n * 20 - by_ms) * MS)}
+        return recording(moved)
 
-
-def test_holes_in_the_ground_truth(tmp_path: Path) -> None:
-    inspection = inspect(tmp_path, recording(edit_truth=lambda step, s: None if 100 <= step < 250 or step > 450 else s))
-    (body,) = inspection.truth
-    # From 1.98 s to 5.00 s, and from 9.00 s to 9.99 s.
-    assert body.coverage == pytest.approx(1.0 - (3.02 + 0.99) / 9.99, abs=2e-3)
-    assert body.longest_hole_s == pytest.approx(3.02)
-    assert body.longest_hole_at_s == pytest.approx(1.98)
-    assert texts(inspection) == [
-        "warning: ground_truth/link_1/pose covers 59.9% of the sensors' time; the longest hole is 3.02 s at 1.98 s."
-    ]
-
-
-def test_markers_that_swap(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample:
-        if step in (100, 101):
-            sample.message.pose.position.y += 0.5
-        if step == 300:
-            sample.message.pose.orientation = type_of("geometry_msgs/msg/Quaternion")(0.0, 0.0, 1.0, 0.0)
-        if step == 400:
-            sample.message.pose.orientation = type_of("geometry_msgs/msg/Quaternion")(0.0, 0.0, 0.0, -1.0)
-        return sample
-
-    inspection = inspect(tmp_path, recording(edit_truth=edit))
-    (body,) = inspection.truth
-    assert body.jumps == 4
-    assert body.first_jump_at_s == pytest.approx(1.98, abs=0.01)
-    assert body.largest_step_m == pytest.approx(0.5, abs=1e-3)
-    assert body.largest_turn_rad == pytest.approx(np.pi)
-    assert any("jumps 4 times in a way no body moves (markers swapped?)" in text for text in texts(inspection))
-
-
-def test_poses_that_are_none(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample:
-        if step < 10:
-            sample.message.pose.position.x = np.nan
-        if 10 <= step < 15:
-            sample.message.pose.orientation.w = 0.0
-        return sample
-
-    inspection = inspect(tmp_path, recording(edit_truth=edit))
-    (body,) = inspection.truth
-    assert body.unusable == 15
-    assert body.longest_hole_s == pytest.approx(0.3)
-    assert "warning: ground_truth/link_1/pose has 15 poses that are none." in texts(inspection)
+    assert any("may differ by 150 ms" in text for text in texts(inspect(tmp_path / "a", shifted(150))))
+    far = inspect(tmp_path / "b", shifted(50_000))
+    assert far.truth[0].coverage == 0.0
+    assert "error: ground_truth/link_1/pose has no pose within the sensors' time." in texts(far)
 
 
 def test_positions_are_ground_truth_too(tmp_path: Path) -> None:
-    samples = [sample for sample in recording() if sample.topic != TRUTH]
-    for step in range(500):
+    samples = recording(seconds=2, bodies=0)
+    for step in range(100):
         stamp = START_NS + step * 20 * MS
         samples.append(Sample("/salp/ground_truth/foot/position", POINT, stamp, point(stamp, (step * 0.3, 0, 0))))
     (body,) = inspect(tmp_path, samples).truth
     assert body.coverage == pytest.approx(1.0)
-    assert body.jumps == 499
+    assert body.jumps == 99
 
 
 def test_messages_that_do_not_decode_and_topics_without_messages(tmp_path: Path) -> None:
@@ -257,28 +283,14 @@ def test_messages_that_do_not_decode_and_topics_without_messages(tmp_path: Path)
     printed(inspection)
 
 
-def test_frames_and_rates_that_differ(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample | None:
-        sample.message.header.frame_id = "imu_1" if step < 600 else "other"
-        return sample if step % 2 else None
-
-    found = texts(inspect(tmp_path, recording(edit)))
-    assert found == [
-        "note: More than one frame on a topic: imu/link_1/data_raw 'imu_1', 'other'.",
-        "note: The IMUs run at different rates: imu/link_1/data_raw at 50.0 Hz, imu/link_2/data_raw at 100.0 Hz.",
-    ]
-
-
 def test_damage_comes_first(tmp_path: Path) -> None:
-    path = write_rosbag2(tmp_path / "bag", recording(lambda step, s: None if 200 <= step < 220 else s))
+    path = write_rosbag2(tmp_path / "bag", recording({"imu/link_1": gaps_and_a_rate_beyond_the_range}, seconds=3))
     file = path / "bag.mcap"
-    file.write_bytes(file.read_bytes()[:-400_000])
+    file.write_bytes(file.read_bytes()[:-100_000])
     inspection = inspect_bag(path)
     assert inspection.damage is not None
     first, *rest = texts(inspection)
-    assert first.startswith(
-        "error: The bag is damaged or incomplete: bag.mcap ends in the middle of a record; readable"
-    )
+    assert first.startswith("error: The bag is damaged or incomplete: bag.mcap ends in the middle of a record")
     assert all(not text.startswith("error") for text in rest)
 
 
@@ -324,39 +336,16 @@ def test_ros1_bags_are_inspected_alike(tmp_path: Path) -> None:
     assert two.findings == one.findings
 
 
-def test_topics_without_header_are_timed_by_the_log(tmp_path: Path) -> None:
+def test_names_in_brackets_are_no_markup_and_topics_without_header_are_timed_by_the_log(tmp_path: Path) -> None:
+    samples = [Sample("/[red]x", IMU, START_NS + n, imu(START_NS, (0, 0, 0), (0, 0, 0), "[/bold]")) for n in range(3)]
     text = "std_msgs/msg/String"
-    samples = [Sample("/phase", text, START_NS + step * 500 * MS, type_of(text)("stance")) for step in range(20)]
-    report = topic(inspect(tmp_path, samples), "/phase")
+    samples += [Sample("/phase", text, START_NS + step * 500 * MS, type_of(text)("stance")) for step in range(20)]
+    inspection = inspect(tmp_path, samples)
+    assert {"[red]x", "[/bold]"} <= set(re.findall(r"\[\w+\]x|\[/bold\]", "\n".join(printed(inspection))))
+    report = topic(inspection, "/phase")
     assert not report.has_header
     assert report.timing.rate_hz == pytest.approx(2.0)
     assert (report.delay_median_s, report.not_finite, report.frames) == (None, None, ())
-
-
-@pytest.mark.parametrize("width", [100, 60])
-def test_it_fits_the_terminal(width: int, tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample | None:
-        if step == 77:
-            sample.message.angular_velocity.x = np.nan
-        stamps = {30: 29, 40: 20}
-        sample = with_stamp(sample, START_NS + stamps.get(step, step) * 10 * MS)
-        return None if 500 <= step < 624 else sample
-
-    inspection = inspect(tmp_path, recording(edit, lambda step, s: None if 100 <= step < 250 else s))
-    lines = printed(inspection, width)
-    assert max(len(line) for line in lines) <= width
-    if width == 100:
-        # One line for each topic, and for each IMU: nothing is broken.
-        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 6
-        assert any(line.split()[:4] == ["imu/link_1/data_raw", "Imu", "876", "100.0"] for line in lines)
-    assert not any("[" in line for line in lines)
-
-
-def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
-    samples = [Sample("/[red]x", IMU, START_NS + n, imu(START_NS, (0, 0, 0), (0, 0, 0), "[/bold]")) for n in range(3)]
-    text = "\n".join(printed(inspect(tmp_path, samples)))
-    assert "[red]x" in text
-    assert "[/bold]" in text
 
 
 @pytest.mark.parametrize(
@@ -365,10 +354,8 @@ def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
         (["/salp/imu/link_1/data_raw", "/salp/ground_truth/link_1/pose", "/tf"], "/salp"),
         (["/imu/link_1/data_raw", "/imu/link_2/data_raw"], ""),
         (["/lab/salp/imu/a/data_raw", "/lab/salp/imu/b/data_raw"], "/lab/salp"),
-        (["/a/x", "/b/x"], ""),
         (["x", "/a/x"], ""),
         ([], ""),
-        (["/tf"], ""),
     ],
 )
 def test_the_common_namespace(topics: list[str], namespace: str) -> None:
@@ -378,6 +365,7 @@ def test_the_common_namespace(topics: list[str], namespace: str) -> None:
 # The numbers alone
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(-(2**31) * 10**9, 2**31 * 10**9), max_size=30), st.integers(-(2**65), 2**65))
 def test_any_times_have_a_report(times: list[int], zero_ns: int) -> None:
     report = timing_report(np.array(times, dtype=np.int64), zero_ns)
@@ -392,6 +380,7 @@ def test_any_times_have_a_report(times: list[int], zero_ns: int) -> None:
 numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 10**10), st.lists(numbers, min_size=7, max_size=7)), max_size=12),
     st.integers(0, 10**10),
@@ -425,33 +414,3 @@ def test_coverage_against_a_clock_that_ticks() -> None:
     after = np.clip(np.searchsorted(stamps, ticks, side="right"), 1, 399)
     hole = (stamps[after] - stamps[after - 1] > 50 * MS) | (ticks > stamps[-1])
     assert truth_report("x", stamps, values, span, 0).coverage == pytest.approx(1.0 - hole.mean(), abs=5e-3)
-
-
-def test_readings_beyond_a_robots_range_are_found(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample:
-        if step in (100, 200):
-            sample.message.angular_velocity.z = 57.3
-        return sample
-
-    rate = Limit("angular rate", 0, 3, 34.9, "rad/s", "gyro.range_rad_s")
-    channels = [Channel("imu/link_1/data_raw", IMU, "imu/link_1", limits=(rate,))]
-    assert texts(inspect(tmp_path / "a", recording(), {"salp": channels})) == []
-    (found,) = texts(inspect(tmp_path / "b", recording(edit), {"salp": channels}))
-    assert found.startswith("warning: For salp, /salp/imu/link_1/data_raw, 2 of 1,000 messages: angular rate of 57.3")
-    assert found.endswith("such readings are refused, raise gyro.range_rad_s if it can read more.")
-
-
-def test_the_histogram_of_intervals(tmp_path: Path) -> None:
-    def edit(step: int, sample: Sample) -> Sample | None:
-        if 100 <= step < 200 and step % 2:
-            return with_stamp(sample, START_NS + step * 10 * MS + 3 * MS)
-        return None if step == 400 else sample
-
-    inspection = inspect(tmp_path, recording(edit))
-    intervals = topic(inspection, IMU_1).timing.intervals
-    # 50 messages came 3 ms late (1.3 and 0.7 intervals), one was lost; the last of the late ones stands alone.
-    assert intervals == (0, 50, 897, 50, 1, 0, 0)
-    lines = printed(inspection)
-    assert any(line.startswith("intervals / median") for line in lines)
-    assert any(line.split()[:3] == ["imu/link_1/data_raw", "5", "%"] for line in lines)
-    assert not any(line.startswith("imu/link_2/data_raw") and "%" in line for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,18 +30,10 @@ def part(
     stddev: Rows | float = 0.1,
     estimate: Rows | None = None,
 ) -> PartResult:
-    stddev = np.broadcast_to(stddev, error.shape)
-    return PartResult(
-        name,
-        names,
-        units,
-        truth + error if estimate is None else estimate,
-        truth,
-        error,
-        np.array(stddev),
-        np.sum((error / stddev) ** 2, axis=1),
-        np.isfinite(error).all(axis=1),
-    )
+    stddev = np.array(np.broadcast_to(stddev, error.shape))
+    estimate = truth + error if estimate is None else estimate
+    nees, matched = np.sum((error / stddev) ** 2, axis=1), np.isfinite(error).all(axis=1)
+    return PartResult(name, names, units, estimate, truth, error, stddev, nees, matched)
 
 
 def position(rng: np.random.Generator, times: Rows = TIMES) -> PartResult:
@@ -50,12 +43,10 @@ def position(rng: np.random.Generator, times: Rows = TIMES) -> PartResult:
 
 
 def trajectory(positions: Rows, times: Rows, heading: Rows | None = None) -> PoseTrajectory3D:
-    xyz = np.zeros((len(positions), 3))
+    xyz, turn = np.zeros((2, len(positions), 3))
     xyz[:, : positions.shape[1]] = positions
-    turn = np.zeros((len(positions), 3))
     turn[:, 2] = 0.0 if heading is None else heading
-    rotation = Rotation.from_rotvec(turn).as_quat()
-    return PoseTrajectory3D(xyz, np.roll(rotation, 1, axis=1), times)
+    return PoseTrajectory3D(xyz, np.roll(Rotation.from_rotvec(turn).as_quat(), 1, axis=1), times)
 
 
 def by_evo(part: PartResult, times: Rows, frames: int, heading: bool = False) -> tuple[Any, Any]:
@@ -73,46 +64,36 @@ def by_evo(part: PartResult, times: Rows, frames: int, heading: bool = False) ->
     return absolute, relative
 
 
-def test_path_figures_are_those_of_evo() -> None:
-    one = position(np.random.default_rng(1))
+def planar(rng: np.random.Generator) -> PartResult:
+    truth = np.column_stack([np.cos(0.3 * TIMES), np.sin(0.4 * TIMES), 0.5 * TIMES])
+    estimate = truth + np.cumsum(rng.normal(0.0, 0.01, truth.shape), axis=0)
+    return part("pose", ("x", "y", "heading"), ("m", "m", "rad"), truth, estimate - truth, 0.1, estimate)
+
+
+@pytest.mark.parametrize("make", [position, planar])
+def test_path_figures_are_those_of_evo(make: Callable[[np.random.Generator], PartResult]) -> None:
+    """Displacements are seen from the body, so that a wrong heading is an error of the displacement too."""
+    one = make(np.random.default_rng(1))
     found = part_metrics(one, TIMES, 0.0)
-    absolute, relative = by_evo(one, TIMES, 10)
+    absolute, relative = by_evo(one, TIMES, 10, heading=make is planar)
     assert found["position_ate_rmse_m"] == pytest.approx(absolute["rmse"], rel=1e-12)
     assert found["position_ate_max_m"] == pytest.approx(absolute["max"], rel=1e-12)
     assert found["position_rpe_1s_rmse_m"] == pytest.approx(relative["rmse"], rel=1e-9)
+    assert ("position_vertical_rmse_m" in found) == (make is position)
 
 
-def test_path_figures_of_a_planar_pose() -> None:
-    """Displacements are seen from the body, so that a wrong heading is an error of the displacement too."""
-    rng = np.random.default_rng(2)
-    truth = np.column_stack([np.cos(0.3 * TIMES), np.sin(0.4 * TIMES), 0.5 * TIMES])
-    estimate = truth + np.cumsum(rng.normal(0.0, 0.01, truth.shape), axis=0)
-    one = part("pose", ("x", "y", "heading"), ("m", "m", "rad"), truth, estimate - truth, 0.1, estimate)
-    found = part_metrics(one, TIMES, 0.0)
-    absolute, relative = by_evo(one, TIMES, 10, heading=True)
-    assert found["position_ate_rmse_m"] == pytest.approx(absolute["rmse"], rel=1e-12)
-    assert found["position_rpe_1s_rmse_m"] == pytest.approx(relative["rmse"], rel=1e-9)
-    assert "position_vertical_rmse_m" not in found
-
-
-def test_path_figures_are_those_of_the_formulas() -> None:
+def test_path_figures_that_evo_does_not_have() -> None:
     one = position(np.random.default_rng(3))
     found = part_metrics(one, TIMES, 0.0)
-    e, truth = one.error, one.truth
-    length = np.linalg.norm(np.diff(truth[::2], axis=0), axis=1).sum()
-    displaced = ((one.estimate[20:] - one.estimate[:-20]) - (truth[20:] - truth[:-20]))[::2]
+    e = one.error
+    length = np.linalg.norm(np.diff(one.truth[::2], axis=0), axis=1).sum()
     expected = {
-        "position_ate_rmse_m": np.sqrt(np.mean(np.sum(e**2, axis=1))),
-        "position_ate_max_m": np.linalg.norm(e, axis=1).max(),
         "position_horizontal_rmse_m": np.sqrt(np.mean(e[:, 0] ** 2 + e[:, 1] ** 2)),
         "position_vertical_rmse_m": np.sqrt(np.mean(e[:, 2] ** 2)),
         "final_position_error_m": np.linalg.norm(e[-1]),
         "final_position_error_percent_of_path": 100.0 * np.linalg.norm(e[-1]) / length,
         "true_path_length_m": length,
-        "position_rpe_1s_rmse_m": np.sqrt(np.mean(np.sum(displaced**2, axis=1))),
-        "x_rmse_m": np.sqrt(np.mean(e[:, 0] ** 2)),
         "y_rmse_m": np.sqrt(np.mean(e[:, 1] ** 2)),
-        "z_rmse_m": np.sqrt(np.mean(e[:, 2] ** 2)),
     }
     assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-9)
 
@@ -131,25 +112,10 @@ def test_uneven_stamps_change_neither_displacements_nor_path() -> None:
         assert found["true_path_length_m"] == pytest.approx(length, rel=5e-3)
 
 
-def test_angles_are_in_degrees_together_and_one_by_one() -> None:
-    rng = np.random.default_rng(4)
-    error = rng.normal(0.0, 0.02, (len(TIMES), 2)) * [1.0, 3.0]
-    one = part("joint_angles", ("alpha_1", "alpha_2"), ("rad", "rad"), np.zeros_like(error), error)
-    found = part_metrics(one, TIMES, 0.0)
-    degrees = np.rad2deg(error)
-    assert found["rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees**2)))
-    assert found["max_abs_deg"] == pytest.approx(np.abs(degrees).max())
-    assert found["alpha_1_rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees[:, 0] ** 2)))
-    assert found["alpha_2_rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees[:, 1] ** 2)))
-
-
 @pytest.mark.parametrize(
     ("names", "unit", "key"),
     [
-        (("x",), "m/s", "x_rmse_m_per_s"),
         (("x",), "m/s^2", "x_rmse_m_per_s2"),
-        (("x",), "rad/s", "x_rmse_rad_per_s"),
-        (("mass",), "kg", "mass_rmse_kg"),
         (("share",), "", "share_rmse"),
         (("bias",), "rad", "bias_rmse_deg"),
     ],
@@ -172,6 +138,10 @@ def test_consistency_of_one_run() -> None:
     assert found["nees_in_band_ratio"] == pytest.approx(0.95, abs=0.002)
     low, high = chi2.ppf([0.025, 0.975], 2)
     assert found["nees_in_band_ratio"] == np.mean((one.nees >= low) & (one.nees <= high))
+    degrees = np.rad2deg(error)
+    assert found["rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees**2)))  # of both together, and one by one
+    assert found["max_abs_deg"] == pytest.approx(np.abs(degrees).max())
+    assert found["b_rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees[:, 1] ** 2)))
 
 
 def test_the_settling_time_is_left_out() -> None:
@@ -199,12 +169,9 @@ def test_instants_without_a_nees_are_left_out() -> None:
     one = part("height", ("z",), ("m",), np.zeros_like(error), error, 0.1)
     one.nees[::2] = np.nan
     found = part_metrics(one, TIMES, 0.0)
-    assert found["mean_nees_per_degree_of_freedom"] == pytest.approx(1.0)
-    assert found["nees_in_band_ratio"] == 1.0
+    assert (found["mean_nees_per_degree_of_freedom"], found["nees_in_band_ratio"]) == (pytest.approx(1.0), 1.0)
     one.nees[:] = np.nan
-    found = part_metrics(one, TIMES, 0.0)
-    assert "mean_nees_per_degree_of_freedom" not in found
-    assert found["z_rmse_m"] == pytest.approx(0.1)
+    assert "mean_nees_per_degree_of_freedom" not in part_metrics(one, TIMES, 0.0)
 
 
 def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
@@ -218,7 +185,7 @@ def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
     assert part_metrics(one, times, 0.0)["position_rpe_1s_rmse_m"] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 20, 21])
+@pytest.mark.parametrize("count", [1, 2, 20, 21])
 def test_runs_too_short_for_a_displacement(count: int) -> None:
     one = position(np.random.default_rng(7), TIMES[:count])
     found = part_metrics(one, TIMES[:count], 0.0)
@@ -228,15 +195,7 @@ def test_runs_too_short_for_a_displacement(count: int) -> None:
 
 def test_the_run_as_a_whole() -> None:
     one = position(np.random.default_rng(8))
-    found = all_metrics({"position": one}, TIMES, 6.0, 0.75)
-    assert found["run"] == {
-        "duration_s": pytest.approx(29.95),
-        "estimates": 600,
-        "matched_ratio": 0.75,
-        "left_out_at_start_s": 6.0,
-    }
-    assert found["position"] == part_metrics(one, TIMES, 6.0)
-    without = all_metrics(
-        {"position": part("position", ("x",), ("m",), one.truth, one.error * np.nan)}, TIMES, 0.0, 0.0
-    )
-    assert set(without) == {"run"}
+    nothing = part("velocity", ("x",), ("m/s",), one.truth, one.error * np.nan)
+    found = all_metrics({"position": one, "velocity": nothing}, TIMES, 6.0, 0.75)
+    run = {"duration_s": pytest.approx(29.95), "estimates": 600, "matched_ratio": 0.75, "left_out_at_start_s": 6.0}
+    assert found == {"run": run, "position": part_metrics(one, TIMES, 6.0)}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
@@ -38,19 +36,7 @@ def angle_between(a: Rows, b: Rows) -> Rows:
     return angle
 
 
-def test_a_steady_motion_is_met_between_the_messages() -> None:
-    rng = np.random.default_rng(1)
-    velocity, rate = np.array([0.3, -0.2, 0.1]), np.array([0.4, -1.1, 2.0])
-    times = np.sort(rng.uniform(0.0, 10.0, 400))
-    track = BodyTrack.clean("link_1", stamps(times), poses(times, velocity, rate))
-    asked = np.sort(rng.uniform(times[0], times[-1], 1000))
-    values, valid = track.at(stamps(asked), 1.0)
-    assert valid.all()
-    assert track.left_out == 0
-    np.testing.assert_allclose(values[:, :3], asked[:, None] * velocity, atol=1e-8)
-    assert angle_between(values[:, 3:], Rotation.from_rotvec(asked[:, None] * rate).as_quat()).max() < 1e-7
-
-
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30))
 def test_interpolation_is_that_of_scipy(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
@@ -59,20 +45,11 @@ def test_interpolation_is_that_of_scipy(seed: int, count: int) -> None:
     # Both signs of a quaternion are the same rotation.
     values[:, 3:] *= rng.choice([-1.0, 1.0], (count, 1))
     track = BodyTrack.clean("b", START_NS + times, values)
-    asked = rng.integers(times[0], times[-1] + 1, 50)
+    asked = np.concatenate([times, rng.integers(times[0], times[-1] + 1, 50)])
     got, valid = track.at(START_NS + asked, 0.05)
     assert valid.all()
     np.testing.assert_allclose(got[:, :3], make_interp_spline(times, values[:, :3], k=1)(asked), atol=1e-12)
     assert angle_between(got[:, 3:], Slerp(times, Rotation.from_quat(values[:, 3:]))(asked).as_quat()).max() < 1e-9
-
-
-def test_on_a_message_its_own_value_holds() -> None:
-    times = np.array([0.0, 1.0, 5.0])
-    track = BodyTrack.clean("b", stamps(times), poses(times, np.ones(3), np.array([0.0, 0.0, 1.0])))
-    values, valid = track.at(stamps(times), 0.1)
-    assert valid.all()
-    np.testing.assert_allclose(values[:, :3], track.values[:, :3])
-    assert angle_between(values[:, 3:], track.values[:, 3:]).max() < 1e-9
 
 
 def test_gaps_are_not_bridged_and_nothing_is_extrapolated() -> None:
@@ -84,23 +61,16 @@ def test_gaps_are_not_bridged_and_nothing_is_extrapolated() -> None:
     assert np.isnan(values[~valid]).all()
     np.testing.assert_allclose(values[valid], asked[valid, None] * np.ones(3), atol=1e-9)
     assert track.at(stamps(asked), 0.52)[1].tolist() == [False] + [True] * 8 + [False]
-
-
-def test_a_gap_is_allowed_up_to_its_length_inclusive() -> None:
-    track = BodyTrack.clean("b", stamps(np.array([0.0, 0.1])), np.zeros((2, 3)))
-    asked = stamps(np.array([0.05]))
-    assert track.at(asked, 0.1)[1].all()
-    assert not track.at(asked, 0.0999)[1].any()
+    # A gap is allowed up to its length, inclusive.
+    pair = BodyTrack.clean("b", stamps(np.array([0.0, 0.1])), np.zeros((2, 3)))
+    assert [pair.at(stamps(np.array([0.05])), gap_s)[1].tolist() for gap_s in (0.1, 0.0999)] == [[True], [False]]
 
 
 def test_a_track_without_messages_or_with_one() -> None:
-    for width in (3, 7):
-        values, valid = BodyTrack.clean("b", np.empty(0, np.int64), np.empty((0, width))).at(
-            stamps(np.arange(3.0)), 1.0
-        )
-        assert not valid.any()
-        assert values.shape == (3, width)
-        assert np.isnan(values).all()
+    none = BodyTrack.clean("b", np.empty(0, np.int64), np.empty((0, 3)))
+    values, valid = none.at(stamps(np.arange(3.0)), 1.0)
+    assert not valid.any()
+    assert np.isnan(values).all()
     one = BodyTrack.clean("b", stamps(np.ones(1)), np.array([[1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0]]))
     values, valid = one.at(stamps(np.arange(3.0)), 1.0)
     assert valid.tolist() == [False, True, False]
@@ -140,18 +110,14 @@ def test_repeated_and_swapped_messages() -> None:
     np.testing.assert_array_equal(track.values, values)  # of two with one stamp the first
 
 
-def test_truth_of_a_clock_that_jumped_back_is_not_mixed() -> None:
+def test_truth_of_a_clock_that_jumped_back_is_not_mixed_and_a_hole_of_minutes_is_no_jump() -> None:
     times = np.arange(0.0, 10.0, 0.01)
     stamped = np.where(times < 7.0, times, times - 5.0)
     track = BodyTrack.clean("b", stamps(stamped), times[:, None] * np.ones(3))
     assert track.left_out == 300
     np.testing.assert_allclose(track.at(stamps(np.array([3.005])), 0.1)[0], 3.005 * np.ones((1, 3)), atol=1e-9)
-
-
-def test_a_hole_of_minutes_is_no_jump_of_the_truths_clock() -> None:
-    times = np.concatenate([np.arange(0.0, 5.0, 0.1), np.arange(300.0, 310.0, 0.1)])
-    track = BodyTrack.clean("b", stamps(times), np.zeros((len(times), 3)))
-    assert track.left_out == 0
+    holed = np.concatenate([np.arange(0.0, 5.0, 0.1), np.arange(300.0, 310.0, 0.1)])
+    assert BodyTrack.clean("b", stamps(holed), np.zeros((len(holed), 3))).left_out == 0
 
 
 def test_parts_between_jumps_of_the_clock() -> None:
@@ -177,12 +143,14 @@ def test_parts_between_jumps_of_the_clock() -> None:
 def test_alignment_finds_the_heading_and_anchors_at_the_start(dimensions: int) -> None:
     rng = np.random.default_rng(3)
     walk = np.cumsum(rng.normal(size=(300, dimensions)), axis=0)
-    for heading in (-3.0, -0.4, 0.0, 2.0, np.pi - 1e-6):
+    for heading in (-0.4, 2.0, np.pi - 1e-6):
         turn = Rotation.from_euler("z", heading).as_matrix()[:dimensions, :dimensions]
         truth = walk @ turn.T + np.array([5.0, -2.0, 1.0])[:dimensions]
         found = align_heading(walk, truth)
         assert np.cos(found.heading_rad - heading) == pytest.approx(1.0, abs=1e-12)
         np.testing.assert_allclose(found.positions(walk), truth, atol=1e-9)
+    unmatched = align_heading(walk, np.full_like(walk, np.nan))
+    np.testing.assert_array_equal(unmatched.positions(walk), walk)
 
 
 def test_alignment_does_not_absorb_drift() -> None:
@@ -200,13 +168,7 @@ def test_alignment_does_not_absorb_drift() -> None:
     np.testing.assert_allclose(by_scipy, [0.0, 0.0, found.heading_rad], atol=1e-9)
 
 
-def test_alignment_without_a_match_changes_nothing() -> None:
-    nothing = np.full((5, 3), np.nan)
-    found = align_heading(np.ones((5, 3)), nothing)
-    np.testing.assert_array_equal(found.positions(np.ones((5, 3))), np.ones((5, 3)))
-
-
-@pytest.mark.parametrize("axes", ["x", "y", "z", "yz", "xyz"])
+@pytest.mark.parametrize("axes", ["x", "y", "z", "xyz"])
 def test_mirrored_poses_are_those_of_the_mirror_matrix(axes: str) -> None:
     matrix = np.diag([-1.0 if axis in axes else 1.0 for axis in "xyz"])
     rng = np.random.default_rng(5)
@@ -229,18 +191,16 @@ BODY = StateSpace(vector("position", ("x", "y", "z"), "m"), so3("attitude"))
 TIMES = np.arange(0.0, 20.0, 0.05)
 
 
-def judge(space: StateSpace, means: Rows, truth: Rows, images: Callable[[str], Rows]) -> str:
-    """What is refused; empty where nothing is. Truth and images (K, a) as coordinates of the space."""
+def judge(space: StateSpace, means: Rows, truth: Rows) -> str:
+    """What is refused; empty where nothing is. Means and truth (K, a) as coordinates of the space."""
+    image = {POSITION: flipped, CHAIN: planar_image, BODY: mirror}[space]
 
-    def parts(values: Rows) -> dict[str, Rows]:
-        return {block.name: values[:, space.coordinates(block.name)] for block in space.blocks}
+    def compared(values: Rows) -> Compared:
+        parts = {block.name: values[:, space.coordinates(block.name)] for block in space.blocks}
+        return Compared(stamps(TIMES), means, parts)
 
     try:
-        refuse_mirrored(
-            space,
-            Compared(stamps(TIMES), means, parts(truth)),
-            lambda axes: Compared(stamps(TIMES), means, parts(images(axes))),
-        )
+        refuse_mirrored(space, compared(truth), lambda axes: compared(image(truth, axes)))
     except UserError as error:
         return str(error)
     return ""
@@ -262,7 +222,7 @@ def flipped(values: Rows, axes: str) -> Rows:
     return values * np.array([-1.0 if axis in axes else 1.0 for axis in "xyz"])
 
 
-@pytest.mark.parametrize("axes", ["y", "z", "yz"])
+@pytest.mark.parametrize("axes", ["y", "yz"])
 def test_a_mirrored_walk_is_refused_with_both_numbers_and_the_option(axes: str) -> None:
     rng = np.random.default_rng(6)
     path = walk_path(rng)
@@ -270,11 +230,11 @@ def test_a_mirrored_walk_is_refused_with_both_numbers_and_the_option(axes: str) 
     drift = np.linspace(0.0, 0.2, len(TIMES))[:, None] * np.array([1.0, -1.0, 0.5])
     estimate = path @ turn.T + drift + [3.0, 1.0, 0.0]  # of its own origin and heading
     truth = flipped(path, axes)
-    said = judge(POSITION, estimate, truth, lambda tried: flipped(truth, tried))
+    said = judge(POSITION, estimate, truth)
     assert f"--mirror-truth {axes}," in said
     assert "RMS as recorded and by" in said
     assert ("left-handed" in said) == (len(axes) == 1)
-    assert judge(POSITION, estimate, path, lambda tried: flipped(path, tried)) == ""
+    assert judge(POSITION, estimate, path) == ""
 
 
 def test_the_numbers_of_the_refusal() -> None:
@@ -290,37 +250,29 @@ def test_the_numbers_of_the_refusal() -> None:
     misfits = np.sqrt(np.mean(np.sum((a @ turns.transpose(0, 2, 1) - b) ** 2, axis=2), axis=1))
     assert found["path"].misfit == pytest.approx(misfits.min(), rel=1e-5)
     assert image["path"].misfit < 1e-9
-    said = judge(POSITION, path, flipped(path, "y"), lambda tried: flipped(flipped(path, "y"), tried))
+    said = judge(POSITION, path, flipped(path, "y"))
     assert f"by {found['path'].misfit:.3g} m RMS as recorded and by {image['path'].misfit:.3g} m mirrored" in said
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_straight_path_is_accused_of_nothing(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_straight_paths_rest_and_bad_estimates_are_accused_of_nothing() -> None:
+    rng = np.random.default_rng(1)
+
+    def accused(estimate: Rows, truth: Rows) -> bool:
+        return judge(POSITION, estimate, truth) != ""
+
     straight = TIMES[:, None] * np.array([0.5, 0.1, 0.0]) + rng.normal(0.0, 0.01, (len(TIMES), 3))
     estimate = straight + np.cumsum(rng.normal(0.0, 0.003, (len(TIMES), 3)), axis=0)
-    for axes in ("", "y", "z", "yz"):
-        truth = flipped(straight, axes)
-        assert judge(POSITION, estimate, truth, lambda tried, truth=truth: flipped(truth, tried)) == ""  # type: ignore[misc]
-
-
-def test_a_slight_bend_is_no_evidence() -> None:
-    """Bent the other way by 8 % of its length: drift can do that, or a crooked calibration."""
-    along = np.linspace(-1.0, 1.0, len(TIMES))
-    bent = np.column_stack([along, 0.15 * along**2, np.zeros(len(TIMES))])
-    assert judge(POSITION, bent, flipped(bent, "y"), lambda tried: flipped(flipped(bent, "y"), tried)) == ""
-    bent[:, 1] *= 3.0
-    assert "left-handed" in judge(POSITION, bent, flipped(bent, "y"), lambda tried: flipped(flipped(bent, "y"), tried))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_rest_and_bad_estimates_are_accused_of_nothing(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    path = walk_path(rng)
-    at_rest = rng.normal(0.0, 1e-3, (len(TIMES), 3))
+    assert not any(accused(estimate, flipped(straight, axes)) for axes in ("", "y", "z", "yz"))
+    path, at_rest = walk_path(rng), rng.normal(0.0, 1e-3, (len(TIMES), 3))
     wandering = np.cumsum(rng.normal(0.0, 0.05, (len(TIMES), 3)), axis=0)
-    for estimate, truth in ((at_rest, -at_rest), (wandering, path), (at_rest, path), (path, at_rest)):
-        assert judge(POSITION, estimate, truth, lambda tried, truth=truth: flipped(truth, tried)) == ""  # type: ignore[misc]
+    assert not any(
+        accused(*pair) for pair in ((at_rest, -at_rest), (wandering, path), (at_rest, path), (path, at_rest))
+    )
+    # Bent the other way by 8 % of its length: drift can do that, or a crooked calibration; by 24 % it is evidence.
+    along = np.linspace(-1.0, 1.0, len(TIMES))
+    slight, strong = (np.column_stack([along, bend * along**2, 0.0 * along]) for bend in (0.15, 0.45))
+    assert not accused(slight, flipped(slight, "y"))
+    assert accused(strong, flipped(strong, "y"))
 
 
 def chain_motion(rng: np.random.Generator, turning: float) -> Rows:
@@ -339,26 +291,15 @@ def test_turns_show_a_mirror_image_where_the_path_is_straight() -> None:
     truth = planar_image(motion, "y")
     # Started from the mirrored truth: the same place and shape, but turning as the gyros say.
     estimate = motion + (truth[0] - motion[0]) + rng.normal(0.0, 2e-3, motion.shape)
-    said = judge(CHAIN, estimate, truth, lambda tried: planar_image(truth, tried))
+    said = judge(CHAIN, estimate, truth)
     assert "its turns miss the estimate by" in said
-    assert "deg RMS as recorded" in said
     assert "--mirror-truth y," in said
-    assert judge(CHAIN, estimate, motion, lambda tried: planar_image(motion, tried)) == ""
-
-
-def test_turns_too_small_to_tell_are_accused_of_nothing() -> None:
-    rng = np.random.default_rng(9)
-    motion = chain_motion(rng, 1e-4)
-    truth = planar_image(motion, "y")
-    assert judge(CHAIN, motion, truth, lambda tried: planar_image(truth, tried)) == ""
-
-
-def test_slow_turns_show_over_longer_spans() -> None:
-    rng = np.random.default_rng(10)
-    motion = np.column_stack([np.zeros((len(TIMES), 3)), 0.005 * TIMES, 0.004 * TIMES])
-    motion = motion + rng.normal(0.0, 1e-4, motion.shape)
-    truth = planar_image(motion, "y")
-    assert "--mirror-truth y," in judge(CHAIN, motion, truth, lambda tried: planar_image(truth, tried))
+    assert judge(CHAIN, estimate, motion) == ""
+    slow = np.column_stack([np.zeros((len(TIMES), 3)), 0.005 * TIMES, 0.004 * TIMES])
+    slow = slow + rng.normal(0.0, 1e-4, slow.shape)  # shows over longer spans
+    for moved, accused in ((slow, True), (chain_motion(rng, 1e-4), False)):  # those are too small to tell
+        image = planar_image(moved, "y")
+        assert (judge(CHAIN, moved, image) != "") == accused
 
 
 def test_a_mirrored_attitude_is_seen_whatever_the_heading() -> None:
@@ -367,9 +308,9 @@ def test_a_mirrored_attitude_is_seen_whatever_the_heading() -> None:
     truth = np.hstack([rng.normal(0.0, 1e-3, (len(TIMES), 3)), rotation.as_quat()])
     estimate = truth.copy()
     estimate[:, 3:] = (Rotation.from_euler("z", 1.0) * rotation).as_quat()
-    assert judge(BODY, estimate, truth, lambda tried: mirror(truth, tried)) == ""
+    assert judge(BODY, estimate, truth) == ""
     recorded = mirror(truth, "y")
-    assert "--mirror-truth y," in judge(BODY, estimate, recorded, lambda tried: mirror(recorded, tried))
+    assert "--mirror-truth y," in judge(BODY, estimate, recorded)
 
 
 def test_spans_across_holes_of_the_truth_are_not_compared() -> None:

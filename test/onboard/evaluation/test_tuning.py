@@ -32,6 +32,7 @@ from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.gating import OPEN, Innovation
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
+from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import load_configuration
@@ -94,7 +95,7 @@ def test_innovations_multiply_to_the_density_of_all_measurements() -> None:
     assert total == pytest.approx(multivariate_normal.logpdf(values, np.zeros(40), joint), abs=1e-9)
 
 
-@pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("size", [0.0, 30.0, 1e4])
 def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
     covariance = np.array([[2.0, 0.3], [0.3, 0.5]])
     value = size * np.array([0.4, -0.2])
@@ -108,8 +109,6 @@ def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
 def test_the_score_by_truth_is_the_density_of_the_errors() -> None:
     run = RUNS["run 1"]
     found = score(Scored(run, OPTIONS, {}, "truth"))
-    from onboard_estimation.judging.judge import judge
-
     source = simulated_source(run, OPTIONS, ["ukf"])
     result = judge(source.robot, source.configuration, "ukf", source.recording, source.options.settings)
     settled = result.time_s >= 6.0
@@ -136,8 +135,8 @@ def test_to_refuse_everything_is_no_way_to_a_good_score() -> None:
 
 def test_it_says_where_there_is_nothing_to_score(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"hopper \(bounce\) gives no innovations: tune it --by truth"):
-        score(Scored(SimulatedRun("hopper", duration_s=3.0), EvaluateOptions(robot="hopper"), {}, "innovations"))
-    samples = [one for one in salp_messages(3.0) if "ground_truth" not in one.topic]
+        score(Scored(SimulatedRun("hopper", duration_s=1.0), EvaluateOptions(robot="hopper"), {}, "innovations"))
+    samples = [one for one in salp_messages(1.0) if "ground_truth" not in one.topic]
     bag = write(tmp_path / "bag", samples)
     with pytest.raises(UserError, match="bag has no ground truth to tune by: --by innovations does without"):
         score(Scored(bag, OPTIONS, {}, "truth"))
@@ -147,17 +146,13 @@ def test_it_says_where_there_is_nothing_to_score(tmp_path: Path) -> None:
 # What is tuned.
 
 
-def test_parameters_of_noise_are_found_by_their_names() -> None:
-    for name in ("salp", "hopper", "strapdown", "thruster_chain", "softrobot", "pendulum", "two_link"):
-        robot = find_robot(name)
-        found = tunables(load_configuration(robot, EvaluateOptions()))
+def test_parameters_of_noise_are_found_by_their_names_with_bounds() -> None:
+    for name in ("salp", "hopper", "thruster_chain", "two_link"):
+        found = tunables(load_configuration(find_robot(name), EvaluateOptions()))
         assert found, name
         # What judges, or is drawn from when a run is judged, is not among them.
         assert not [one for one in found if "truth" in one.name or one.name.startswith("initial.")]
         assert all(one.low < one.high for one in found)
-
-
-def test_bounds_and_lists() -> None:
     pendulum = load_configuration(find_robot("pendulum"), EvaluateOptions())
     [walk, angle] = tunables(pendulum, ["noise.rate_walk_rad_s_sqrt_s", "noise.angle_stddev_rad=0.5..2"])
     assert (walk.start, walk.low, walk.high, walk.scale) == (1.0, pytest.approx(1.0 / 30.0), 30.0, "log")
@@ -182,28 +177,13 @@ def test_noise_that_is_ten_times_too_large_is_found_again(alone: Workers) -> Non
     assert found.values["gyro.noise_stddev_rad_s"] == pytest.approx(0.005, rel=0.1)
     assert found.helped
     assert [one.name for one in found.left_out] == list(RUNS)
-    for one in found.left_out:
-        assert one.after.value < one.before.value
+    assert all(one.after.value < one.before.value for one in found.left_out)
     assert found.at_bounds == ()
     assert "It helps on recordings that were left out: better on 3 of 3" in " ".join(found.sentences())
 
-
-@pytest.mark.slow
-def test_workers_do_not_change_what_is_found(alone: Workers) -> None:
-    chosen = tunables(load_configuration(find_robot("salp"), WRONG))
-    settings = TuningSettings("truth", evaluations=24, folds=0)
-    one = tune(RUNS, WRONG, chosen, settings, alone)
-    with open_workers(2) as workers:
-        two = tune(RUNS, WRONG, chosen, settings, workers)
-    assert one == two
-    assert set(one.untouched) | set(one.values) == {each.name for each in chosen}
-    assert np.mean([each.value for each in one.after.values()]) < np.mean([each.value for each in one.before.values()])
-
-
-def test_what_does_not_matter_is_refused(alone: Workers) -> None:
-    chosen = tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.range_rad_s=30..40"])
+    indifferent = tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.range_rad_s=30..40"])
     with pytest.raises(UserError, match=r"none of these parameters changes the score .*: gyro\.range_rad_s"):
-        tune(RUNS, OPTIONS, chosen, TuningSettings("innovations"), alone)
+        tune(RUNS, OPTIONS, indifferent, TuningSettings("innovations"), alone)
 
 
 def test_it_says_whether_it_helped() -> None:
@@ -259,75 +239,55 @@ def test_the_command_writes_a_file_that_says_how_it_was_made(bags: list[Path], t
         assert said in text
     loaded: Any = load_configuration(find_robot("salp"), EvaluateOptions(config=file))
     assert loaded.gyro.noise_stddev_rad_s == value["after"]
-    assert command("evaluate", bags[0], "--config", file, "--output", tmp_path / "run").code == 0
     before = file.read_bytes()
     assert "exists already" in refusal("tune", "salp", *bags, "--output", file)
     assert file.read_bytes() == before
-
-
-class Failing:
-    """Workers whose every task ends with an error."""
-
-    count, about = 1, "nobody"
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def results(self, function: Any, tasks: Sequence[Any]) -> Iterator[Finished]:
-        yield from (Finished(number, None, self._error) for number in range(len(tasks)))
-
-    def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
-        return {}
-
-
-def test_a_candidate_that_a_filter_cannot_take_has_no_score_and_a_fault_of_ours_is_raised(bags: list[Path]) -> None:
-    options = EvaluateOptions(robot="salp", config=resource("config/salp_ideal.yaml"))
-    chosen = tuple(tunables(load_configuration(find_robot("salp"), options)))
-    candidates = np.array([[one.start for one in chosen], [one.high for one in chosen]])
-    for error in (UserError("no estimate"), np.linalg.LinAlgError("not positive"), ZeroDivisionError()):
-        search = _Search({"bag": bags[0]}, options, TuningSettings(), chosen, Failing(error))
-        assert search.scores(candidates, ["bag"]) == [[None], [None]]
-    with pytest.raises(KeyError):
-        _Search({"bag": bags[0]}, options, TuningSettings(), chosen, Failing(KeyError("ours"))).scores(
-            candidates, ["bag"]
-        )
-
-
-def test_scores_stand_with_their_candidates_and_recordings(bags: list[Path]) -> None:
-    options = EvaluateOptions(robot="salp", config=resource("config/salp_ideal.yaml"), estimator="ukf")
-    chosen = tuple(tunables(load_configuration(find_robot("salp"), options), ["gyro.noise_stddev_rad_s"]))
-    recordings = {"one": bags[0], "two": bags[1]}
-    with open_workers(0) as workers:
-        search = _Search(recordings, options, TuningSettings(), chosen, workers)
-        found = search.scores(np.array([[0.005], [0.01], [0.02]]), ["one", "two"])
-    for row, noise in zip(found, (0.005, 0.01, 0.02), strict=True):
-        for name, one in zip(recordings, row, strict=True):
-            assert one == score(search.task(name, {"gyro.noise_stddev_rad_s": noise}))
+    shown = tuned(bags, "--parameter", "gyro.noise_stddev_rad_s", "--output", tmp_path / "t.yaml")
+    assert "On bags that were left out" in shown.out
+    assert sum("Joint angles:" in line for line in shown.out.splitlines()) == 2 * 2  # of each bag NEES and error
+    assert f"evaluate BAG --config {tmp_path / 't.yaml'}" in shown.out
+    assert max(len(line) for line in shown.out.splitlines() if "RMSE" in line) <= 100
 
 
 class Formula:
-    """Workers whose scores are those of a formula of one parameter."""
+    """Workers whose scores are those of a formula of one parameter, or whose every task ends with an error."""
 
     count, about = 1, "nobody"
 
-    def __init__(self, of: Callable[[float], Score]) -> None:
+    def __init__(self, of: Callable[[float], Score] | Exception) -> None:
         self._of = of
 
     def results(self, function: Any, tasks: Sequence[Scored]) -> Iterator[Finished]:
-        noise = [task.changes.get("gyro.noise_stddev_rad_s", 0.005) for task in tasks]
-        yield from (Finished(number, self._of(one)) for number, one in enumerate(noise))
+        for number, task in enumerate(tasks):
+            if isinstance(self._of, Exception):
+                yield Finished(number, None, self._of)
+            else:
+                yield Finished(number, self._of(task.changes.get("gyro.noise_stddev_rad_s", 0.005)))
 
     def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
         return {}
 
 
-@pytest.mark.parametrize("method", ["gradient", "cma"])
+def test_a_candidate_that_a_filter_cannot_take_has_no_score_and_a_fault_of_ours_is_raised() -> None:
+    chosen = tuple(tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.noise_stddev_rad_s"]))
+    candidates = np.array([[0.005], [0.01]])
+
+    def scores(error: Exception) -> Any:
+        return _Search(RUNS, OPTIONS, TuningSettings(), chosen, Formula(error)).scores(candidates, ["run 0"])
+
+    for error in (UserError("no estimate"), np.linalg.LinAlgError("not positive"), ZeroDivisionError()):
+        assert scores(error) == [[None], [None]]
+    with pytest.raises(KeyError):
+        scores(KeyError("ours"))
+
+
 @pytest.mark.parametrize(
-    ("least", "kept", "expected", "at_bounds"),
+    ("method", "least", "kept", "expected", "at_bounds"),
     [
-        (0.02, 0.0, 0.02, ()),
-        (0.2, 0.0, 0.05, ("gyro.noise_stddev_rad_s",)),  # no further than was allowed
-        (0.001, 0.004, 0.004, ()),  # smaller noise scores better, but its filter makes fewer updates
+        ("gradient", 0.02, 0.0, 0.02, ()),
+        ("cma", 0.02, 0.0, 0.02, ()),
+        ("gradient", 0.2, 0.0, 0.05, ("gyro.noise_stddev_rad_s",)),  # no further than was allowed
+        ("cma", 0.001, 0.004, 0.004, ()),  # smaller noise scores better, but its filter makes fewer updates
     ],
 )
 def test_the_least_score_of_what_compares(
@@ -346,26 +306,15 @@ def test_the_least_score_of_what_compares(
     assert (said in found.sentences()) == bool(at_bounds)
 
 
-@pytest.mark.slow
-def test_people_see_what_was_found(bags: list[Path], tmp_path: Path) -> None:
-    done = tuned(bags, "--parameter", "gyro.noise_stddev_rad_s", "--output", tmp_path / "t.yaml")
-    assert done.code == 0, done.error
-    assert "On bags that were left out" in done.out
-    assert "Joint angles: NEES/dof" in done.out
-    assert sum("Joint angles:" in line for line in done.out.splitlines()) == 2 * 2  # of each bag NEES and error
-    assert f"evaluate BAG --config {tmp_path / 't.yaml'}" in done.out
-    assert "by truth" in done.error
-    assert max(len(line) for line in done.out.splitlines() if "RMSE" in line) <= 100
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--parameter", "gyro.nois_stddev_rad_s"), "no such number; the nearest are gyro.noise_stddev_rad_s"),
         (("--parameter", "gyro.axis"), "--parameter gyro.axis: no such number"),
-        (("--parameter", "gyro.noise_stddev_rad_s=1"), "write NAME=LOW..HIGH with LOW below HIGH"),
-        (("--parameter", "gyro.noise_stddev_rad_s=2..1"), "write NAME=LOW..HIGH with LOW below HIGH"),
-        (("--parameter", "gyro.noise_stddev_rad_s=0..inf"), "write NAME=LOW..HIGH with LOW below HIGH"),
+        *(
+            (("--parameter", f"lag_s={of}"), "write NAME=LOW..HIGH with LOW below HIGH")
+            for of in ("1", "2..1", "0..inf")
+        ),
         (("--parameter", "gyro.noise_stddev_rad_s=1..2"), "it is 0.005, which is outside of 1..2"),
         (("--parameter", "chain.joint_lower_deg"), "the elements of a list share a factor"),
         (("--parameter", "lag_s", "--parameter", "lag_s"), "--parameter lag_s is given twice"),
@@ -373,16 +322,10 @@ def test_people_see_what_was_found(bags: list[Path], tmp_path: Path) -> None:
         (("--method", "luck"), "--method luck: must be one of gradient, cma, differential_evolution"),
         (("--estimator", "ekf"), "salp has no estimator 'ekf'"),
         (("--evaluations", "1"), "--evaluations"),
+        (("gone",), "not there: gone"),
     ],
 )
 def test_what_cannot_be_tuned(words: tuple[str, ...], said: str, bags: list[Path], tmp_path: Path) -> None:
     assert said in refusal("tune", "salp", *bags, *words, "--output", tmp_path / "t.yaml")
     assert not (tmp_path / "t.yaml").exists()
-
-
-def test_bags_that_do_not_do(bags: list[Path], tmp_path: Path) -> None:
-    out = ("--output", tmp_path / "t.yaml", "--workers", "0")
-    assert "not there: gone" in refusal("tune", "salp", "gone", *out)
-    assert "a bag is given twice" in refusal("tune", "salp", bags[0], bags[0], *out)
-    (tmp_path / "rubbish").mkdir()
-    assert "rubbish" in command("tune", "salp", tmp_path / "rubbish", *out).error
+    assert "a bag is given twice" in refusal("tune", "salp", bags[0], bags[0], "--output", tmp_path / "t.yaml")

@@ -41,17 +41,8 @@ def part(normalised: Rows, name: str = "joint_angles", stddev: float = 0.01) -> 
     names = {3: ("x", "y", "heading"), 2: ("alpha_1", "alpha_2"), 1: ("scale",)}[d]
     units = {3: ("m", "m", "rad"), 2: ("rad", "rad"), 1: ("",)}[d]
     error = stddev * normalised
-    return PartResult(
-        name,
-        names,
-        units,
-        error,
-        np.zeros_like(error),
-        error,
-        np.full_like(error, stddev),
-        np.sum(normalised**2, axis=1),
-        np.isfinite(error).all(axis=1),
-    )
+    squared, matched = np.sum(normalised**2, axis=1), np.isfinite(error).all(axis=1)
+    return PartResult(name, names, units, error, 0.0 * error, error, np.full_like(error, stddev), squared, matched)
 
 
 def say(
@@ -77,38 +68,26 @@ def test_a_consistent_filter() -> None:
     assert [float(number) for number in found.groups()] == pytest.approx([np.sqrt(2.0), 0.57, 0.57], rel=0.25)
 
 
-@pytest.mark.parametrize("memory_s", [0.05, 1.0, 5.0, 20.0])
-def test_an_exactly_consistent_filter_is_hardly_ever_accused(memory_s: float) -> None:
-    """Twenty seeds, errors correlated over up to a third of the run: at most two are called overconfident."""
+@pytest.mark.parametrize(("memory_s", "count"), [(0.05, 1200), (5.0, 1200), (20.0, 1200), (0.05, 20), (5.0, 60)])
+def test_an_exactly_consistent_filter_is_hardly_ever_accused(memory_s: float, count: int) -> None:
+    """Twenty seeds, errors correlated over up to a third of the run, or one to three seconds only: at most two."""
     accused = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        parts = (part(correlated(rng, len(TIMES), 3, memory_s), "pose"), part(correlated(rng, len(TIMES), 2, memory_s)))
-        accused += say(*parts).startswith("overconfident")
+        parts = (part(correlated(rng, count, 3, memory_s), "pose"), part(correlated(rng, count, 2, memory_s)))
+        accused += say(*parts, times=TIMES[:count], settle_s=6.0 if count > 60 else 0.0).startswith("overconfident")
     assert accused <= 2
 
 
-@pytest.mark.parametrize("memory_s", [0.05, 1.0, 5.0])
-@pytest.mark.parametrize("count", [20, 60, 200])
-def test_few_samples_are_not_accused(memory_s: float, count: int) -> None:
-    """One to ten seconds of an exactly consistent filter."""
-    accused = 0
-    for seed in range(20):
-        one = part(correlated(np.random.default_rng(100 + seed), count, 2, memory_s))
-        accused += say(one, times=TIMES[:count], settle_s=0.0).startswith("overconfident")
-    assert accused <= 2
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_errors_three_times_as_large_as_stated_are_found(seed: int) -> None:
-    normalised = correlated(np.random.default_rng(seed), len(TIMES), 2, 0.5) * [1.0, 3.0]
+def test_errors_three_times_as_large_as_stated_are_found() -> None:
+    normalised = correlated(np.random.default_rng(2), len(TIMES), 2, 0.5) * [1.0, 3.0]
     said = say(part(normalised))
     found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+)", said)
     assert found is not None, said
     assert 2.3 < float(found[1]) < 3.7
 
 
-@pytest.mark.parametrize("start_s", [20.0, 31.0, 45.0])
+@pytest.mark.parametrize("start_s", [20.0, 45.0])
 def test_since_when_it_is_overconfident(start_s: float) -> None:
     normalised = correlated(np.random.default_rng(3), len(TIMES), 2, 0.2)
     normalised[:, 1] += np.where(np.greater_equal(TIMES, start_s), 8.0, 0.0)
@@ -116,11 +95,8 @@ def test_since_when_it_is_overconfident(start_s: float) -> None:
     found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+) after (\d+) s", said)
     assert found is not None, said
     assert float(found[2]) == pytest.approx(start_s, abs=1.0)
-
-
-def test_an_excess_from_the_start_has_no_time() -> None:
-    normalised = 5.0 * np.ones((len(TIMES), 2)) * np.sign(np.sin(7.0 * TIMES))[:, None]
-    assert say(part(normalised)).startswith("overconfident in alpha_1 (joint angles) by 5:")
+    always = 5.0 * np.ones((len(TIMES), 2)) * np.sign(np.sin(7.0 * TIMES))[:, None]
+    assert say(part(always)).startswith("overconfident in alpha_1 (joint angles) by 5:")  # from the start: no time
 
 
 def test_what_lies_within_the_settling_time_does_not_count() -> None:
@@ -130,26 +106,20 @@ def test_what_lies_within_the_settling_time_does_not_count() -> None:
     assert say(part(normalised), settle_s=0.0).startswith(("overconfident", "not shown"))
 
 
-def alternating(size: float) -> Rows:
-    """Errors of one size with signs drawn anew: NEES of that size squared, and as many independent samples as rows."""
-    signs = np.random.default_rng(12).choice([-1.0, 1.0], size=(len(TIMES), 1))
-    return size * signs
-
-
 def test_a_right_nees_with_a_wrong_coverage_is_not_consistent() -> None:
     """Errors of 1.2 sigma throughout: no factor to speak of, but none within one standard deviation."""
-    said = say(part(alternating(1.2), "height"))
-    assert said.startswith("overconfident in height (0 % within one standard deviation, 68 expected): height"), said
-    assert say(part(alternating(0.9), "height")).startswith("consistent:")
-
-
-def test_a_wrong_coverage_that_chance_may_have_made_is_said_too() -> None:
-    """A constant error is one sample, however long the run."""
-    said = say(part(np.full((len(TIMES), 1), 1.2), "height"))
-    assert said.startswith(
-        "not shown to be inconsistent by this one run, "
-        "which leaves doubt in height (0 % within one standard deviation, 68 expected): height"
-    ), said
+    signs = np.random.default_rng(12).choice([-1.0, 1.0], size=(len(TIMES), 1))
+    doubt = "in height (0 % within one standard deviation, 68 expected): height"
+    assert say(part(1.2 * signs, "height")).startswith(f"overconfident {doubt}")
+    assert say(part(0.9 * signs, "height")).startswith("consistent:")
+    # A constant error is one sample, however long the run: chance may have made it.
+    constant = say(part(np.full((len(TIMES), 1), 1.2), "height"))
+    assert constant.startswith(f"not shown to be inconsistent by this one run, which leaves doubt {doubt}")
+    small, other = (
+        part(np.full((len(TIMES), 1), 0.1), "height"),
+        part(correlated(np.random.default_rng(17), 1200, 1, 0.05)),
+    )
+    assert say(small, other).startswith("consistent:")
 
 
 def test_errors_beyond_three_sigma_too_often_are_not_consistent() -> None:
@@ -161,7 +131,7 @@ def test_errors_beyond_three_sigma_too_often_are_not_consistent() -> None:
     assert said.startswith("overconfident in height (89 % within three standard deviations, 99.7 expected)"), said
 
 
-def test_one_phase_that_is_too_sure_is_named() -> None:
+def test_one_phase_that_is_too_sure_or_too_unsure_is_named() -> None:
     """A fifth of the run with errors of 2 sigma, the rest 0.8: on the whole consistent."""
     dropping = np.mod(TIMES, 1.0) < 0.2
     rng = np.random.default_rng(14)
@@ -172,24 +142,13 @@ def test_one_phase_that_is_too_sure_is_named() -> None:
     assert say(height, stretches=phases).startswith("overconfident in height while dropping by 2")
     few = {"while dropping": dropping & (TIMES < 10.0)}  # sixteen estimates
     assert say(height, stretches=few).startswith("consistent:")
-
-
-def test_a_phase_that_is_too_unsure_is_named() -> None:
-    dropping = np.mod(TIMES, 1.0) < 0.2
+    # And one that is too unsure.
     rng = np.random.default_rng(15)
-    normalised = rng.normal(size=(len(TIMES), 1)) * np.where(dropping, 0.1, 1.0)[:, None]
-    said = say(part(normalised, "height"), stretches={"while dropping": dropping, "while rebounding": ~dropping})
+    unsure = part(rng.normal(size=(len(TIMES), 1)) * np.where(dropping, 0.1, 1.0)[:, None], "height")
+    said = say(unsure, stretches=phases)
     assert said.startswith("consistent, though too unsure while dropping (errors at most 0.098 of the stated"), said
-    other = part(rng.normal(size=(len(TIMES), 1)), "velocity")
-    said = say(part(normalised, "height"), other, stretches={"while dropping": dropping})
+    said = say(unsure, part(rng.normal(size=(len(TIMES), 1)), "velocity"), stretches=phases)
     assert said.startswith("consistent, though too unsure in height while dropping (errors 0.098 of the stated"), said
-
-
-def test_errors_that_happen_to_be_small_are_no_fault() -> None:
-    """A constant error of a tenth of its standard deviation is one sample, and one in twelve is as small."""
-    rng = np.random.default_rng(17)
-    drift = part(np.full((len(TIMES), 1), 0.1), "height")
-    assert say(drift, part(rng.normal(size=(len(TIMES), 1)), "velocity")).startswith("consistent:")
 
 
 def correlated_pose(true_sign: float, stated_sign: float) -> PartResult:
@@ -216,18 +175,12 @@ def test_marginals_that_are_right_with_a_wrong_cross_covariance() -> None:
     assert "the cross-covariance between x, y, heading is wrong" in say(unknown)
 
 
-def test_a_conservative_filter() -> None:
+def test_a_conservative_filter_and_one_of_which_a_part_is() -> None:
     normalised = 0.1 * correlated(np.random.default_rng(5), len(TIMES), 2, 0.5)
-    assert say(part(normalised)).startswith("conservative, errors are 0.10 of the stated ones: joint angles within 0.0")
-
-
-def test_one_part_too_unsure_and_one_as_it_should_be_is_not_conservative() -> None:
-    rng = np.random.default_rng(6)
-    unsure = part(0.1 * correlated(rng, len(TIMES), 3, 0.5), "pose")
-    said = say(unsure, part(correlated(rng, len(TIMES), 2, 0.5)))
-    assert re.match(
-        r"consistent, though too unsure in pose \(errors 0\.1\d* of the stated ones\): pose within", said
-    ), said
+    unsure = part(normalised)
+    assert say(unsure).startswith("conservative, errors are 0.10 of the stated ones: joint angles within 0.0")
+    said = say(unsure, part(correlated(np.random.default_rng(6), len(TIMES), 3, 0.5), "pose"))
+    assert re.match(r"consistent, though too unsure in joint angles \(errors 0\.\d+ of the stated ones\): ", said), said
 
 
 def test_without_truth() -> None:
@@ -263,6 +216,8 @@ def test_the_conspicuous_sensor_is_the_suspect(row: dict[str, float], words: str
     assert f"; suspect {words}: joint angles within" in say(bad, sensors=sensors)
     assert say(good, sensors=sensors).startswith(f"consistent, but look at {words}:")
     assert "suspect" not in say(bad, sensors={"imu/link_1": GOOD})
+    few = {"imu/link_2": {**GOOD, "used": 50.0, "gated": 0.0, "mean_innovation_sigma": 0.4}}
+    assert "look at" not in say(good, sensors=few)
 
 
 def test_lost_messages_come_before_what_follows_from_them() -> None:
@@ -271,11 +226,6 @@ def test_lost_messages_come_before_what_follows_from_them() -> None:
     bad = part(3.0 * correlated(np.random.default_rng(9), len(TIMES), 2, 0.5))
     said = say(bad, sensors={"actuators/command": lost, "imu/link_1": refused})
     assert "; suspect actuators/command (380 of 400 messages lost):" in said
-
-
-def test_a_bias_of_few_messages_is_no_bias() -> None:
-    few = {"imu/link_2": {**GOOD, "used": 50.0, "gated": 0.0, "mean_innovation_sigma": 0.4}}
-    assert "look at" not in say(part(correlated(np.random.default_rng(9), len(TIMES), 2, 0.5)), sensors=few)
 
 
 def test_what_is_stated_to_be_exact() -> None:
@@ -289,17 +239,13 @@ def test_what_is_stated_to_be_exact() -> None:
     assert say(wrong).startswith("overconfident in alpha_1 (joint angles), which it states to be exact: joint angles")
 
 
-def test_instants_without_a_nees_are_left_out() -> None:
-    one = part(correlated(np.random.default_rng(11), len(TIMES), 2, 0.5))
+def test_quantities_without_length_or_angle_at_instants_of_which_some_have_no_nees() -> None:
+    one = part(correlated(np.random.default_rng(10), len(TIMES), 1, 0.5), "drag_ratio")
     one.nees[::7] = np.nan
-    assert say(one).startswith("consistent:")
+    assert re.fullmatch(r"consistent: drag ratio within 0\.0\d+ RMS", say(one))
 
 
-def test_quantities_without_length_or_angle() -> None:
-    said = say(part(correlated(np.random.default_rng(10), len(TIMES), 1, 0.5), "drag_ratio"))
-    assert re.search(r"drag ratio within 0\.0\d+ RMS$", said), said
-
-
+<<<<<<< /work/t/m.o
 def simulated(gait: str, *biases: str) -> str:
     recording = from_simulator(salp_recording(20.0, gait, seed=5), CONFIGURATION.chain.link_names)
     return judge(SALP, IDEAL_NOISE, "ukf", changed(recording, WhatIf(bias=biases))).verdict
@@ -307,16 +253,19 @@ def simulated(gait: str, *biases: str) -> str:
 
 @pytest.mark.parametrize("gait", ["forward", "backward"])
 def test_a_biased_gyro_that_misleads_the_filter_is_the_suspect(gait: str) -> None:
+=======
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("link_3", r"overconfident in alpha_\d \(joint angles\) by .*; suspect .*imu/link_3 "),  # misleads the filter
+        ("link_1", r".*(suspect|look at) (the bias of )?imu/link_1 "),  # the gate keeps it out
+        (None, r"(?!.*(suspect|look at|overconfident))"),
+    ],
+)
+def test_a_biased_gyro_is_the_suspect(link: str | None, expected: str) -> None:
+>>>>>>> /work/t/m.t
     """LandSalp, one gyro 0.03 rad/s (1.7 deg/s, six standard deviations of a sample) off."""
-    said = simulated(gait, "imu/link_3.gyro_z=0.03")
-    assert re.match(r"overconfident in alpha_\d \(joint angles\) by .*; suspect .*imu/link_3 ", said), said
-
-
-@pytest.mark.parametrize("link", ["link_1", "link_2"])
-def test_a_biased_gyro_that_the_gate_keeps_out_is_named_all_the_same(link: str) -> None:
-    said = simulated("forward", f"imu/{link}.gyro_z=0.03")
-    assert re.search(rf"(suspect|look at) (the bias of )?imu/{link} ", said), said
-
-
-def test_without_a_fault_there_is_no_suspect() -> None:
-    assert not re.search(r"suspect|look at|overconfident", simulated("forward"))
+    recording = from_simulator(salp_recording(20.0, seed=5), CONFIGURATION.chain.link_names)
+    bias = (f"imu/{link}.gyro_z=0.03",) if link else ()
+    said = judge(SALP, IDEAL_NOISE, "ukf", recording.changed(WhatIf(bias=bias))).verdict
+    assert re.match(expected, said), said

@@ -21,27 +21,24 @@ SERIES = RECORDING.sensors
 NAMES = [one.channel.sensor for one in SERIES]
 
 
+IMU = "sensor_msgs/msg/Imu"
+
+
 def changed(**options: tuple[str, ...]) -> dict[str, Series]:
-    return {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}  # type: ignore[arg-type]
+    """The changed series; the recording's own stay as they are."""
+    before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES]
+    out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}
+    assert [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES] == before
+    return out
 
 
 def original(name: str) -> Series:
     return SERIES[NAMES.index(name)]
 
 
-def test_nothing_asked_nothing_changed() -> None:
-    assert LOADED.changed(WhatIf(seed=3)) is LOADED
-    assert changed_series(SERIES, WhatIf()) == list(SERIES)
-
-
 @pytest.mark.parametrize(
     ("drop", "left"),
-    [
-        ("imu/link_2", ["actuators/command", "imu/link_1", "imu/link_3"]),
-        ("imu", ["actuators/command"]),
-        ("imu/link", ["actuators/command"]),
-        ("actuators", ["imu/link_1", "imu/link_2", "imu/link_3"]),
-    ],
+    [("imu/link_2", ["actuators/command", "imu/link_1", "imu/link_3"]), ("imu/link", ["actuators/command"])],
 )
 def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str]) -> None:
     assert list(changed(drop=(drop,))) == left
@@ -54,17 +51,13 @@ def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str
 
 
 def test_a_prefix_ends_at_a_boundary_of_the_name() -> None:
-    ten = Series(Channel("imu/link_10/data_raw", "sensor_msgs/msg/Imu", "imu/link_10"), *_rows(original("imu/link_1")))
+    ten = replace(original("imu/link_1"), channel=Channel("imu/link_10/data_raw", IMU, "imu/link_10"))
     out = changed_series([original("imu/link_1"), ten], WhatIf(drop=("imu/link_1",)))
     assert [one.channel.sensor for one in out] == ["imu/link_10"]
 
 
-def _rows(series: Series) -> tuple[np.ndarray, np.ndarray]:
-    return series.stamps_ns, series.values
-
-
 def test_delay_moves_stamps_later_and_nothing_else() -> None:
-    out = changed(delay=("imu=20ms", "actuators/command=-0.5s"))
+    out = changed(delay=("imu=15ms", "imu=5ms", "actuators/command=-0.5s"))
     for name in NAMES:
         shift = -500_000_000 if name == "actuators/command" else 20_000_000
         np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
@@ -78,54 +71,41 @@ def test_delay_moves_stamps_later_and_nothing_else() -> None:
     ("text", "seconds"),
     [
         ("20ms", 0.02),
-        ("0.02s", 0.02),
         ("500us", 5e-4),
-        ("-3ms", -3e-3),
-        ("1e-3s", 1e-3),
-        (" 2 s", 2.0),
-        (".5 s", 0.5),
+        ("-1e-3s", -1e-3),
+        (" .5 s", 0.5),
     ],
 )
 def test_times(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize("text", ["", "ms", "1.2.3", "nan", "inf", "20 ms x", "--2"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UserError, match="is no time; write 20ms"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "is no time; write 20ms") for text in ("", "1.2.3", "nan", "20 ms x")),
+        # Twenty of what? Taken as seconds, a latency of 20 ms would be one of 20 s.
+        *((text, rf"'{text}' has no unit; write {text}ms, {text}s or {text}us") for text in ("20", "1e-3", "0")),
+        *((text, "is no unit of time; write ") for text in ("20m", "1e", "3MS")),
+    ],
+)
+def test_what_is_no_time(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
         parse_duration(text)
 
 
-@pytest.mark.parametrize("text", ["20", "0.02", "1e-3", ".5", "0"])
-def test_a_time_needs_a_unit(text: str) -> None:
-    """Twenty of what? Taken as seconds, a latency of 20 ms would be one of 20 s."""
-    with pytest.raises(UserError, match=rf"'{text}' has no unit; write {text}ms, {text}s or {text}us"):
-        parse_duration(text)
-
-
-@pytest.mark.parametrize("text", ["20m", "1e", "20min", "3MS"])
-def test_a_unit_that_is_none(text: str) -> None:
-    with pytest.raises(UserError, match="is no unit of time; write "):
-        parse_duration(text)
-
-
-def test_bias_adds_a_constant_to_one_component() -> None:
+def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> None:
     out = changed(bias=("imu/link_3.gyro_z=0.03", "actuators/command.link_2=-1.5"))
     difference = out["imu/link_3"].values - original("imu/link_3").values
     np.testing.assert_allclose(difference, np.tile([0.0, 0.0, 0.03, 0.0, 0.0, 0.0], (len(difference), 1)), atol=1e-15)
     difference = out["actuators/command"].values - original("actuators/command").values
     np.testing.assert_allclose(difference, np.tile([0.0, -1.5, 0.0], (len(difference), 1)), atol=1e-15)
     np.testing.assert_array_equal(out["imu/link_1"].values, original("imu/link_1").values)
-
-
-def test_prefixes_of_sensors_and_components() -> None:
-    out = changed(bias=("imu.gyro=0.1", "imu.accelerometer_y=2.0"))
+    out = changed(bias=("imu.gyro=0.04", "imu.gyro=0.06", "imu.accelerometer_y=2.0"))
     for name in NAMES[1:]:
-        np.testing.assert_allclose(
-            out[name].values - original(name).values,
-            np.tile([0.1, 0.1, 0.1, 0.0, 2.0, 0.0], (len(original(name).values), 1)),
-            atol=1e-14,
-        )
+        difference = out[name].values - original(name).values
+        expected = np.tile([0.1, 0.1, 0.1, 0.0, 2.0, 0.0], (len(difference), 1))
+        np.testing.assert_allclose(difference, expected, atol=1e-14)
 
 
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
@@ -140,23 +120,9 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
     for one, same in zip(out, again, strict=True):
         np.testing.assert_array_equal(one.values, same.values)
+    assert LOADED.changed(WhatIf(seed=3)) is LOADED
     other = changed_series(long, replace(what_if, seed=4))
     assert not np.array_equal(out[1].values, other[1].values)
-
-
-def test_changes_come_one_after_the_other() -> None:
-    out = changed(drop=("imu/link_1",), delay=("imu=1ms", "imu=2ms"), bias=("imu.gyro_z=1", "imu.gyro_z=2"))
-    assert "imu/link_1" not in out
-    np.testing.assert_array_equal(out["imu/link_2"].stamps_ns - original("imu/link_2").stamps_ns, 3_000_000)
-    np.testing.assert_allclose(out["imu/link_2"].values[:, 2] - original("imu/link_2").values[:, 2], 3.0)
-
-
-def test_the_recording_itself_stays_as_it_is() -> None:
-    before = [(one.stamps_ns.copy(), one.values.copy()) for one in SERIES]
-    changed(delay=("imu=1s",), bias=("imu.gyro=1",), noise=("imu.gyro=1",))
-    for one, (stamps_ns, values) in zip(SERIES, before, strict=True):
-        np.testing.assert_array_equal(one.stamps_ns, stamps_ns)
-        np.testing.assert_array_equal(one.values, values)
 
 
 @pytest.mark.parametrize(
@@ -164,42 +130,32 @@ def test_the_recording_itself_stays_as_it_is() -> None:
     [
         ({"drop": ("imu/link_9",)}, "--drop imu/link_9: no such sensor; there are actuators/command, imu/link_1"),
         ({"drop": ("im",)}, "--drop im: no such sensor"),
-        ({"delay": ("imu",)}, "--delay imu: write --delay SENSOR=VALUE"),
+        ({"drop": ("imu", "actuators")}, "--drop leaves no sensor"),
         ({"delay": ("imu=",)}, "--delay imu=: write --delay SENSOR=VALUE"),
         ({"delay": ("imu=fast",)}, "--delay imu=fast: 'fast' is no time; write 20ms"),
-        ({"delay": ("imu=1.2.3",)}, "'1.2.3' is no time"),
         ({"delay": ("imu=1e300s",)}, "must be at most 3600 s"),
         ({"delay": ("gps=1s",)}, "--delay gps: no such sensor"),
         ({"bias": ("imu=1",)}, "say which component of imu/link_1: gyro_x, gyro_y"),
-        ({"bias": ("imu.gyr=1",)}, "say which component"),
         ({"bias": ("imu.gyro_z=a",)}, "'a' is no number"),
-        ({"bias": ("imu.gyro_z=nan",)}, "'nan' is no number"),
         ({"bias": ("imu.gyro_z=inf",)}, "'inf' is no number"),
         ({"bias": ("actuators.gyro_z=1",)}, "say which component of actuators/command: link_1, link_2, link_3"),
         ({"noise": ("imu.gyro_z=-0.1",)}, "a standard deviation must be 0 or more"),
-        ({"noise": (".gyro_z=1",)}, "no such sensor"),
     ],
 )
 def test_what_cannot_be_done(options: dict[str, tuple[str, ...]], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        changed(**options)
+        LOADED.changed(WhatIf(**options))  # type: ignore[arg-type]
     assert words in str(caught.value)
-
-
-def test_all_dropped() -> None:
-    with pytest.raises(UserError, match="--drop leaves no sensor"):
-        LOADED.changed(WhatIf(drop=("imu", "actuators")))
 
 
 def test_components_of_every_kind_of_message() -> None:
     stamps = np.arange(3)
-    kinds = {
-        "geometry_msgs/msg/PointStamped": (3, "z", 2),
-        "geometry_msgs/msg/PoseStamped": (7, "qw", 6),
-        "geometry_msgs/msg/WrenchStamped": (6, "torque_x", 3),
-        "sensor_msgs/msg/FluidPressure": (1, "pressure", 0),
-    }
-    for kind, (width, component, column) in kinds.items():
+    for kind, width, component, column in (
+        ("geometry_msgs/msg/PointStamped", 3, "z", 2),
+        ("geometry_msgs/msg/PoseStamped", 7, "qw", 6),
+        ("geometry_msgs/msg/WrenchStamped", 6, "torque_x", 3),
+        ("sensor_msgs/msg/FluidPressure", 1, "pressure", 0),
+    ):
         series = Series(Channel("a/b", kind, "a/b"), stamps, np.zeros((3, width)))
         (out,) = changed_series([series], WhatIf(bias=(f"a/b.{component}=2",)))
         assert np.flatnonzero(out.values[0]).tolist() == [column]
