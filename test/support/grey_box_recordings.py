@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
@@ -9,31 +12,19 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Series
-from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from softrobot_estimation.model.channels import WRENCH, pressure_channel
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.model.grey_box_kernels import MOMENTS, RATES
+from softrobot_estimation.simulation.simulated_signals import mixture
+from softrobot_estimation.simulation.unknown_soft_robot import read_unknown_soft_robot
 
 STEP_S = 0.008
 START_NS = 1_000 * NANOSECONDS_PER_SECOND
 Array = NDArray[np.float64]
-
-
-def pressures(count: int, chambers: int, highest_pa: float, rng: np.random.Generator) -> Array:
-    """Rest, then each chamber by itself, then steps and sines in all (N, C), Pa."""
-    times = STEP_S * np.arange(count)
-    out = np.zeros((count, chambers))
-    for chamber in range(chambers):
-        lone = (times > 0.5 + 0.9 * chamber) & (times < 1.1 + 0.9 * chamber)
-        out[lone, chamber] = 0.6 * highest_pa
-        later = times > 0.5 + 0.9 * chambers
-        steps = rng.uniform(0.0, 0.5, int(times[-1] / 1.3) + 2)[(times / 1.3).astype(int)]
-        wave = 0.2 * (1.0 + np.sin(2.0 * np.pi * (0.4 + 0.5 * rng.random()) * times + 6.0 * rng.random()))
-        out[later, chamber] = highest_pa * (steps + wave)[later]
-    return out
 
 
 def grey_box_recording(
@@ -41,7 +32,6 @@ def grey_box_recording(
     duration_s: float,
     seed: int = 1,
     *,
-    share_of_pressure: float = 1.0,
     disturbance_n_m: float = 0.0,
     capture_late_s: float = 0.005,
 ) -> LoadedRecording:
@@ -56,8 +46,9 @@ def grey_box_recording(
     """
     rng = np.random.default_rng(seed)
     model, count = GreyBox(configuration), int(duration_s / STEP_S)
-    highest_pa = share_of_pressure * configuration.chambers.pressure_max_pa
-    commanded = pressures(count, configuration.chambers.count, highest_pa, rng)
+    chambers_known = configuration.chambers
+    pattern = mixture(chambers_known.angles_rad, chambers_known.pressure_max_pa, rng)
+    commanded = pattern(STEP_S * np.arange(count))
     row, stiffness = model.resting_row()[None], np.array([model.stiffness])
     chambers = commanded[0].copy()
     kick = disturbance_n_m * np.sqrt(-np.expm1(-2.0 * STEP_S / configuration.filter.moment_time_s))
@@ -105,3 +96,14 @@ def grey_box_recording(
         turned = np.tile(world.as_quat(), (len(where), 1))
         poses[body] = BodyTrack.clean(body, captured_ns, np.hstack([origin + world.apply(where) + noise, turned]))
     return LoadedRecording(tuple(series), np.repeat(np.arange(len(series)), count), poses, simulated=True)
+
+
+def unknown_robot(
+    shared_data: Path, run: int, seconds: float = np.inf
+) -> tuple[SoftRobotConfiguration, LoadedRecording]:
+    """A recorded run, or its first seconds, of a robot whose simulator nobody here wrote, and what is known of it."""
+    converted = read_unknown_soft_robot(shared_data / "unknown_soft_robot" / f"run_{run}")
+    sensors = tuple(one.rows(one.stamps_ns < one.stamps_ns[0] + 1e9 * seconds) for one in converted.recording.sensors)
+    configuration = converted.configurations["softrobot"]
+    assert isinstance(configuration, SoftRobotConfiguration)
+    return configuration, from_simulator(replace(converted.recording, sensors=sensors), (TIP, BASE))

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
-from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.filtering.unscented import SigmaPoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +35,6 @@ class FilterStep:
     cross_covariance: Matrix
     mean: Vector
     covariance: Matrix
-
-
-def sigma_cross_covariance(space: StateSpace, before: SigmaPoints, moved: NDArray[np.float64]) -> Matrix:
-    """(n, n) covariance of the errors before a prediction (rows) and after it (columns), from all sigma points."""
-    after = np.empty((space.dimension, len(moved) - 1))
-    manifold.centred(moved, space.layout, np.empty((1, space.coordinate_count)), after)
-    # The centre does not deviate from itself.
-    deviations = space.minus(before.points[1:], before.mean)
-    return deviations.T @ after.T / len(deviations)
 
 
 def smooth(space: StateSpace, steps: Sequence[FilterStep]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

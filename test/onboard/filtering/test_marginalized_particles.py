@@ -30,6 +30,7 @@ BASIS = ReducedRankBasis((2.0,), (2.5,), (0.8,), 5)
 CONSTANTS, STDDEVS, NOISE_SHARE = (0.5, -0.2), (1.0, 0.5), 0.3
 PROCESS_NOISE = np.array([0.1, 0.2, 0.0])
 NOISE = np.array([[0.04, 0.01], [0.01, 0.09]])
+OFFSET_NOISE, OFFSET_STDDEV = 0.1, 0.4
 
 
 class Scheduled:
@@ -46,11 +47,11 @@ class Scheduled:
         return states[:, 2:]
 
 
-def scheduled(count: int, offset_noise: float, offset_stddev: float) -> MarginalizedParticleFilter:
+def scheduled(count: int) -> MarginalizedParticleFilter:
     """Its filter; with a billion degrees of freedom the noise is known and Student's t normal."""
     unknown = UnknownFunction(BASIS, CONSTANTS, STDDEVS, NOISE_SHARE, degrees_of_freedom=1e9)
     settings = ParticleFilterSettings(
-        PROCESS_NOISE, NOISE, np.ones(3), count, np.full(2, offset_noise), np.full(2, offset_stddev), gate=OPEN
+        PROCESS_NOISE, NOISE, np.ones(3), count, np.full(2, OFFSET_NOISE), np.full(2, OFFSET_STDDEV), gate=OPEN
     )
     return MarginalizedParticleFilter(Scheduled(), unknown, settings)
 
@@ -75,37 +76,34 @@ def simulated(steps: int) -> tuple[Array, Array]:
 class Kalman:
     """The same by one Kalman filter of (a, b, k1, k2, weights of both functions, offsets)."""
 
-    def __init__(self, offset_noise: float, offset_stddev: float) -> None:
-        self.noise = np.array(STDDEVS) * NOISE_SHARE
-        self.offset_noise, m = offset_noise, BASIS.function_count
+    def __init__(self) -> None:
+        m = BASIS.function_count
         weights = np.exp(BASIS.log_spectral_densities())
         self.mean = np.concatenate([[0.3, -0.1], CONSTANTS, np.zeros(2 * m + 2)])
         variances = [[0.04, 0.09, 0.0, 0.0], STDDEVS[0] ** 2 * weights, STDDEVS[1] ** 2 * weights]
-        self.covariance = np.diag(np.concatenate([*variances, np.full(2, offset_stddev**2)]))
-        self.log_likelihood, self.m = 0.0, m
+        self.covariance = np.diag(np.concatenate([*variances, np.full(2, OFFSET_STDDEV**2)]))
+        self.log_likelihood = 0.0
 
     def step(self, time_s: float, measured: Array, given: float) -> None:
-        n, m = len(self.mean), self.m
-        motion, shift = np.eye(n), np.zeros(n)
-        motion[0, 1], motion[1, 0] = PERIOD_S, -PERIOD_S
-        motion[1, 1], motion[1, 2] = 1.0 - 0.3 * PERIOD_S, PERIOD_S
+        n, m = len(self.mean), BASIS.function_count
+        motion, shift, process = np.eye(n), np.zeros(n), np.zeros(n)
+        motion[:2, :3] = np.eye(2, 3) + PERIOD_S * np.array([[0.0, 1.0, 0.0], [-1.0, -0.3, 1.0]])
         phi, _ = BASIS.functions([[time_s]])
         for output in range(2):
             row = 2 + output
             motion[row, row], shift[row] = 0.0, CONSTANTS[output]
             motion[row, 4 + output * m : 4 + (output + 1) * m] = phi[0]
-        process = np.zeros(n)
-        process[:2], process[2:4] = PERIOD_S * PROCESS_NOISE[:2] ** 2, self.noise**2
-        process[-2:] = PERIOD_S * self.offset_noise**2
+        process[:2], process[-2:] = PERIOD_S * PROCESS_NOISE[:2] ** 2, PERIOD_S * OFFSET_NOISE**2
+        process[2:4] = (np.array(STDDEVS) * NOISE_SHARE) ** 2
         self.mean = motion @ self.mean + shift
         self.covariance = motion @ self.covariance @ motion.T + np.diag(process)
         seen = np.zeros((2, n))
         seen[0, 0] = seen[1, 1] = seen[1, 3] = seen[0, -2] = seen[1, -1] = 1.0
         heard = np.isfinite(measured)
-        predicted = seen @ self.mean + np.array([given, 0.0])
-        seen, error, noise = seen[heard], (measured - predicted)[heard], NOISE[np.ix_(heard, heard)]
         if not heard.any():
             return
+        error, noise = (measured - seen @ self.mean - [given, 0.0])[heard], NOISE[np.ix_(heard, heard)]
+        seen = seen[heard]
         innovation = seen @ self.covariance @ seen.T + noise
         self.log_likelihood += float(multivariate_normal.logpdf(error, np.zeros(len(error)), innovation))
         gain = self.covariance @ seen.T @ np.linalg.inv(innovation)
@@ -113,14 +111,13 @@ class Kalman:
         self.covariance = self.covariance - gain @ seen @ self.covariance
 
 
-@pytest.mark.parametrize(("offset_noise", "offset_stddev"), [(0.0, 0.0), (0.1, 0.4)])
-def test_filter_is_the_kalman_filter_where_all_is_linear(offset_noise: float, offset_stddev: float) -> None:
+def test_filter_is_the_kalman_filter_where_all_is_linear() -> None:
     steps, runs = 30, 3
     measured, given = simulated(steps)
-    kalman = Kalman(offset_noise, offset_stddev)
+    kalman = Kalman()
     for number in range(steps):
         kalman.step((number + 1) * PERIOD_S, measured[number], given[number])
-    tracker = scheduled(20_000, offset_noise, offset_stddev)
+    tracker = scheduled(20_000)
     likelihoods, states, values, offsets, curves = [], [], [], [], []
     places = np.linspace(0.5, 2.5, 5)
     for run in range(runs):
@@ -140,14 +137,13 @@ def test_filter_is_the_kalman_filter_where_all_is_linear(offset_noise: float, of
             found.append([*mean, *np.diag(covariance + certain)])
         curves.append(tracker.learned_function(cloud).predict(places[:, None]))
     spread = np.sqrt(np.diag(kalman.covariance))
-    close: dict[str, Any] = {"rtol": 0.0, "atol": 0.12}  # of a standard deviation
+    close = {"rtol": 0.0, "atol": 0.12}  # of a standard deviation
     assert np.mean(likelihoods) == pytest.approx(kalman.log_likelihood, abs=0.25)
     assert np.std(likelihoods) < 0.5
     for found, index in ((states, slice(0, 2)), (values, slice(2, 4)), (offsets, slice(-2, None))):
         mean = np.mean(found, axis=0)
-        scale = np.where(spread[index] > 0.0, spread[index], 1.0)
-        np.testing.assert_allclose((mean[:2] - kalman.mean[index]) / scale, 0.0, **close)
-        np.testing.assert_allclose(np.sqrt(mean[2:]) / scale, spread[index] / scale, **close)
+        np.testing.assert_allclose((mean[:2] - kalman.mean[index]) / spread[index], 0.0, **close)
+        np.testing.assert_allclose(np.sqrt(mean[2:]) / spread[index], 1.0, **close)
     phi, _ = BASIS.functions(places[:, None])
     for output in range(2):
         part = slice(4 + 5 * output, 9 + 5 * output)
@@ -172,9 +168,6 @@ def test_weights_are_normalised_and_their_effective_number_is_known() -> None:
     np.testing.assert_allclose(weights, [0.25, 0.0, 0.75])
     assert total == pytest.approx(-1000.0 + np.log(4.0))
     assert effective_sample_size(weights) == pytest.approx(1.0 / (0.0625 + 0.5625))
-    assert effective_sample_size(np.full(50, 0.02)) == pytest.approx(50.0)
-    with pytest.raises(ArithmeticError, match="none of 3 particles"):
-        normalised(np.full(3, -np.inf))
 
 
 def state_of(cloud: Cloud) -> tuple[Array, Array]:
@@ -188,30 +181,26 @@ def bits(cloud: Cloud) -> list[bytes]:
     return [value.tobytes() for value in arrays if isinstance(value, np.ndarray)] + [repr(cloud.draws).encode()]
 
 
-@pytest.mark.parametrize("walk", [None, HyperParameterWalk()])
-def test_a_replay_from_a_state_that_was_kept_is_equal_to_the_last_bit(walk: HyperParameterWalk | None) -> None:
+def test_a_replay_from_a_state_that_was_kept_is_equal_to_the_last_bit() -> None:
     force, _, measured = sliding_mass.run(1.0, 0)
-    tracker = sliding_mass.tracker(60, walk)
+    tracker = sliding_mass.tracker(60, HyperParameterWalk())
     tracker = MarginalizedParticleFilter(
         tracker.model, replace(tracker.unknown, memory_s=0.5), replace(tracker.settings, offset_noise=[1e-4])
     )
 
-    def go_on(cloud: Cloud, first: int, readings: Array) -> Cloud:
-        for number in range(first, len(force)):
+    def go_on(cloud: Cloud, first: int, readings: Array, until: int = len(force)) -> Cloud:
+        for number in range(first, until):
             cloud, _ = tracker.step(cloud, STEP_S, readings[number : number + 1], force[number : number + 1])
         return cloud
 
-    start = tracker.start([0.0, 0.0], np.diag([1e-6, 1e-4]), 3)
-    cloud = start
-    for number in range(40):
-        cloud, _ = tracker.step(cloud, STEP_S, measured[number : number + 1], force[number : number + 1])
+    start, other = (tracker.start([0.0, 0.0], np.diag([1e-6, 1e-4]), key) for key in (3, 4))
+    cloud = go_on(start, 0, measured, 40)
     kept = bits(cloud)
     end = go_on(cloud, 40, measured)
     elsewhere = go_on(cloud, 40, measured + 0.002)  # another course, from the same state
     assert bits(cloud) == kept
     assert bits(go_on(cloud, 40, measured)) == bits(end) != bits(elsewhere)
-    assert bits(go_on(start, 0, measured)) == bits(end)
-    assert bits(go_on(tracker.start([0.0, 0.0], np.diag([1e-6, 1e-4]), 4), 0, measured)) != bits(end)
+    assert bits(go_on(other, 0, measured)) != bits(end)
 
 
 @pytest.fixture(scope="module")
@@ -243,25 +232,9 @@ def test_friction_is_learned_from_positions(tracked: Any) -> None:
     assert clouds[-1].spreads == 0
 
 
-def test_with_less_weight_of_samples_the_function_is_as_sure_as_it_says() -> None:
-    force, _, measured = sliding_mass.run(15.0, 2)
-    usual = sliding_mass.tracker()
-    tracker = MarginalizedParticleFilter(usual.model, replace(usual.unknown, sample_weight=0.1), usual.settings)
-    cloud = tracker.start([0.0, 0.0], np.diag([1e-6, 1e-4]), 1)
-    for number in range(len(force)):
-        cloud, _ = tracker.step(cloud, STEP_S, measured[number : number + 1], force[number : number + 1])
-    speed = np.linspace(-1.4, 1.4, 29)
-    mean, stddev = tracker.learned_function(cloud).predict(speed[:, None])
-    error = np.abs(mean[:, 0] - friction_n(speed)) / stddev[:, 0]
-    assert 0.4 < np.mean(error < 1.0) < 0.98
-    assert np.mean(error < 3.0) > 0.9
-    assert np.sqrt(np.mean((mean[:, 0] - friction_n(speed)) ** 2)) < 0.4
-
-
 def test_an_outlier_is_left_out_and_the_cloud_goes_on(tracked: Any) -> None:
     tracker, clouds, force, states, measured = tracked
     after, info = tracker.step(clouds[1500], STEP_S, [measured[1500] + 0.2], force[1500:1501])
-    assert info.innovation is not None
     assert not info.innovation.accepted
     assert (info.log_likelihood, after.rejected_in_a_row, after.spreads) == (0.0, 1, 0)
     assert state_of(after)[0][0] == pytest.approx(states[1501, 0], abs=3e-3)
@@ -269,7 +242,6 @@ def test_an_outlier_is_left_out_and_the_cloud_goes_on(tracked: Any) -> None:
     assert info.innovation is None
     np.testing.assert_allclose(state_of(silent)[0], state_of(after)[0], atol=1e-12)
     again, info = tracker.step(after, STEP_S, measured[1501:1502], force[1501:1502])
-    assert info.innovation is not None
     assert info.innovation.accepted
     assert again.rejected_in_a_row == 0
 
