@@ -21,6 +21,7 @@ from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.contract.robot import Robot, TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack, mirror
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
+from onboard_estimation.judging import what_if
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings, WhatIf
 from onboard_estimation.judging.replay import EstimateSeries
@@ -169,7 +170,7 @@ def test_what_is_shorter_than_the_settling_time_is_judged_all_the_same() -> None
 
 
 def test_sensors_on_another_clock_are_told_by_their_stamps() -> None:
-    late = RECORDING.changed(WhatIf(delay=("imu=30s",)))
+    late = what_if.changed(RECORDING, WhatIf(delay=("imu=30s",)))
     with pytest.raises(UserError, match=r"imu/link_1 201 messages from 30\.0 to 40\.0 s"):
         judged(late)
 
@@ -211,7 +212,7 @@ def test_a_mirrored_truth_of_the_chain_is_refused() -> None:
 def test_no_estimate_is_an_error_with_the_counts() -> None:
     said = r"salp gave no estimate .*: actuators/command 201 messages from 0\.0 to 10\.0 s"
     with pytest.raises(UserError, match=said):
-        judged(RECORDING.changed(WhatIf(drop=("imu",))))
+        judged(what_if.changed(RECORDING, WhatIf(drop=("imu",))))
 
 
 def test_of_several_estimates_of_an_instant_the_last_counts() -> None:
