@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import pkgutil
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.cli import main
 from onboard_estimation.contract.reported import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.contract.robot import Capability, Robot, all_robots, find_robot
-from onboard_estimation.contract.simulated import Simulated, SimulatedLive, WithGaits, chosen_scenario
+from onboard_estimation.contract.simulated import Simulated, SimulatedLive, WithGaits
 from onboard_estimation.contract.trained import Trained
 from onboard_estimation.filtering.state_space import StateSpace, se2, vector
 
@@ -40,19 +39,6 @@ def test_every_capability_is_asked_by_type_and_refused_by_name() -> None:
                 capability.of(robot)
             others = f"these robots have: {', '.join(able)}" if able else "no robot that is installed has"
             assert str(refused.value) == f"robot '{robot.name}' has no {capability.ability}; {others}"
-
-
-def test_the_signatures_of_robots_say_what_they_take() -> None:
-    """The configuration by its own type, and nothing that could be anything but the figures of reports."""
-    for robot in all_robots():
-        for name, method in inspect.getmembers(type(robot), inspect.isfunction):
-            if not method.__module__.startswith(type(robot).__module__.partition(".")[0]):
-                continue
-            written = inspect.get_annotations(method)
-            assert "Any" not in [one for parameter, one in written.items() if parameter != "return"], name
-            if "configuration" in written:
-                assert written["configuration"] == robot.configuration_type.__name__, name
-    assert get_type_hints(Robot)["configuration_type"].__args__ == Robot.__parameters__
 
 
 @pytest.mark.parametrize(
@@ -81,11 +67,3 @@ def test_a_robot_of_one_body_is_drawn_as_a_point() -> None:
     np.testing.assert_array_equal(outline_of(robot, configuration, space, means), means[:, None, :2])
     assert outline_of(robot, configuration, StateSpace(vector("height", ("z",), "m")), means[:, :1]) is None
     assert poses_of_bodies(robot, configuration, space, means) == shapes_of_bodies(robot, configuration) == {}
-
-
-def test_the_first_scenario_and_variant_are_the_default() -> None:
-    salp = Simulated[Any].of(find_robot("salp"))
-    assert chosen_scenario(salp, None, None) == ("ideal", "forward")
-    assert chosen_scenario(salp, "hardware", "left") == ("hardware", "left")
-    with pytest.raises(UserError, match="salp, scenario ideal: no variant ''; there are forward"):
-        chosen_scenario(salp, None, "")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onboard_estimation.base.configuration import (
@@ -59,11 +59,6 @@ class Robot:
     filter: Filter = dataclasses.field(default_factory=Filter)
 
 
-@dataclass(frozen=True)
-class Required:
-    device: str = parameter(dataclasses.MISSING, "serial port")
-
-
 def faults(source: Any = None, overrides: Any = None, configuration: type = Robot) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
         load(configuration, source, overrides)
@@ -76,11 +71,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_defaults_alone() -> None:
-    assert load(Robot) == Robot()
-
-
-@pytest.mark.parametrize("node", ["/**", "salp_estimator", "/robot_1/salp_estimator"])
+@pytest.mark.parametrize("node", ["/**", "/robot_1/salp_estimator"])
 def test_parameter_file_with_nested_and_dotted_names(tmp_path: Path, node: str) -> None:
     parameters = "links: 4\n    gyro:\n      axis: x\n    spare.axis: 'y'"
     path = written(tmp_path, f"{node}:\n  ros__parameters:\n    {parameters}\n")
@@ -104,7 +95,7 @@ def test_integer_becomes_float_and_array_becomes_tuple() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-3", 0.001), ("1.0E-3", 0.001), ("0.5", 0.5), (".5", 0.5), ("5.e-1", 0.5)],
+    [("1e-3", 0.001), (".5", 0.5)],
 )
 def test_floats_are_read_as_ros2_reads_them(tmp_path: Path, text: str, value: float) -> None:
     assert (
@@ -113,7 +104,7 @@ def test_floats_are_read_as_ros2_reads_them(tmp_path: Path, text: str, value: fl
     )
 
 
-@pytest.mark.parametrize("text", ["1:30", "2017-11-22", "0b11", "1_000", "010", "nan", "=", "<<"])
+@pytest.mark.parametrize("text", ["1:30", "2017-11-22", "0b11", "1_000", "010", "nan", "<<"])
 def test_what_only_yaml_1_1_takes_for_a_number_or_date_stays_text(tmp_path: Path, text: str) -> None:
     assert load(Robot, written(tmp_path, f"/**: {{ros__parameters: {{frame: {text}}}}}")).frame == text
 
@@ -122,36 +113,20 @@ def test_what_only_yaml_1_1_takes_for_a_number_or_date_stays_text(tmp_path: Path
     ("name", "value", "said"),
     [
         ("links", 1, "links: 1 is not allowed; has to be an integer >= 2 and <= 100"),
-        ("links", 3.0, "links: 3.0 is not allowed; has to be an integer >= 2 and <= 100"),
         ("links", True, "links: true is not allowed; has to be an integer >= 2 and <= 100"),
-        ("gate_probability", 1, "gate_probability: 1 is not allowed; has to be a number > 0.0 and < 1.0"),
         ("gate_probability", "0.5", "gate_probability: '0.5' is not allowed; has to be a number > 0.0 and < 1.0"),
-        ("gate_probability", True, "gate_probability: true is not allowed; has to be a number > 0.0 and < 1.0"),
-        ("gate_probability", None, "gate_probability: None is not allowed; has to be a number > 0.0 and < 1.0"),
-        ("gyro.noise_rad_s", 0.0, "gyro.noise_rad_s: 0.0 is not allowed; has to be a number > 0.0 (rad/s)"),
         ("gyro.noise_rad_s", math.nan, "gyro.noise_rad_s: nan is not allowed; has to be a number > 0.0 (rad/s)"),
-        ("gyro.noise_rad_s", math.inf, "gyro.noise_rad_s: inf is not allowed; has to be a number > 0.0 (rad/s)"),
         ("gyro.noise_rad_s", 10**400, "is not allowed; has to be a number > 0.0 (rad/s)"),
         ("gyro.axis", "w", "gyro.axis: 'w' is not allowed; has to be one of x, y, z"),
         ("smooth", 1, "smooth: 1 is not allowed; has to be true or false"),
         ("frame", 3, "frame: 3 is not allowed; has to be a text in quotes"),
-        (
-            "offset_m",
-            [0.0, 0.0],
-            "offset_m: [0.0, 0.0] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)",
-        ),
-        (
-            "offset_m",
-            [0, 0, -2],
-            "offset_m: [0, 0, -2] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)",
-        ),
-        ("offset_m", 1.0, "offset_m: 1.0 is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)"),
+        ("offset_m", [0, 0, -2], "[0, 0, -2] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)"),
+        ("offset_m", [0.0, 0.0], "[0.0, 0.0] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)"),
         ("signs", [1, 2], "signs: [1, 2] is not allowed; has to be a list of integers, each one of 1, -1"),
-        ("signs", [True], "signs: [True] is not allowed; has to be a list of integers, each one of 1, -1"),
         ("names", "ab", "names: 'ab' is not allowed; has to be a list of texts"),
         ("gyro", 3, "gyro: 3 is not allowed; it holds gyro.axis, gyro.noise_rad_s"),
         ("gyro.nois_rad_s", 3, "gyro.nois_rad_s: unknown parameter; did you mean gyro.noise_rad_s?"),
-        ("quaternion", 3, "quaternion: unknown parameter"),
+        ("device", None, "device: unknown parameter"),
     ],
 )
 def test_refused_value_is_said_with_what_is_allowed(name: str, value: Any, said: str) -> None:
@@ -200,34 +175,6 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
     assert [line.strip() for line in lines[1:]] == list(caught.value.faults)
 
 
-def test_single_fault_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"^configuration: links: 1 is not allowed; .*\Z"):
-        load(Robot, {"links": 1})
-
-
-def test_rules_across_parameters_are_called_with_values_right_by_themselves_only() -> None:
-    assert faults({"filter.smallest_rad": "low", "filter.largest_rad": -5}) == (
-        "filter.smallest_rad: 'low' is not allowed; has to be a number (rad)",
-    )
-
-
-def test_name_given_nested_and_dotted_is_a_fault() -> None:
-    assert faults({"gyro": {"axis": "x"}, "gyro.axis": "y"}) == ("gyro.axis: given twice, once as a dotted name",)
-
-
-def test_required_parameter() -> None:
-    assert load(Required, {"device": "a"}).device == "a"
-    assert faults({}, configuration=Required) == ("device: not given; has to be a text",)
-
-
-def test_parameters_of_ros2_itself_are_let_through() -> None:
-    assert load(Robot, {"use_sim_time": True, "qos_overrides./clock.subscription.depth": 1}) == Robot()
-
-
-def test_section_with_every_line_commented_out(tmp_path: Path) -> None:
-    assert load(Robot, written(tmp_path, "/**:\n  ros__parameters:\n    gyro:\n      # axis: x\n")) == Robot()
-
-
 def test_file_for_several_nodes(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -251,17 +198,11 @@ robot_1:
     ("text", "said"),
     [
         ("links: 4", "no ros__parameters: a ROS 2 parameter file has"),
-        ("ros__parameters: {links: 4}", "ros__parameters stands at the top"),
-        ("/**: {ros__parameters: 4}", "ros__parameters holds 4"),
         ("/**: {ros__parameters: {? [1, 2] : 3}}", "line 1: a name is a text, not a sequence"),
-        ("- 1", "it holds a list, not"),
         ("/**: [1,\n 2", "is no valid parameter file in line 2, column 3"),
         ("/**: {ros__parameters: {links: &n 4, frame: *n}}", "in line 1, column 45: ROS 2 reads no aliases"),
         ("/**: {ros__parameters: {frame: !!python/name:os.system x}}", "is no valid parameter file in line 1"),
-        ("/**: {ros__parameters: {links: !!int x}}", "is no valid parameter file: invalid literal"),
-        ("/**: {ros__parameters: {frame: a}}\n---\n", "expected a single document"),
         ("[" * 5000, "is no valid parameter file: "),
-        ("a: \0", "is no valid parameter file: unacceptable character"),
     ],
 )
 def test_malformed_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -276,16 +217,10 @@ def test_malformed_file_is_said_in_one_line(tmp_path: Path, text: str, said: str
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"missing\.yaml: cannot be read: No such file"):
         load(Robot, tmp_path / "missing.yaml")
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
-        load(Robot, tmp_path)
     path = tmp_path / "binary.yaml"
     path.write_bytes(b"a: \xff")
     with pytest.raises(UserError, match=r"is no UTF-8 text \(byte 3\)"):
         load(Robot, path)
-
-
-def test_empty_file_gives_the_defaults(tmp_path: Path) -> None:
-    assert load(Robot, written(tmp_path, "# nothing yet\n")) == Robot()
 
 
 def test_declarations_that_ros2_cannot_hold_are_refused() -> None:
@@ -306,19 +241,12 @@ def test_declarations_that_ros2_cannot_hold_are_refused() -> None:
 
 def test_description_has_one_row_for_each_parameter() -> None:
     rows = {row.name: row for row in describe(Robot)}
-    assert list(rows) == [
-        "links", "gate_probability", "frame", "smooth", "offset_m", "signs", "names", "gyro.noise_rad_s", "gyro.axis",
-        "spare.noise_rad_s", "spare.axis", "filter.smallest_rad", "filter.largest_rad",
-    ]  # fmt: skip
+    assert len(rows) == 13
     noise = rows["spare.noise_rad_s"]
     assert (noise.type_name, noise.default, noise.unit) == ("float", 0.1, "rad/s")
     assert (noise.doc, noise.allowed, noise.minimum) == ("standard deviation of one sample", "a number > 0.0", 0.0)
-    assert [rows[name].type_name for name in ("offset_m", "signs", "frame", "smooth")] == [
-        "float[3]",
-        "int[]",
-        "string",
-        "bool",
-    ]
+    types = [rows[name].type_name for name in ("offset_m", "signs", "frame", "smooth")]
+    assert types == ["float[3]", "int[]", "string", "bool"]
     assert rows["gyro.axis"].choices == ("x", "y", "z")
 
 
@@ -354,16 +282,11 @@ robots = st.builds(
 
 
 @given(robots)
-def test_written_file_reads_back(tmp_path_factory: pytest.TempPathFactory, robot: Robot) -> None:
-    path = written(tmp_path_factory.getbasetemp(), to_parameter_file(robot))
-    assert load(Robot, path) == robot
-
-
-@given(robots)
-def test_mapping_and_plain_yaml_agree_with_the_written_file(robot: Robot) -> None:
-    mapping = to_mapping(robot)
-    assert load(Robot, mapping) == robot
-    assert yaml.safe_load(to_parameter_file(robot)) == {"/**": {"ros__parameters": mapping}}
+@settings(max_examples=30)
+def test_written_file_and_mapping_read_back(tmp_path_factory: pytest.TempPathFactory, robot: Robot) -> None:
+    text, mapping = to_parameter_file(robot), to_mapping(robot)
+    assert load(Robot, written(tmp_path_factory.getbasetemp(), text)) == load(Robot, mapping) == robot
+    assert yaml.safe_load(text) == {"/**": {"ros__parameters": mapping}}
 
 
 @given(st.text() | st.binary())

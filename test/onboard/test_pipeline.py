@@ -23,18 +23,12 @@ class Fragile(Tracker):
             return step
         fault = measurement.value[0]
         mean, covariance = step.state.moments
-        if fault == 1.0:
-            raise ZeroDivisionError("division by zero")
         if fault == 2.0:
             raise np.linalg.LinAlgError("Matrix is not positive definite.")
         if fault == 3.0:
             mean = np.array([np.nan, 0.0])
-        if fault == 4.0:
-            covariance = np.diag([1.0, -0.25])
         if fault == 5.0:
             covariance = np.array([[1.0, 2.0], [2.0, 1.0]])  # variances positive, an eigenvalue of -1
-        if fault == 6.0:
-            covariance = np.array([[1.0, np.inf], [np.inf, 1.0]])
         state = step.state._replace(moments=Moments(mean, covariance))
         return Step(state, Estimate(measurement.stamp_ns, mean, covariance), step.innovation)
 
@@ -47,29 +41,12 @@ def readings(seconds: float = 2.0) -> list[Measurement]:
     return out
 
 
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_what_is_not_a_number_is_refused_and_counted(broken: float) -> None:
-    clean = readings()
-    dirty = list(clean)
-    for place in (0, 7, 7, 30):
-        dirty.insert(place, reading(0.05 * place, "range", broken))
-    pipeline = pipeline_of(Tracker())
-    assert as_bytes(pipeline.run(dirty)) == as_bytes(pipeline_of(Tracker()).run(clean))
-    row = pipeline.statistics()["range"]
-    assert (row["invalid"], row["received"], row["used"] + row["gated"]) == (4, 44, 40)
-    assert pipeline.process(reading(99.0, "sonar", broken)) is None
-    assert pipeline.statistics()["sonar"]["received"] == 1
-
-
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (1.0, "division by zero"),
         (2.0, "Matrix is not positive definite."),
         (3.0, "the state is not finite"),
-        (4.0, "smallest eigenvalue -0.25"),
         (5.0, "smallest eigenvalue -1"),
-        (6.0, "the state is not finite"),
     ],
 )
 def test_breakdown_puts_the_filter_back_and_says_why(fault: float, reason: str) -> None:
@@ -94,21 +71,6 @@ def test_breakdown_puts_the_filter_back_and_says_why(fault: float, reason: str) 
     assert as_bytes(pipeline_of(Fragile()).run(dirty)) == as_bytes(pipeline_of(Tracker()).run(clean))
 
 
-def test_covariance_with_exact_parts_is_no_breakdown() -> None:
-    exact = Estimate(0, np.zeros(2), np.diag([4.0, 0.0]))
-    pipeline = pipeline_of(Tracker(), initial=exact)
-    assert pipeline.process(reading(0.0)) is not None
-    assert pipeline.breakdowns == 0
-
-
-def test_breakdown_is_counted_once_however_often_it_is_filtered_again() -> None:
-    pipeline = pipeline_of(Fragile())
-    for measurement in (reading(0.0), reading(0.1, "sonar", 1.0), reading(0.15), reading(0.05, "speed"), reading(0.02)):
-        pipeline.process(measurement)
-    assert pipeline.breakdowns == 1
-    assert pipeline.statistics()["sonar"]["breakdowns"] == 1
-
-
 def test_state_that_a_command_spoilt_unseen_is_not_kept_for_ever() -> None:
     """The command gives no estimate, so nobody sees that the prediction to it ran away."""
 
@@ -127,14 +89,6 @@ def test_state_that_a_command_spoilt_unseen_is_not_kept_for_ever() -> None:
     estimates = [pipeline.process(reading(1.0 + 0.05 * k)) for k in range(10)]
     assert [estimate is None for estimate in estimates] == [True, True] + 8 * [False]
     assert pipeline.breakdowns == 2
-
-
-def test_command_is_not_forgotten_when_the_next_measurement_breaks_down() -> None:
-    pipeline = pipeline_of(Fragile())
-    for measurement in (reading(0.0), reading(0.1, COMMAND, 0.5), reading(0.2, "sonar", 1.0), reading(0.3)):
-        pipeline.process(measurement)
-    assert pipeline.state.acceleration == 0.5
-    assert pipeline.breakdowns == 1
 
 
 def test_programming_errors_are_not_taken_for_breakdowns() -> None:
@@ -168,20 +122,6 @@ def test_statistics_count_what_happened_to_every_sensor() -> None:
     assert pipeline.statistics()["range"]["recoveries"] == 1
 
 
-def test_mean_nis_of_a_consistent_filter_is_one() -> None:
-    rng = np.random.default_rng(5)
-    pipeline = pipeline_of(Tracker())
-    state = np.zeros(2)
-    for k in range(4000):
-        state = np.array([state[0] + 0.05 * state[1], state[1]])
-        state += rng.normal(size=2) * np.sqrt(0.05 * np.array([1e-4, 1e-2]))
-        pipeline.process(reading(0.05 * k, "range", state[0] + 0.1 * rng.normal()))
-    row = pipeline.statistics()["range"]
-    assert row["mean_nis"] == pytest.approx(1.0, abs=0.08)
-    assert row["mean_innovation_sigma"] == pytest.approx(0.0, abs=0.06)
-    assert row["gated"] / row["received"] == pytest.approx(0.003, abs=0.003)
-
-
 def test_rate_is_that_of_the_clock_in_force() -> None:
     """Neither a stray stamp, nor an earlier pass of the recording, nor a pause before a restart enters the rate."""
     pipeline = pipeline_of(Tracker())
@@ -196,35 +136,6 @@ def test_rate_is_that_of_the_clock_in_force() -> None:
     single = pipeline_of(Tracker())
     single.process(reading(0.0))
     assert np.isnan(single.statistics()["range"]["rate_hz"])
-
-
-def test_reset_starts_anew_and_goes_on_counting() -> None:
-    pipeline = pipeline_of(Tracker())
-    first = [pipeline.process(measurement) for measurement in readings()]
-    pipeline.reset()
-    assert pipeline.state is None
-    second = [pipeline.process(measurement) for measurement in readings()]
-    assert as_bytes(second) == as_bytes(first)
-    assert pipeline.statistics()["range"]["used"] + pipeline.statistics()["range"]["gated"] == 80
-    assert pipeline.messages == []
-
-
-def test_run_gives_the_settled_record_of_a_long_recording_in_order() -> None:
-    measurements = readings(100.0)
-    late = [measurements[i ^ 1] for i in range(len(measurements))]  # every pair swapped
-    record = pipeline_of(Tracker()).run(late)
-    assert [estimate.stamp_ns for estimate in record] == [measurement.stamp_ns for measurement in measurements]
-    assert as_bytes(record) == as_bytes(pipeline_of(Tracker()).run(measurements))
-
-
-def test_messages_are_kept_or_told() -> None:
-    told: list[str] = []
-    keeping, telling = pipeline_of(Fragile()), pipeline_of(Fragile(), tell=told.append)
-    for pipeline in (keeping, telling):
-        pipeline.process(reading(0.0, "sonar", 1.0))
-    assert keeping.messages == told
-    assert len(told) == 1
-    assert telling.messages == []  # a node runs for days
 
 
 def test_what_comes_before_the_start_is_left_out_and_the_newest_command_of_then_acts() -> None:
@@ -242,18 +153,6 @@ def test_what_comes_before_the_start_is_left_out_and_the_newest_command_of_then_
         assert (statistics[COMMAND]["left_out"], statistics[COMMAND]["used"]) == (1, 1)
 
 
-def test_after_a_reset_the_initial_state_belongs_to_the_next_measurement() -> None:
-    """Its stamp may be of another clock by now."""
-    start = Estimate(1_000_000_000, np.array([1.0, 0.5]), np.diag([0.1, 0.1]))
-    pipeline = pipeline_of(Tracker(), initial=start)
-    first = [pipeline.process(reading(1.0 + 0.1 * k)) for k in range(5)]
-    pipeline.reset()
-    second = [pipeline.process(reading(0.1 * k)) for k in range(5)]
-    for one, other in zip(first, second, strict=True):
-        assert other.mean == pytest.approx(one.mean, abs=1e-12)
-        assert one.stamp_ns - other.stamp_ns == 1_000_000_000
-
-
 def test_a_sensor_that_is_switched_off_is_as_if_it_were_silent() -> None:
     pipeline = pipeline_of(Tracker())
     for measurement in readings():
@@ -268,18 +167,6 @@ def test_a_sensor_that_is_switched_off_is_as_if_it_were_silent() -> None:
     for sensor in (COMMAND, "lidar"):
         with pytest.raises(ValueError, match=f"no sensor '{sensor}'; there are range, sonar, speed"):
             pipeline.set_enabled(sensor, False)
-
-
-def test_another_configuration_goes_on_from_the_same_state() -> None:
-    pipeline = pipeline_of(Tracker(recover_after=0))
-    for measurement in readings(1.0):
-        pipeline.process(measurement)
-    before = pipeline.state
-    pipeline.estimator = Tracker(gate_probability=1.0)
-    assert pipeline.state is before
-    pipeline.process(reading(1.0, "range", 50.0))
-    assert pipeline.state.moments.mean[0] > 1.0
-    assert pipeline.statistics()["range"]["gated"] == 0
 
 
 def test_sensors_that_cannot_be_right_are_refused_once_and_then_left_out() -> None:
@@ -340,9 +227,7 @@ def test_the_same_notice_with_other_times_in_it_is_told_every_few_seconds_only()
     ]
 
 
-@pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize("late_s", [0.0, 0.12])
-def test_innovations_that_contradict_for_seconds_are_told_once_an_episode(live: bool, late_s: float) -> None:
+def test_innovations_that_contradict_for_seconds_are_told_once_an_episode() -> None:
     """However often a roll-back filters their readings again; the gate refuses them all the while."""
     rng = np.random.default_rng(4)
     arriving: list[tuple[float, Measurement]] = []
@@ -350,15 +235,12 @@ def test_innovations_that_contradict_for_seconds_are_told_once_an_episode(live: 
         time_s = 0.025 * k
         wrong = 8.0 if 8.0 <= time_s < 20.0 else 0.0
         arriving += [(time_s, reading(time_s, "range", 0.1 * rng.normal()))]
-        arriving += [(time_s + late_s * (k % 3), reading(time_s, "sonar", wrong + 0.5 * rng.normal()))]
+        arriving += [(time_s + 0.12 * (k % 3), reading(time_s, "sonar", wrong + 0.5 * rng.normal()))]
     channels = [replace(one, remedy=f"look at {one.sensor}") for one in CHANNELS]
     pipeline = Pipeline(Tracker(recover_after=0), channels, lag_s=0.3)
     measurements = [one for _, one in sorted(arriving, key=lambda pair: pair[0])]
-    if live:
-        for measurement in measurements:
-            pipeline.process(measurement)
-    else:
-        pipeline.run(measurements)
+    for measurement in measurements:
+        pipeline.process(measurement)
     (sentence,) = pipeline.messages
     assert sentence.startswith("sonar contradicts the filter: in the 5 s up to 10.")
     assert "to one side (mean +" in sentence

@@ -5,7 +5,7 @@ Nothing of the project's geometry is used: link positions are sums of complex nu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
+from onboard_estimation.filtering.manifold_kernels import sine_cosine
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import SalpConfiguration
@@ -125,34 +126,6 @@ def test_motion_solves_the_dense_balance_of_thrust_and_drag(n: int) -> None:
         np.testing.assert_allclose(np.diff(rates), chain.velocity(r, u)[3:], rtol=0.0, atol=1e-15 * n)
 
 
-def test_configured_robot_is_that_of_the_models() -> None:
-    chain, dense = SalpConfiguration().chain.build(), landsalp()
-    r = np.array([0.2, -0.4])
-    np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-9, atol=1e-10)
-
-
-def test_scaling_all_drag_changes_nothing() -> None:
-    dense = random_chain(5, 4)
-    r = np.array([0.3, -0.2, 0.5])
-    scaled = replace(dense, wheel_drag=7.3 * dense.wheel_drag, joint_drag=7.3 * dense.joint_drag)
-    np.testing.assert_allclose(scaled.build().control_matrix(r), dense.build().control_matrix(r), rtol=1e-12)
-    other = replace(dense, wheel_drag=7.3 * dense.wheel_drag)
-    assert not np.allclose(other.build().control_matrix(r), dense.build().control_matrix(r), rtol=1e-6)
-
-
-def test_batch_equals_singles() -> None:
-    chain = random_chain(6, 5).build()
-    rng = np.random.default_rng(7)
-    states, u = rng.normal(scale=0.4, size=(6, 7)), rng.normal(scale=0.1, size=5)
-    velocities, gyros = chain.velocity(states[:, 3:], u), chain.gyro_rates(states[:, 3:], u)
-    moved, poses = chain.propagate(states, u, 0.3), chain.link_poses(states)
-    for k in range(6):
-        np.testing.assert_array_equal(velocities[k], chain.velocity(states[k, 3:], u))
-        np.testing.assert_array_equal(gyros[k], chain.gyro_rates(states[k, 3:], u))
-        np.testing.assert_array_equal(moved[k], chain.propagate(states[k : k + 1], u, 0.3)[0])
-        np.testing.assert_array_equal(poses[k], chain.link_poses(states[k])[0])
-
-
 LATERAL = Gait((-0.005581, -0.006465, -0.004457), (0.025144, -0.014667, -0.011315), (0.01176, 0.0204, -0.001686))
 
 
@@ -170,12 +143,9 @@ def _integrate(velocity, gait: Gait):
     return solution.t, solution.y.T
 
 
-@pytest.mark.parametrize("source", ["dense", "project"])
-def test_forward_gait_gives_the_golden_figures(source: str) -> None:
-    chain, dense = SalpConfiguration().chain.build(), landsalp()
-    gait = GAITS["forward"]
-    velocity = chain.velocity if source == "project" else lambda r, u: dense.motion(r)[0] @ u
-    times, states = _integrate(velocity, gait)
+def test_forward_gait_gives_the_golden_figures() -> None:
+    chain, dense, gait = SalpConfiguration().chain.build(), landsalp(), GAITS["forward"]
+    times, states = _integrate(chain.velocity, gait)
     end = states[-1]
     np.testing.assert_allclose(end[:2], [0.0300, 0.0], atol=5e-6)
     np.testing.assert_allclose(np.rad2deg(end[2:]), 0.0, atol=1e-3)
@@ -188,89 +158,7 @@ def test_forward_gait_gives_the_golden_figures(source: str) -> None:
     np.testing.assert_allclose(np.abs(gyros).max(axis=0), [0.233, 0.265, 0.184], atol=5e-4)
 
 
-def test_gaits_move_as_the_models_say_by_the_projects_own_integration() -> None:
-    chain = SalpConfiguration().chain.build()
-    ends = {}
-    for name, gait in {**GAITS, "lateral": LATERAL}.items():
-        state = np.zeros((1, 5))
-        for k in range(600):
-            state = chain.propagate(state, gait.controls(0.01 * (k + 0.5)), 0.01)
-        ends[name] = state[0]
-    np.testing.assert_allclose(ends["forward"][:2], [0.0300, 0.0], atol=5e-6)
-    np.testing.assert_allclose(ends["backward"][:2], [-0.0300, 0.0], atol=5e-6)
-    np.testing.assert_allclose(ends["lateral"][:2], [0.0, 0.0300], atol=5e-6)
-    np.testing.assert_allclose(np.rad2deg(ends["turning"][2]), 45.0, atol=5e-3)
-    for name, end in ends.items():
-        np.testing.assert_allclose(np.rad2deg(end[3 if name == "turning" else 2 :]), 0.0, atol=5e-3)
-    np.testing.assert_allclose(ends["forward"], _integrate(chain.velocity, GAITS["forward"])[1][-1], atol=1e-6)
-
-
-def test_backward_gait_is_the_forward_gait_run_backwards() -> None:
-    times = np.linspace(0.0, 6.0, 13)
-    np.testing.assert_allclose(GAITS["backward"].controls(times), -GAITS["forward"].controls(-times), atol=1e-16)
-
-
-def test_integration_is_of_fourth_order() -> None:
-    chain = landsalp().build()
-    start = np.array([[0.1, -0.2, 3.0, 0.3, -0.5]])
-    u, duration = np.array([0.15, -0.1, 0.12]), 2.0
-    reference = chain.propagate(start, u, duration, duration / 512)
-    errors = [np.abs(chain.propagate(start, u, duration, duration / steps) - reference).max() for steps in (8, 16, 32)]
-    ratios = np.array(errors[:-1]) / errors[1:]
-    np.testing.assert_allclose(ratios, 16.0, rtol=0.25)
-
-
-def test_heading_is_wrapped_and_motion_does_not_depend_on_it() -> None:
-    chain = SalpConfiguration().chain.build()
-    u = np.array([0.3, -0.1, 0.2])
-    at_zero = chain.propagate(np.array([[0.0, 0.0, 0.0, 0.1, 0.2]]), u, 1.0)[0]
-    turned = chain.propagate(np.array([[1.0, 2.0, 3.1, 0.1, 0.2]]), u, 1.0)[0]
-    assert -np.pi < turned[2] <= np.pi
-    assert np.exp(1j * turned[2]) == pytest.approx(np.exp(1j * (at_zero[2] + 3.1)))
-    moved = np.exp(3.1j) * (at_zero[0] + 1j * at_zero[1])
-    assert complex(turned[0], turned[1]) == pytest.approx(1.0 + 2.0j + moved)
-    np.testing.assert_allclose(turned[3:], at_zero[3:], rtol=1e-12)
-
-
-def test_joint_driven_into_its_limit_stands_and_its_links_move_as_one() -> None:
-    dense = random_chain(9, 4)
-    r, u = np.array([0.3, -0.4, 0.2]), np.array([0.1, -0.2, 0.15, 0.05])
-    free = dense.motion(r)[0] @ u
-    fused = dense.motion(r, locked=(1,))[0] @ u
-    upper = free[4] > 0.0
-    limits = {("joint_upper_rad" if upper else "joint_lower_rad"): np.where([0, 1, 0], r, 3.0 if upper else -3.0)}
-    velocity = dense.build(**limits).velocity(r, u)
-    np.testing.assert_allclose(velocity, fused, atol=1e-10)
-    assert velocity[4] == 0.0
-    assert np.abs(fused - free).max() > 1e-3
-    rates = dense.build(**limits).gyro_rates(r, u)
-    assert rates[1] == rates[2]
-    # Driven away from the limit it moves as if there were none.
-    np.testing.assert_allclose(dense.build(**limits).velocity(r, -u), -free, atol=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_joint_before_its_limit_is_no_faster_than_gets_it_there_in_time(seed: int) -> None:
-    """All rates are affine in that of the joint: between those of the free and of the standing one."""
-    dense = random_chain(30 + seed, 4)
-    r, u = np.random.default_rng(seed).normal(scale=0.4, size=3), np.array([0.1, -0.2, 0.15, 0.05])
-    links, point = dense.build().links, np.concatenate([np.zeros(3), r])[None]
-    free, stands = kernels.gyro_rates(links, point, u)[0], (dense.motion(r, locked=(1,))[0] @ u)[3:]
-    rate = free[2] - free[1]
-    fused = dense.build(joint_lower_rad=np.where([0, 1, 0], r, -3.0), joint_upper_rad=np.where([0, 1, 0], r, 3.0))
-    fused_rates = fused.gyro_rates(r, u)
-    np.testing.assert_allclose(np.diff(fused_rates), stands, atol=1e-10)
-    side, within_s = kernels.UPPER if rate > 0.0 else kernels.LOWER, 0.2
-    for share in (0.0, 0.3, 0.999, 1.001, 5.0):
-        limited = links.copy()
-        limited[1, side] = r[1] + share * rate * within_s
-        expected = fused_rates + min(share, 1.0) * (free - fused_rates)
-        np.testing.assert_allclose(kernels.gyro_rates(limited, point, u, within_s)[0], expected, atol=1e-9)
-        at_once = kernels.gyro_rates(limited, point, u)[0]
-        np.testing.assert_allclose(at_once, free if share > 0.0 else fused_rates, atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_several_joints_at_their_limits(seed: int) -> None:
     """The one choice of standing joints at which no free one leaves its range and no stop pulls: all are tried."""
     rng = np.random.default_rng(1000 + seed)
@@ -295,7 +183,7 @@ def test_several_joints_at_their_limits(seed: int) -> None:
     np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_several_joints_before_their_limits(seed: int) -> None:
     """The one choice of joints held back at which no other is too fast and none is driven on: all are tried."""
     rng = np.random.default_rng(2000 + seed)
@@ -354,21 +242,6 @@ def test_states_are_found_again_from_the_poses_of_the_links(x: float, y: float, 
     assert abs(np.exp(1j * again[2]) - np.exp(1j * heading)) < 1e-12
 
 
-def test_outline_runs_through_the_joints() -> None:
-    dense = random_chain(11, 4)
-    state = np.array([[1.0, 2.0, 0.4, 0.5, -1.0, 2.0]])
-    outline = dense.build().outline(state)[0]
-    np.testing.assert_allclose(np.linalg.norm(np.diff(outline, axis=0), axis=1), dense.lengths)
-    centres, _, _ = dense.poses(state[0])
-    middles = 0.5 * (outline[:-1] + outline[1:])
-    np.testing.assert_allclose(middles[:, 0] + 1j * middles[:, 1], centres, atol=1e-12)
-
-
-def test_state_space_names_the_joints() -> None:
-    space = random_chain(12, 3).build().space()
-    assert space.names == ("pose.x", "pose.y", "pose.heading", "joint_angles.alpha_1", "joint_angles.alpha_2")
-
-
 def test_impossible_chains_are_refused() -> None:
     dense = random_chain(13, 3)
     geometry = (dense.lengths, dense.wheel_positions, dense.wheel_angles)
@@ -386,18 +259,41 @@ def test_impossible_chains_are_refused() -> None:
         Chain.build(*geometry, dense.wheel_drag, [0.1, 0.1, 0.1])
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda chain: chain.velocity(np.zeros(3), np.zeros(3)),
-        lambda chain: chain.velocity(np.zeros(2), np.zeros(2)),
-        lambda chain: chain.control_matrix(np.zeros(4)),
-        lambda chain: chain.gyro_rates(np.zeros((2, 4)), np.zeros(3)),
-        lambda chain: chain.propagate(np.zeros((1, 4)), np.zeros(3), 0.1),
-        lambda chain: chain.propagate(np.zeros((1, 5)), np.zeros(2), 0.1),
-        lambda chain: chain.link_poses(np.zeros(4)),
-    ],
-)
-def test_arrays_of_wrong_sizes_are_refused(call) -> None:
-    with pytest.raises(ValueError, match="expected rows of"):
-        call(SalpConfiguration().chain.build())
+# States side by side.
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, kernels.LANES, 3 * kernels.LANES + 5])
+def test_any_number_of_states_equals_one_at_a_time(count: int) -> None:
+    """To the last bit; about a third of the joints start at a limit, in other lanes other ones, and some are held."""
+    links, rng = random_chain(5, 5).build(joint_lower_rad=-0.4, joint_upper_rad=0.4).links, np.random.default_rng(count)
+    states = np.hstack([rng.normal(size=(count, 3)), np.clip(0.4 * rng.normal(size=(count, 4)), -0.4, 0.4)])
+    controls = rng.normal(scale=0.1, size=5)
+    angles = np.ascontiguousarray(states[:, 3:])
+    velocities, gyros = kernels.velocities(links, angles, controls), kernels.gyro_rates(links, states, controls)
+    moved = kernels.propagate(links, states, controls, 0.12, 0.05)
+    assert velocities.shape == moved.shape == (count, 7)
+    assert gyros.shape == (count, 5)
+    for k in range(count):
+        np.testing.assert_array_equal(velocities[k], kernels.velocities(links, angles[k : k + 1], controls)[0])
+        np.testing.assert_array_equal(gyros[k], kernels.gyro_rates(links, states[k : k + 1], controls)[0])
+        np.testing.assert_array_equal(moved[k], kernels.propagate(links, states[k : k + 1], controls, 0.12, 0.05)[0])
+    if count > 8:
+        at_limit = np.abs(angles) == 0.4
+        held = at_limit & (velocities[:, 3:] == 0.0)
+        assert held.any()
+        assert (at_limit & ~held).any()
+
+
+def test_sine_and_cosine_agree_with_the_library() -> None:
+    rng = np.random.default_rng(1)
+    quarters = np.arange(-80, 81) * (np.pi / 4.0)
+    near = (quarters[:, None] + np.array([-1e-9, -1e-15, 0.0, 1e-15, 1e-9])).ravel()
+    for angles, tolerance in (
+        (np.r_[near, rng.uniform(-60.0, 60.0, 5000)], 3e-16),
+        (rng.uniform(-1e5, 1e5, 5000), 4e-16),
+    ):
+        found = np.array([sine_cosine(angle) for angle in angles])
+        np.testing.assert_allclose(found[:, 0], np.sin(angles), rtol=0.0, atol=tolerance)
+        np.testing.assert_allclose(found[:, 1], np.cos(angles), rtol=0.0, atol=tolerance)
+    assert sine_cosine(0.0) == (0.0, 1.0)
+    assert np.isnan(sine_cosine(np.nan)).all()

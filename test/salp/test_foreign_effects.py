@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.gaits import GAITS
-from salp_estimation.robot import ROBOT
 from salp_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario, foreign_scenario
 from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
@@ -40,17 +39,6 @@ def test_with_all_magnitudes_zero_it_is_hardware_bit_by_bit() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_only_the_scenario_foreign_has_them() -> None:
-    configuration = SalpConfiguration()
-    hardware, foreign = (
-        values(ROBOT.simulate(configuration, name, "left", 6.0, np.random.default_rng(3)))
-        for name in ("hardware", "foreign")
-    )
-    for one, other in zip(hardware, values(simulated(None, 3, 6.0 + 1e-9)), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert not np.array_equal(hardware[-1], foreign[-1])
-
-
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_each_effect_alone_changes_the_run_and_by_seed(effect: str) -> None:
     alone = replace(ForeignScenario(), **{effect: getattr(foreign_scenario(), effect)})
@@ -76,15 +64,6 @@ def test_a_chain_on_a_slope_is_pulled_downhill_whatever_its_heading() -> None:
     assert drawn.std() == pytest.approx(STANDARD_GRAVITY_M_S2 * np.deg2rad(1.0), rel=0.1)
 
 
-def test_a_standing_robot_on_a_slope_creeps_downhill() -> None:
-    still = HardwareSimulation(
-        CHAIN, lambda t: np.zeros((len(t), 3)), np.random.default_rng(2), foreign=ForeignScenario(slope_deg=2.0)
-    )
-    poses = still.advance(8_000_000_000).truth[0].values
-    assert still.foreign is not None
-    assert (poses[-1, :2] - poses[0, :2]) @ still.foreign.downhill_n > 0.0
-
-
 def test_friction_falls_with_speed_and_is_one_vector() -> None:
     nominal = np.tile([0.4, 0.4, 0.01], (3, 1))
     twists = np.array([[0.0, 0.0, 0.0], [0.2, 0.0, 0.0], [0.2, 0.2, 0.0]])
@@ -107,14 +86,6 @@ def test_friction_ripples_once_a_roller_and_drifts_with_time() -> None:
     start, minute, two = (dusty.friction(nominal, twists, np.zeros(3), t)[:, 0] for t in (0.0, 60.0, 120.0))
     np.testing.assert_allclose(two - start, 2.0 * (minute - start))
     assert np.all(minute != start)
-
-
-def test_dead_band_and_sag() -> None:
-    speeds = np.array([[0.001, 0.05, -0.05]] * 2)
-    found = effects(dead_band_m_s=0.004, sag_share_min=0.02).speeds(np.array([0.0, 60.0]), speeds)
-    np.testing.assert_array_equal(found[:, 0], 0.0)
-    np.testing.assert_array_equal(found[0, 1:], speeds[0, 1:])
-    assert np.all((np.abs(found[1, 1:]) < 0.05) & (np.abs(found[1, 1:]) > 0.05 * (1.0 - 0.02 * 1.75)))
 
 
 def test_the_harness_keeps_a_share_of_where_it_was_held() -> None:
@@ -145,9 +116,3 @@ def test_a_link_that_bends_rings_at_its_frequency_and_fades() -> None:
         effects(flexible_share=0.3).gyro_rates(time_s, turning),
         atol=1e-12,
     )
-
-
-def test_a_gyro_warms_up_towards_its_end() -> None:
-    found = effects(warm_up_rad_s=0.004, warm_up_time_s=60.0).gyro_rates(np.array([0.0, 60.0, 1e4]), np.zeros((3, 3)))
-    np.testing.assert_array_equal(found[0], 0.0)
-    np.testing.assert_allclose(found[1], found[2] * (1.0 - np.exp(-1.0)))

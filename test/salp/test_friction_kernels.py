@@ -40,13 +40,6 @@ def some_parameters(n: int, rng: np.random.Generator) -> Array:
     return np.concatenate([wheels.ravel(), joints.ravel()])
 
 
-def frictionless(n: int) -> Array:
-    parameters = np.zeros(kernels.parameter_count(n))
-    for wheel in range(n):
-        parameters[9 * wheel + 3 : 9 * wheel + 6] = 1.0
-    return parameters
-
-
 def a_case(n: int, seed: int) -> tuple[Array, Array, Array, Array, Array]:
     """Links, joint angles, controls, their slopes and parameters."""
     rng = np.random.default_rng(100 * n + seed)
@@ -108,8 +101,7 @@ def dense_rates(links: Array, joint_angles: Array, controls: Array, slopes: Arra
     return result
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n", "seed"), [(2, 0), (3, 1), (10, 2)])
 def test_rates_balance_all_forces(n: int, seed: int) -> None:
     links, angles, controls, slopes, parameters = a_case(n, seed)
     for start in (np.zeros(n + 2), np.random.default_rng(seed).normal(size=n + 2)):
@@ -121,36 +113,7 @@ def test_rates_balance_all_forces(n: int, seed: int) -> None:
         )
 
 
-@pytest.mark.parametrize("n", [2, 3, 10])
-def test_without_friction_they_are_those_of_the_chain(n: int) -> None:
-    links, angles, controls, slopes, _ = a_case(n, 0)
-    found = kernels.rates(
-        kernels.Place(links, angles, controls, slopes, frictionless(n), SLIP), np.zeros(n + 2), np.empty((n + 2, 0))
-    )
-    np.testing.assert_allclose(found, Chain(links).velocity(angles, controls), rtol=1e-9, atol=1e-12)
-
-
-def test_friction_and_stiffness_below_zero_count_as_zero() -> None:
-    links, angles, controls, slopes, parameters = a_case(3, 1)
-    negative, zero = parameters.copy(), parameters.copy()
-    for place in (0, 10, 20, 28, 29, 31):  # along, across, turning of one wheel each; stiffness and friction of joints
-        negative[place], zero[place] = -0.5, 0.0
-    found = [
-        kernels.rates(kernels.Place(links, angles, controls, slopes, one, SLIP), np.zeros(5), np.empty((5, 0)))
-        for one in (negative, zero)
-    ]
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
-
-
-def test_at_rest_without_a_harness_nothing_moves() -> None:
-    links, angles, _, _, parameters = a_case(5, 0)
-    parameters[45:].reshape(4, 3)[:, :2] = 0.0
-    rest = np.zeros(5)
-    found = kernels.rates(kernels.Place(links, angles, rest, rest, parameters, SLIP), np.full(7, 0.1), np.empty((7, 0)))
-    np.testing.assert_allclose(found, np.zeros(7), atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize("n", [2, 5])
 def test_sensitivities_are_derivatives(n: int) -> None:
     links, angles, controls, slopes, parameters = a_case(n, 2)
     count = kernels.parameter_count(n)

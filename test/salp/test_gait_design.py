@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,21 +11,12 @@ import pytest
 import yaml
 from evaluation_samples import command, refusal
 from scipy.integrate import solve_ivp
-from scipy.linalg import expm, logm
-from test_chain import LATERAL, DenseChain, landsalp, random_chain
+from scipy.linalg import expm
+from test_chain import LATERAL, DenseChain, landsalp
 
 from onboard_estimation.base.errors import UserError
 from salp_estimation.model.configuration import ChainConfiguration
-from salp_estimation.model.gait_design import (
-    MOTIONS,
-    DesignedGait,
-    describe,
-    design,
-    enclosed_areas,
-    first_order_motion,
-    gait_for,
-    lie_brackets,
-)
+from salp_estimation.model.gait_design import MOTIONS, DesignedGait, describe, design, first_order_motion, gait_for
 from salp_estimation.model.gait_fit import effort, exponential, logarithm
 from salp_estimation.model.gaits import GAITS, Gait
 
@@ -38,29 +28,26 @@ def equal_links(count: int, **changes) -> ChainConfiguration:
     each = {"link_lengths_m": 0.272, "wheel_signs": 1.0, "wheel_x_m": 0.0, "wheel_y_m": 0.0}
     each |= {"wheel_drag_xx": 60.0, "wheel_drag_yy": 50.0, "wheel_drag_tt": 0.5}
     joints = {"joint_drag": 0.012, "joint_lower_deg": -120.0, "joint_upper_deg": 120.0}
-    return ChainConfiguration(
-        link_names=tuple(f"link_{k + 1}" for k in range(count)),
-        wheel_angles_deg=tuple(-57.0 if k % 2 == 0 else -130.0 for k in range(count)),
+    names = tuple(f"link_{k + 1}" for k in range(count))
+    angles = tuple(-57.0 if k % 2 == 0 else -130.0 for k in range(count))
+    whole = {
+        "link_names": names,
+        "wheel_angles_deg": angles,
         **{name: (value,) * count for name, value in each.items()},
-        **{**{name: (value,) * (count - 1) for name, value in joints.items()}, **changes},
+    }
+    return ChainConfiguration(
+        **{**whole, **{name: (value,) * (count - 1) for name, value in joints.items()}, **changes}
     )
 
 
 def dense_of(configuration: ChainConfiguration) -> DenseChain:
-    return DenseChain(
-        np.array(configuration.link_lengths_m),
-        np.column_stack([configuration.wheel_x_m, configuration.wheel_y_m]),
-        np.deg2rad(configuration.wheel_angles_deg),
-        np.array(
-            [
-                np.diag(row)
-                for row in zip(
-                    configuration.wheel_drag_xx, configuration.wheel_drag_yy, configuration.wheel_drag_tt, strict=True
-                )
-            ]
-        ),
-        np.array(configuration.joint_drag),
+    c = configuration
+    places, drag = (
+        np.transpose([c.wheel_x_m, c.wheel_y_m]),
+        np.transpose([c.wheel_drag_xx, c.wheel_drag_yy, c.wheel_drag_tt]),
     )
+    angles, joints = np.deg2rad(c.wheel_angles_deg), np.array(c.joint_drag)
+    return DenseChain(np.array(c.link_lengths_m), places, angles, drag[:, :, None] * np.eye(3), joints)
 
 
 @cache
@@ -112,101 +99,38 @@ def test_the_constants_are_what_the_design_gives(name: str) -> None:
     assert_same_gait(designed(name).gait, GAITS[name], 1e-7)
 
 
-def test_opposite_motions_have_reversed_gaits() -> None:
-    times = np.linspace(0.0, 6.0, 13)
-    for one, other in (("forward", "backward"), ("left", "right")):
-        np.testing.assert_array_equal(GAITS[other].controls(times), GAITS[one].reversed().controls(times))
-        np.testing.assert_allclose(GAITS[other].controls(times), -GAITS[one].controls(-times), atol=1e-15)
-        undone = describe(LANDSALP.build(), GAITS[other]).states[-1]
-        np.testing.assert_allclose(undone, -describe(LANDSALP.build(), GAITS[one]).states[-1], atol=1e-6)
-    assert_same_gait(designed("right").gait, designed("left").gait.reversed(), 0.0)
-
-
 def test_turning_takes_the_most_and_sideways_the_least() -> None:
     """As the paper says of its gaits; thrust is the drag along the wheel times the rim speed."""
     time_s = np.linspace(0.0, 6.0, 601)
     found = {name: describe(LANDSALP.build(), gait) for name, gait in GAITS.items()}
-    efforts = {name: np.mean(np.sum(gait.controls(time_s[:-1]) ** 2, axis=1)) for name, gait in GAITS.items()}
+    efforts = {name: one.effort_m2_s2 for name, one in found.items()}
     thrusts = {name: np.abs(gait.controls(time_s) * LANDSALP.wheel_drag_xx).max() for name, gait in GAITS.items()}
     ranges = {name: np.max(one.joint_upper_rad - one.joint_lower_rad) for name, one in found.items()}
     for figure in (efforts, thrusts, ranges):
         assert max(figure, key=figure.__getitem__) == "turning"
     for figure in (efforts, thrusts):
-        assert sorted(figure, key=figure.__getitem__)[:2] in (["left", "right"], ["right", "left"])
-    for name, one in found.items():
-        assert one.effort_m2_s2 == pytest.approx(efforts[name], rel=1e-9)
+        assert sorted(sorted(figure, key=figure.__getitem__)[:2]) == ["left", "right"]
 
 
-def test_no_more_effort_than_the_lateral_gait_of_the_models_and_any_neighbour() -> None:
-    chain, best = LANDSALP.build(), designed("left")
+def test_no_more_effort_than_the_lateral_gait_of_the_models() -> None:
+    best = designed("left")
     np.testing.assert_allclose(integrated(landsalp(), LATERAL)[-1], [0.0, 0.03, 0.0, 0.0, 0.0], atol=1e-5)
     # That solution has six digits: it misses by some micrometres, and by as much its effort may be too small.
     assert best.effort_m2_s2 <= effort(LATERAL) * (1.0 + 1e-4)
     assert best.effort_m2_s2 == pytest.approx(effort(LATERAL), rel=1e-3)
-    # Neighbours that move the body alike: a random change, brought back to the constraint by Newton steps.
-    rng = np.random.default_rng(4)
-    at = np.concatenate([best.gait.offset, best.gait.sine, best.gait.cosine])
-
-    def end(z: np.ndarray) -> np.ndarray:
-        return describe(chain, Gait(*map(tuple, z.reshape(3, 3)))).states[-1] - [0.0, 0.03, 0.0, 0.0, 0.0]
-
-    for _ in range(3):
-        z = at + 0.003 * rng.normal(size=9)
-        for _ in range(4):
-            jacobian = np.array([(end(z + 1e-6 * e) - end(z - 1e-6 * e)) / 2e-6 for e in np.eye(9)]).T
-            z = z - np.linalg.lstsq(jacobian, end(z), rcond=None)[0]
-        assert np.abs(end(z)).max() < 1e-9
-        assert effort(Gait(*map(tuple, z.reshape(3, 3)))) > best.effort_m2_s2 * (1.0 + 1e-6)
 
 
 # Brackets and averaging.
 
 
-def hat(twist: np.ndarray) -> np.ndarray:
-    x, y, turning = twist
-    return np.array([[0.0, -turning, x], [turning, 0.0, y], [0.0, 0.0, 0.0]])
-
-
 def test_exponential_and_logarithm_are_those_of_matrices() -> None:
     for twist in np.array([[0.3, -0.2, 0.7], [0.1, 0.2, 0.0], [-0.1, 0.4, -2.5], [0.1, 0.2, 1e-9]]):
         pose = exponential(twist)
-        matrix = expm(hat(twist))
+        x, y, turning = twist
+        matrix = expm(np.array([[0.0, -turning, x], [turning, 0.0, y], [0.0, 0.0, 0.0]]))
         np.testing.assert_allclose(pose[:2], matrix[:2, 2], atol=1e-14)
         np.testing.assert_allclose(pose[2], np.arctan2(matrix[1, 0], matrix[0, 0]), atol=1e-14)
         np.testing.assert_allclose(logarithm(pose), twist, atol=1e-13)
-
-
-@pytest.mark.parametrize("seed", [None, 3])
-def test_brackets_are_the_motion_of_small_loops(seed: int | None) -> None:
-    """i, j, back i, back j for a time e each, by the dense model and SciPy; the error falls with e, so extrapolated."""
-    dense = landsalp() if seed is None else random_chain(seed, 4)
-    count = len(dense.lengths)
-    shape = 0.3 * np.random.default_rng(8).normal(size=count - 1)
-    brackets = lie_brackets(dense.build(), shape)
-    np.testing.assert_array_equal(brackets, -brackets.swapaxes(0, 1))
-
-    def loop(i: int, j: int, e: float) -> np.ndarray:
-        q = np.concatenate([np.zeros(3), shape])
-        for wheel, sign in ((i, 1.0), (j, 1.0), (i, -1.0), (j, -1.0)):
-            speeds = tuple(np.where(np.arange(count) == wheel, sign, 0.0).tolist())
-            still = (0.0,) * count
-            q = integrated(dense, Gait(speeds, still, still, e), q)[-1]
-        body = logm(np.array([[np.cos(q[2]), -np.sin(q[2]), q[0]], [np.sin(q[2]), np.cos(q[2]), q[1]], [0, 0, 1.0]]))
-        return np.array([body[0, 2], body[1, 2], body[1, 0], *(q[3:] - shape)]) / e**2
-
-    i, j = 0, count - 1
-    extrapolated = 2.0 * loop(i, j, 0.5e-3) - loop(i, j, 1e-3)
-    np.testing.assert_allclose(extrapolated, brackets[i, j], atol=1e-3 * np.abs(brackets[i, j]).max())
-
-
-def test_enclosed_areas_are_line_integrals() -> None:
-    gait = GAITS["turning"]
-    loop = replace(gait, offset=(0.0,) * 3)
-    time_s = np.linspace(0.0, 6.0, 40001)
-    speeds = loop.controls(time_s)
-    distances = np.vstack([np.zeros(3), np.cumsum(0.5 * (speeds[1:] + speeds[:-1]), axis=0) * time_s[1]])
-    swept = np.einsum("ki,kj->ij", 0.5 * (distances[1:] + distances[:-1]), np.diff(distances, axis=0))
-    np.testing.assert_allclose(enclosed_areas(gait), 0.5 * (swept - swept.T), atol=1e-8)
 
 
 def test_averaging_is_right_to_first_order() -> None:
@@ -226,20 +150,11 @@ def test_averaging_is_right_to_first_order() -> None:
 # Other chains, other motions.
 
 
-def test_four_links_move_by_the_independent_model() -> None:
-    configuration = equal_links(4)
-    gait = gait_for(configuration, "left")
-    assert len(gait.offset) == 4
-    np.testing.assert_allclose(integrated(dense_of(configuration), gait)[-1], [0.0, 0.03, 0, 0, 0, 0], atol=1e-6)
-    assert gait_for(equal_links(4), "left") is gait  # not designed again
-
-
-def test_any_motion_period_and_nominal_shape() -> None:
-    nominal = np.array([0.3, -0.2])
-    pose = (-0.01, 0.01, 0.1)
-    found = design(LANDSALP.build(), pose, 4.0, nominal)
+def test_any_chain_motion_period_and_nominal_shape() -> None:
+    configuration, nominal, pose = equal_links(4), np.array([0.3, -0.2, 0.1]), (-0.01, 0.01, 0.1)
+    found = design(configuration.build(), pose, 4.0, nominal)
     assert found.gait.period_s == 4.0
-    end = integrated(landsalp(), found.gait, np.concatenate([np.zeros(3), nominal]))[-1]
+    end = integrated(dense_of(configuration), found.gait, np.concatenate([np.zeros(3), nominal]))[-1]
     np.testing.assert_allclose(end, [*pose, *nominal], atol=1e-6)
 
 
@@ -258,8 +173,6 @@ def test_constants_are_for_landsalp_alone() -> None:
     named = replace(LANDSALP, link_names=("a", "b", "c"), wheel_radius_m=0.05, wheel_signs=(1.0, -1.0, 1.0))
     for name in MOTIONS:
         assert gait_for(named, name) is GAITS[name]
-    other = gait_for(replace(LANDSALP, wheel_drag_tt=(0.7, 0.7, 0.3)), "left")
-    assert not np.allclose(other.sine, GAITS["left"].sine, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +180,6 @@ def test_constants_are_for_landsalp_alone() -> None:
     [
         ("sideways", {}, "no gait 'sideways'; there are forward, backward, left, right, turning"),
         ((0.0, 0.0, 0.0), {}, "not all zero"),
-        ((0.03, np.nan, 0.0), {}, "not all zero"),
-        ((0.0, 0.0, 3.1), {}, "turn 177.6 deg a cycle: must be within 170 deg"),
         ("left", {"period_s": 0.0}, "period 0 s: must be above 0"),
         ("left", {"nominal": [0.1]}, "nominal shape: 1 joint angles given, 3 links have one less"),
         ("left", {"nominal": [0.0, 2.5]}, "joint 2 at 143.2 deg, its limits are -120 to 120 deg"),
@@ -302,10 +213,6 @@ def test_the_command_shows_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "turns +45.00 deg" in outcome.out
     assert "link_3" in outcome.out
     assert (tmp_path / "gait_salp_turning.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(command("gait", "salp", "backward", "--json").out)
-    assert found["net_motion"]["x_m"] == pytest.approx(-0.03, abs=1e-6)
-    assert found["origin"] == "published for the real robot"
-    assert not (tmp_path / "gait_salp_backward.png").exists()
 
 
 def test_the_command_designs(tmp_path: Path) -> None:
@@ -322,10 +229,7 @@ def test_the_command_designs(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["salp", "hop"], "no gait 'hop'; there are forward, backward, left, right, turning"),
-        (["strapdown", "forward"], "robot 'strapdown' has no gaits"),
         (["salp", "left", "--turn", "10"], "a turn does not go with the gait 'left': give a distance"),
-        (["salp", "turning", "--distance", "1"], "a distance does not go with the gait 'turning': give a turn"),
-        (["salp", "left", "--distance", "-1"], "distance -1 m: must be above 0"),
         (["salp", "left", "--output", "left.csv"], "must end in .png (picture) or .yaml (coefficients)"),
     ],
 )

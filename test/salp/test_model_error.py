@@ -5,20 +5,18 @@ Scenario `hardware` breaks the model in many ways at once; its figures over many
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from salp_noise import IDEAL_NOISE
 
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.filtering.consistency import coverage, nees
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.pipeline.pipeline import Pipeline
-from salp_estimation.estimators.estimator import COASTING_S, Bias, SalpEstimator, Wheels, link_errors
+from salp_estimation.estimators.estimator import COASTING_S, SalpEstimator, link_errors
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -41,7 +39,7 @@ def command(stamp_s: float, wheels_rad_s: Array) -> Measurement:
 class Judged:
     """Errors and covariances of the filter without a model on a simulated run, every tenth of a second once settled."""
 
-    def __init__(self, configuration: SalpConfiguration, gait: str, seed: int, duration_s: float = 26.0) -> None:
+    def __init__(self, configuration: SalpConfiguration, gait: str, seed: int, duration_s: float = 18.0) -> None:
         recording = ROBOT.simulate(configuration, "hardware", gait, duration_s, np.random.default_rng(seed))
         bodies = {each.channel.sensor.removeprefix("ground_truth/"): each.values for each in recording.truth}
         least = min(len(values) for values in bodies.values())
@@ -70,7 +68,7 @@ class Judged:
         return float(np.rad2deg(np.sqrt(np.mean(self.errors[:, 3:] ** 2))))
 
 
-@pytest.mark.parametrize(("gait", "seed"), [("forward", 11), ("left", 12), ("turning", 13)])
+@pytest.mark.parametrize(("gait", "seed"), [("forward", 11), ("turning", 13)])
 def test_an_untrained_filter_on_a_real_robot_is_neither_lost_nor_sure(gait: str, seed: int) -> None:
     found = Judged(CONFIGURATION, gait, seed)
     assert found.coverage(slice(0, 3)) >= 0.95
@@ -82,17 +80,6 @@ def test_an_untrained_filter_on_a_real_robot_is_neither_lost_nor_sure(gait: str,
         row = found.statistics[f"imu/{link}"]
         assert row["recoveries"] == 0
         assert row["gated"] < 0.01 * row["received"]
-
-
-def test_with_the_noise_of_the_ideal_scenario_it_is_both() -> None:
-    """So that the test above can fail: what the robot's defaults were once."""
-    found = Judged(IDEAL_NOISE, "forward", 11)
-    assert found.joint_rms_deg > 20.0
-    assert found.coverage(slice(3, 5)) < 0.5
-    said = [sentence for sentence in found.said if " contradicts the filter: in the 5 s up to " in sentence]
-    assert {sentence.split()[0] for sentence in said} == {f"imu/{link}" for link in LINKS}
-    assert len(said) < 10  # once an episode
-    assert all(sentence.endswith("or raise process.link_rate_error_rad_s, now 1e-05") for sentence in said)
 
 
 def test_a_reading_corrects_as_the_exact_conditional_distribution_does() -> None:
@@ -131,26 +118,6 @@ def test_a_reading_corrects_as_the_exact_conditional_distribution_does() -> None
     assert after.innovation.nis == pytest.approx(rate**2 / single)
 
 
-def test_gyros_tell_how_far_links_turned_that_no_model_foresaw() -> None:
-    """Pushed on while its wheels are told to stand: the joint between links 1 and 2 opens by what their gyros read."""
-    configuration = replace(CONFIGURATION, initial=replace(CONFIGURATION.initial, gyro_bias_stddev_rad_s=1e-5))
-    estimator = SalpEstimator(configuration)
-    state = estimator.start(None)
-    wheels = np.full(3, 0.05)
-    turned = 0.0
-    for k in range(200):
-        if k % 20 == 0:
-            state = estimator.step(state, command(0.01 * k, wheels * (1 if k % 40 else -1))).state
-        rates = (0.0, 0.1, 0.0)
-        turned += 0.01 * rates[1]
-        for link, rate in zip(LINKS, rates, strict=True):
-            state = estimator.step(state, imu(0.01 * k, link, rate)).state
-    mean, _ = estimator.published(state.filtered)
-    assert turned > 0.1
-    assert mean[3] == pytest.approx(turned, abs=0.15 * turned)
-    assert mean[4] == pytest.approx(-turned, abs=0.15 * turned)
-
-
 def test_a_bias_is_learned_from_a_robot_that_was_told_to_stand_and_does() -> None:
     rng, bias = np.random.default_rng(1), 0.006
     estimator = SalpEstimator(CONFIGURATION)
@@ -173,25 +140,3 @@ def test_a_bias_is_learned_from_a_robot_that_was_told_to_stand_and_does() -> Non
     assert moved.filtered.biases[0].mean == pytest.approx(bias, abs=4e-4)
     driven = estimator.step(known, command(5.0, np.ones(3))).state
     assert stand(driven, 6.0, 0.001).filtered.biases[0].mean == known.filtered.biases[0].mean
-
-
-def test_a_robot_that_stands_for_an_hour_knows_its_shape_as_well_as_before() -> None:
-    estimator = SalpEstimator(CONFIGURATION)
-    state = estimator.step(estimator.start(None), command(0.0, STANDING)).state
-    for second in range(1, 3600, 50):
-        step = estimator.step(state, imu(float(second), LINKS[0], 0.0))
-        state = step.state
-        if second == 1:
-            first = step.estimate
-    assert first is not None
-    assert step.estimate is not None
-    np.testing.assert_allclose(np.diag(step.estimate.covariance), np.diag(first.covariance), rtol=1e-2)
-
-
-def test_wheels_and_biases_are_values() -> None:
-    wheels = Wheels(np.zeros(3)).commanded(np.ones(3)).after(1.0)
-    assert (wheels.rest, wheels.standing_s) == (False, 0.0)
-    stopped = wheels.commanded(np.zeros(3))
-    assert not stopped.after(0.9 * COASTING_S).rest
-    assert stopped.after(1.1 * COASTING_S).are_known_to_rest
-    assert Bias(0.0, 1e-4).learned(1.0, 1e-3) == Bias(0.0, 1e-4)

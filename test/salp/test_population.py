@@ -11,7 +11,7 @@ from salp_estimation.estimators.residual_model import SLIP, Population
 from salp_estimation.model import friction_kernels as kernels
 from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gaits import GAITS
-from salp_estimation.training.population import fit_population, kinds, left_over, run_effects
+from salp_estimation.training.population import fit_population, kinds, left_over
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun
 
 Array = NDArray[np.float64]
@@ -89,42 +89,6 @@ def test_spreads_are_those_between_the_robots(drawn: tuple[list[TrainingRun], Ar
         np.testing.assert_allclose(population.spreads[columns], wanted, rtol=0.35)
 
 
-def test_what_is_left_is_what_was_added(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
-    """A fit of 33 parameters to 90 instants leaves less than there is: what it hides is counted."""
-    runs, _, population = drawn
-    scale = [
-        np.sqrt(
-            population.residual_stddevs**2
-            + kernels.force_effects(
-                kernels.Place(
-                    LINKS,
-                    run.joint_angles[k].copy(),
-                    run.controls[k].copy(),
-                    run.slopes[k].copy(),
-                    population.parameters,
-                    SLIP,
-                ),
-                run.rates[k].copy(),
-            )
-            @ population.force_stddevs**2
-        )
-        for run in runs
-        for k in range(0, 90, 9)
-    ]
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(scale), axis=0)), STDDEVS, rtol=0.2)
-    np.testing.assert_allclose(population.correlation_times_s.mean(), TIME_S, rtol=0.35)
-
-
-def test_a_runs_own_parameters_are_found(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
-    runs, own, population = drawn
-    found = np.array([population.parameters + run_effects(population, LINKS, run) for run in runs])
-    for kind in ("along", "across", "torque"):
-        columns = [one == kind for one in kinds(3)]
-        missed = np.sqrt(np.mean((found[:, columns] - own[:, columns]) ** 2))
-        spread = np.sqrt(np.mean((own[:, columns] - own[:, columns].mean(axis=0)) ** 2))
-        assert missed < 0.9 * spread
-
-
 def test_markov_processes_are_recognised_under_noise() -> None:
     rng = np.random.default_rng(3)
     samples = [markov(rng, 400, STDDEVS, TIME_S) for _ in range(20)]
@@ -132,11 +96,3 @@ def test_markov_processes_are_recognised_under_noise() -> None:
     stddevs, times_s = left_over(noisy)
     np.testing.assert_allclose(stddevs, STDDEVS, rtol=0.08)
     np.testing.assert_allclose(times_s, TIME_S, rtol=0.1)
-
-
-def test_what_a_fit_hides_is_added_to_what_it_leaves() -> None:
-    rng = np.random.default_rng(5)
-    whole = [markov(rng, 400, np.ones(2), TIME_S) for _ in range(20)]
-    count, keep = 400, np.exp(-1.0 / TRAINING_RATE_HZ / TIME_S)
-    hidden = np.array([np.full(2, (count - k) * keep**k) for k in range(3)])  # of processes of the same kind
-    np.testing.assert_allclose(left_over(whole, [hidden] * 20)[0], np.sqrt(2.0), rtol=0.08)

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,11 @@ from live_graph import (
     collect_transforms,
     listening_node,
     running,
-    set_parameter,
     spin_until,
 )
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.base import kernel_cache
-from onboard_estimation.base.installed import resource
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -49,63 +45,6 @@ def angles(message: Any) -> NDArray[np.float64]:
 
 def stamp_s(message: Any) -> float:
     return message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
-
-
-@pytest.mark.slow
-def test_simulated_robot_and_estimator_agree(tmp_path: Path) -> None:
-    ideal = ("--params-file", str(resource("config/salp_ideal.yaml")), "-p", "use_sim_time:=true")
-    with (
-        running("salp_estimator", tmp_path, *ideal, "-p", "reliable_sensors:=true") as estimator,
-        listening_node() as node,
-    ):
-        estimator.wait_for("estimator ukf")
-        states = collect(node, JOINTS, "joint_states")
-        stddevs = collect(node, JOINTS, "joint_states_stddev")
-        odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
-        path = collect(node, "nav_msgs/msg/Path", "path")
-        diagnostics = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
-        truth = {k: collect(node, "geometry_msgs/msg/PoseStamped", f"ground_truth/link_{k}/pose") for k in (1, 2, 3)}
-        await_being_heard(node, NODE)
-
-        def heard_until(span_s: float) -> bool:
-            series = (states, stddevs, *truth.values())
-            return all(series) and min(stamp_s(one[-1]) for one in series) > stamp_s(states[0]) + span_s
-
-        # Without an end: how long the nodes need to find each other is nobody's to say. Reliable, or the estimator
-        # would lose seconds of measurements when it gets no processor for a while, and be wrong after that.
-        with running("salp_simulator", tmp_path, *FAST) as simulator:
-            errors: list[Any] = []
-            span_s = 12.0
-            while len(errors) <= 100:  # looked at once a second: a look takes longer than a message may
-                spin_until(node, partial(heard_until, span_s))
-                errors = errors_in_deviations(states, stddevs, truth)
-                span_s += 1.0
-            spin_until(node, lambda: len(diagnostics) > 0 and bool(path))
-            assert simulator.stop() == 0
-
-    # The motion capture's 0.02 deg are about half of the filter's deviation.
-    assert 0.5 < np.sqrt(np.mean(np.square(errors))) < 2.5
-    assert max(np.degrees(angles(stddevs[-1]))) < 0.3
-    assert odometry[-1].header.frame_id == "salp/odom"
-    assert odometry[-1].child_frame_id == "salp/base_link"
-    assert path[-1].poses
-    statuses = {status.hardware_id: status for status in diagnostics[-1].status}
-    assert set(statuses) == {"filter", "actuators/command", "imu/link_1", "imu/link_2", "imu/link_3"}
-
-
-def errors_in_deviations(states: list[Any], stddevs: list[Any], truth: dict[int, list[Any]]) -> list[Any]:
-    """Of both joint angles, where estimate, deviation and truth have one stamp; without the first 6 s."""
-    heading = {
-        k: {stamp_s(m): 2.0 * np.arctan2(m.pose.orientation.z, m.pose.orientation.w) for m in truth[k]} for k in truth
-    }
-    errors = []
-    deviations = {stamp_s(m): m for m in stddevs}  # of the last of the three gyros of an instant
-    for at_s, state in {stamp_s(m): m for m in states}.items():
-        stddev = deviations.get(at_s)
-        if at_s - stamp_s(states[0]) > 6.0 and stddev is not None and all(at_s in heading[k] for k in heading):
-            true = np.array([heading[2][at_s] - heading[1][at_s], heading[3][at_s] - heading[2][at_s]])
-            errors.append((angles(state) - true) / angles(stddev))
-    return errors
 
 
 def test_a_simulation_ends_after_its_duration(tmp_path: Path) -> None:
@@ -173,41 +112,6 @@ def evaluated(bag: Path, output: Path) -> dict[str, list[Any]]:
     return messages
 
 
-@pytest.mark.slow
-def test_what_may_change_changes_and_what_may_not_says_why(tmp_path: Path) -> None:
-    with running("salp_estimator", tmp_path) as estimator, listening_node() as node:
-        estimator.wait_for("estimator ukf")
-        assert set_parameter(node, NODE, "gate_probability", 0.99).successful
-        assert set_parameter(node, NODE, "process.wheel_speed_noise_m_s_sqrt_hz", 2e-5).successful
-        refused = set_parameter(node, NODE, "chain.wheel_radius_m", 0.05)
-        assert not refused.successful
-        assert "chain.wheel_radius_m: fixed while the node runs" in refused.reason
-        refused = set_parameter(node, NODE, "gate_probability", 1.5)
-        assert not refused.successful
-        assert "gate_probability" in refused.reason
-        refused = set_parameter(node, NODE, "gate_probability", "wide")
-        assert not refused.successful
-        assert "gate_probability: 'wide' is not allowed" in refused.reason
-        answer = call(node, "std_srvs/srv/SetBool", "imu/link_2/enable", data=False)
-        assert answer.success
-        assert answer.message == "imu/link_2 left out from now on"
-        answer = call(node, "std_srvs/srv/Trigger", "reset")
-        assert answer.success
-        assert answer.message
-
-
-def test_all_faults_are_listed_before_anything_starts(tmp_path: Path) -> None:
-    faults = ("-p", "gate_probability:=1.5", "-p", "gyro.axes:=z", "-p", "waiting_period_s:=0.0")
-    with running("salp_estimator", tmp_path, *faults) as estimator:
-        assert estimator.popen.wait(LONGEST_WAIT_S) == 2
-        said = estimator.output
-    assert "3 faults" in said
-    assert "gate_probability: 1.5 is not allowed" in said
-    assert "gyro.axes: unknown parameter; did you mean gyro.axis?" in said
-    assert "waiting_period_s" in said
-    assert "Traceback" not in said
-
-
 def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
@@ -216,12 +120,6 @@ def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> 
             assert estimator.popen.wait(LONGEST_WAIT_S) == 2
             assert named in estimator.output
             assert "Traceback" not in estimator.output
-
-
-@pytest.mark.slow
-def test_the_estimator_says_what_it_waits_for(tmp_path: Path) -> None:
-    with running("salp_estimator", tmp_path, "-p", "waiting_period_s:=0.5") as estimator:
-        estimator.wait_for("waiting for /salp/actuators/command: 0 messages, /salp/imu/link_1/data_raw: 0 messages")
 
 
 @pytest.mark.slow
@@ -270,87 +168,17 @@ def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) 
     assert 0.03 < after[0] < 0.06
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.slow
-def test_an_estimator_that_starts_again_goes_on(tmp_path: Path, how: int) -> None:
+def test_an_estimator_that_was_killed_starts_again_from_the_ground_truth_and_goes_on(tmp_path: Path) -> None:
+    truth = ("-p", "initial_from_truth:=true")
     with listening_node() as node, running("salp_simulator", tmp_path):
         odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
         with running("salp_estimator", tmp_path) as estimator:
             spin_until(node, lambda: len(odometry) > 10)
-            assert estimator.stop(how) == (-signal.SIGKILL if how == signal.SIGKILL else 0)
-        with running("salp_estimator", tmp_path):
+            assert estimator.stop(signal.SIGKILL) == -signal.SIGKILL
+        with running("salp_estimator", tmp_path, *truth) as estimator:
             seen = len(odometry)
-            spin_until(node, lambda: len(odometry) > seen + 20)
-
-
-@pytest.mark.slow
-def test_start_from_the_ground_truth(tmp_path: Path) -> None:
-    with (
-        running("salp_estimator", tmp_path, "-p", "initial_from_truth:=true") as estimator,
-        listening_node() as node,
-    ):
-        estimator.wait_for("estimator ukf")
-        odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
-        with running("salp_simulator", tmp_path):
             estimator.wait_for("started from the ground truth at")
-            spin_until(node, lambda: len(odometry) > 5)
+            spin_until(node, lambda: len(odometry) > seen + 20)
             assert call(node, "std_srvs/srv/Trigger", "reset").success
             spin_until(node, lambda: estimator.output.count("started from the ground truth at") == 2)
-
-
-@pytest.mark.slow
-def test_markers_show_estimate_truth_and_errors(tmp_path: Path) -> None:
-    with (
-        running("salp_estimator", tmp_path),
-        running("markers", tmp_path),
-        running("salp_simulator", tmp_path),
-        listening_node() as node,
-    ):
-        arrays = collect(node, "visualization_msgs/msg/MarkerArray", "markers")
-        transforms = collect_transforms(node)
-
-        def complete() -> bool:
-            found = {marker.ns for array in arrays for marker in array.markers}
-            return {"estimate", "truth", "position_95", "error"} <= found
-
-        spin_until(node, complete)
-        wanted = {
-            ("salp/map", "salp/odom"),
-            ("salp/odom", "salp/base_link"),
-            ("salp/base_link", "salp/link_1"),
-            ("salp/link_1", "salp/link_2"),
-            ("world", "salp/truth/link_1"),
-        }
-
-        def frames() -> set[tuple[str, str]]:
-            return {(t.header.frame_id, t.child_frame_id) for m in transforms for t in m.transforms}
-
-        spin_until(node, lambda: not TF_IS_HERE or frames() >= wanted)
-        pairs = frames()
-        text = next(m.text for array in reversed(arrays) for m in array.markers if m.ns == "error")
-    assert "cm" in text
-    assert len({child for _, child in pairs}) == len(pairs), "a frame has two parents"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_cold_nodes_start_together_and_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("ONBOARD_ESTIMATION_CACHE_DIR", str(tmp_path / "cache"))
-    broken_off = tmp_path / "cache" / f"{kernel_cache.FOLDER_PREFIX}{kernel_cache.fingerprint()}" / "some"
-    broken_off.mkdir(parents=True)  # by a start that was interrupted: the rest is compiled now, and that is said
-    with running("salp_estimator", tmp_path) as estimator, running("salp_simulator", tmp_path) as simulator:
-        # Neither a home nor any other place for the cache that could be written, as in a read-only installation.
-        monkeypatch.delenv("ONBOARD_ESTIMATION_CACHE_DIR")
-        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-        monkeypatch.setenv("HOME", "/proc/nobody")
-        with running("salp_simulator", tmp_path, namespace="/homeless") as homeless:
-            estimator.wait_for("estimator ukf", 500.0)
-            for process in (simulator, homeless):
-                process.wait_for("simulated salp", 500.0)
-    for process in (estimator, simulator, homeless):
-        assert "Traceback" not in process.output
-        warnings = [line for line in process.output.splitlines() if "arning" in line and "waiting for" not in line]
-        assert len(warnings) <= 1, warnings
-    assert "compiling kernels, once" in estimator.output
-    assert "compiled kernels are not kept" in homeless.output

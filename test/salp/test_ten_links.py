@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,13 +46,6 @@ def true_angles(seen: LoadedRecording, at_ns: NDArray[np.int64]) -> NDArray[np.f
     stamps = tracks[names[0]].stamps_ns
     columns = parts["joint_angles"].T
     return np.column_stack([np.interp(at_ns, stamps, column) for column in columns])
-
-
-def test_the_configuration_is_that_of_ten_links() -> None:
-    chain = configuration().chain
-    assert len(chain.link_names) == 10
-    assert set(chain.wheel_angles_deg) == {-57.0, -130.0}
-    assert Path(resource("config/salp_ten_links.yaml")).is_file()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,9 +11,6 @@ from evaluation_samples import command, refusal
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.bags.message_types import new
-from onboard_estimation.base.measurement import Estimate
-from onboard_estimation.ros.estimates import EstimateMessages
 from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.description import chain_urdf
 
@@ -85,48 +81,6 @@ def test_links_are_where_the_model_has_them(chain: ChainConfiguration) -> None:
             turn = Rotation.from_matrix(poses[name][:3, :3]).as_rotvec()
             off = turn - [0.0, 0.0, heading - links[0, 2]]
             np.testing.assert_allclose(np.cos(off), 1.0, atol=1e-12)
-
-
-def test_a_document_by_the_formats_rules() -> None:
-    urdf = ElementTree.fromstring(chain_urdf(FOUR, "crawler"))
-    assert (urdf.tag, urdf.attrib["name"]) == ("robot", "crawler")
-    links = [link.attrib["name"] for link in urdf.findall("link")]
-    joints = urdf.findall("joint")
-    names = [joint.attrib["name"] for joint in joints]
-    assert len(set(links)) == len(links)
-    assert len(set(names)) == len(names)
-    children = [joint.find("child").attrib["link"] for joint in joints]  # type: ignore[union-attr]
-    # One root, the first link, and every other link is the child of one joint.
-    assert sorted(children) == sorted(set(links) - {"head"})
-    materials = {material.attrib["name"] for material in urdf.findall("material")}
-    visuals = urdf.findall("link/visual")
-    assert {visual.find("material").attrib["name"] for visual in visuals} <= materials  # type: ignore[union-attr]
-    turning = [joint for joint in joints if joint.attrib["type"] == "revolute"]
-    for joint, lower, upper in zip(turning, FOUR.joint_lower_deg, FOUR.joint_upper_deg, strict=True):
-        limit = joint.find("limit")
-        assert limit is not None
-        assert float(limit.attrib["lower"]) == pytest.approx(np.deg2rad(lower))
-        assert float(limit.attrib["upper"]) == pytest.approx(np.deg2rad(upper))
-        assert {"effort", "velocity"} <= set(limit.attrib)
-    wheels = [one for one in visuals if one.find("material").attrib["name"] == "wheel"]  # type: ignore[union-attr]
-    radii = [float(one.find("geometry/cylinder").attrib["radius"]) for one in wheels]  # type: ignore[union-attr]
-    assert radii == pytest.approx([FOUR.wheel_radius_m] * 4)
-
-
-def test_joints_are_named_as_in_joint_states() -> None:
-    chain = ChainConfiguration()
-    space = chain.build().space()
-    outputs = EstimateMessages(space, new)(Estimate(0, np.zeros(5), np.eye(5)))
-    (message,) = (output.message for output in outputs if output.topic == "joint_states")
-    urdf = ElementTree.fromstring(chain_urdf(chain))
-    turning = [joint.attrib["name"] for joint in urdf.findall("joint") if joint.attrib["type"] == "revolute"]
-    assert turning == list(message.name)
-
-
-def test_names_with_odd_letters_stay_xml() -> None:
-    chain = replace(ChainConfiguration(), link_names=("a<b", 'c"d', "e&f"))
-    urdf = ElementTree.fromstring(chain_urdf(chain))
-    assert {'c"d', "a<b", "e&f"} <= {link.attrib["name"] for link in urdf.findall("link")}
 
 
 def test_the_file_in_config_is_up_to_date(repository: Path) -> None:
