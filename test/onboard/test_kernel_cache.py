@@ -7,10 +7,11 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from onboard_estimation.base import kernel_cache
 
 KERNEL = """
 from numba import njit
@@ -28,7 +29,12 @@ def scale(x):
     return {factor} * x
 """
 RUN_KERNEL = "from onboard_estimation.probe_kernel import kernel; print(kernel(2.0), len(kernel.stats.cache_hits))"
-SHOW_FOLDER = "import os, onboard_estimation; print(os.environ['NUMBA_CACHE_DIR'])"
+SHOW_FOLDER = """
+import os, sys, onboard_estimation
+assert not {'numba', 'numpy'} & set(sys.modules)
+print(os.environ['NUMBA_CACHE_DIR'])
+"""
+VARIABLES = ("NUMBA_CACHE_DIR", "ONBOARD_ESTIMATION_CACHE_DIR", "XDG_CACHE_HOME")
 
 
 @pytest.fixture
@@ -39,98 +45,82 @@ def tree(repository: Path, tmp_path: Path) -> Path:
     package.mkdir(parents=True)
     for path in (repository / "onboard_estimation").glob("*.py"):
         shutil.copy(path, package)
-    (package / "probe_kernel.py").write_text(KERNEL.format(callee="onboard_estimation.probe_callee"))
-    (package / "probe_callee.py").write_text(CALLEE.format(factor=3.0))
+    write_kernel(package, "onboard_estimation.probe_callee", 3.0, ("probe_kernel", "probe_callee"))
     return tree
 
 
-def environment(tree: Path, **variables: str) -> dict[str, str]:
-    """Environment of a process that runs the copy, with a home of its own and no folder inherited from this process."""
-    dropped = ("NUMBA_CACHE_DIR", "ONBOARD_ESTIMATION_CACHE_DIR", "XDG_CACHE_HOME")
-    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+def write_kernel(folder: Path, callee: str, factor: float, names: tuple[str, str] = ("kernel", "callee")) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{names[0]}.py").write_text("import onboard_estimation\n" + KERNEL.format(callee=callee))
+    (folder / f"{names[1]}.py").write_text(CALLEE.format(factor=factor))
+
+
+def run(code: str, tree: Path, **variables: str) -> tuple[int, str, str]:
+    """Exit code and outputs of a process that runs the copy, with a home of its own and no folder inherited."""
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     home = tree.parent / "home"
     home.mkdir(exist_ok=True)
-    return {**inherited, "PYTHONPATH": str(tree), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-
-
-def start(code: str, variables: Mapping[str, str]) -> subprocess.Popen[str]:
-    """A process in a folder without packages, so that `import` finds the copy."""
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(
-        command, env=dict(variables), cwd=os.sep, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    own = {"PYTHONPATH": str(tree), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    # In a folder without packages, so that `import` finds the copy.
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**inherited, **own}, cwd=os.sep, capture_output=True, text=True, check=False
     )
+    return done.returncode, done.stdout.strip(), done.stderr
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    printed, errors = process.communicate(timeout=60)
-    return process.returncode, printed.strip(), errors
-
-
-def output(code: str, variables: Mapping[str, str]) -> str:
-    exit_code, printed, errors = finish(start(code, variables))
+def output(code: str, tree: Path, **variables: str) -> str:
+    exit_code, printed, errors = run(code, tree, **variables)
     assert (exit_code, errors) == (0, "")
     return printed
 
 
 @pytest.mark.slow
-def test_edited_callee_in_another_file_counts_after_restart(tree: Path) -> None:
-    variables = environment(tree)
-    assert output(RUN_KERNEL, variables) == "6.0 0"
-    assert output(RUN_KERNEL, variables) == "6.0 1"  # from the folder
-    (tree / "onboard_estimation" / "probe_callee.py").write_text(CALLEE.format(factor=5.0))
-    assert output(RUN_KERNEL, variables) == "10.0 0"
+def test_a_copy_elsewhere_finds_the_kernels_and_one_with_an_edited_callee_its_own(tree: Path) -> None:
+    """As colcon installs a package, with other times and under another path."""
+    assert output(RUN_KERNEL, tree) == "6.0 0"
+    copy = tree.parent / "workspace"
+    shutil.copytree(tree, copy, copy_function=shutil.copyfile)
+    shutil.rmtree(tree)
+    assert output(RUN_KERNEL, copy) == "6.0 1"
+    (copy / "onboard_estimation" / "probe_callee.py").write_text(CALLEE.format(factor=5.0))
+    assert output(RUN_KERNEL, copy) == "10.0 0"
 
 
-def test_edited_callee_of_a_robot_from_another_package_counts(tree: Path) -> None:
-    laboratory = tree / "laboratory"
-    laboratory.mkdir()
-    (laboratory / "__init__.py").touch()
-    (laboratory / "kernel.py").write_text("import onboard_estimation\n" + KERNEL.format(callee="laboratory.callee"))
-    (laboratory / "callee.py").write_text(CALLEE.format(factor=3.0))
+def test_what_a_kernel_is_made_of_changes_the_folder_and_nothing_else(tree: Path) -> None:
+    package = tree / "onboard_estimation"
+    kernel = package / "probe_kernel.py"
+    only_types = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from onboard_estimation.probe_types import X\n"
+    )
+    kernel.write_text(only_types + kernel.read_text())
+    (package / "probe_types.py").write_text("X = 1\n")
+    first = output(SHOW_FOLDER, tree)
+    (package / "probe_types.py").write_text("X = 2\n")
+    assert output(SHOW_FOLDER, tree) == first
+    kernel.write_text("from onboard_estimation.probe_types import X\n" + kernel.read_text())
+    assert (second := output(SHOW_FOLDER, tree)) != first
+    # The callee of a robot from another package.
+    write_kernel(tree / "laboratory", "laboratory.callee", 3.0)
+    (tree / "laboratory" / "__init__.py").touch()
     information = tree / "laboratory-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: laboratory\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text("[onboard_estimation.robots]\ncrawler = laboratory.robot:ROBOT\n")
-    code = "from laboratory.kernel import kernel; print(kernel(2.0))"
-    assert output(code, environment(tree)) == "6.0"
-    (laboratory / "callee.py").write_text(CALLEE.format(factor=5.0))
-    assert output(code, environment(tree)) == "10.0"
+    assert (third := output(SHOW_FOLDER, tree)) != second
+    write_kernel(tree / "laboratory", "laboratory.callee", 5.0)
+    assert output(SHOW_FOLDER, tree) != third
 
 
-def test_folder_is_private_and_the_same_again(tree: Path) -> None:
-    first = Path(output(SHOW_FOLDER, environment(tree)))
+def test_the_folder_is_private_and_where_the_user_wants_it(tree: Path) -> None:
+    """And choosing it imports no numba."""
+    first = Path(output(SHOW_FOLDER, tree))
     assert first.parent == tree.parent / "home" / ".cache" / "onboard_estimation"
     assert stat.S_IMODE(first.stat().st_mode) == 0o700
-    assert output(SHOW_FOLDER, environment(tree)) == str(first)
-
-
-@pytest.mark.parametrize("variable", ["ONBOARD_ESTIMATION_CACHE_DIR", "NUMBA_CACHE_DIR"])
-def test_folder_of_the_user_is_taken(tree: Path, variable: str) -> None:
-    chosen = tree.parent / "chosen"
-    folder = Path(output(SHOW_FOLDER, environment(tree, **{variable: str(chosen)})))
-    assert folder.parent == chosen
-    assert folder.is_dir()
-
-
-def test_xdg_cache_home_is_honoured(tree: Path) -> None:
-    folder = Path(output(SHOW_FOLDER, environment(tree, XDG_CACHE_HOME=str(tree.parent / "xdg"))))
-    assert folder.parent == tree.parent / "xdg" / "onboard_estimation"
-
-
-def test_child_process_shares_the_folder_of_its_parent(tree: Path) -> None:
-    folder = output(SHOW_FOLDER, environment(tree))
-    assert output(SHOW_FOLDER, environment(tree, NUMBA_CACHE_DIR=folder)) == folder
-
-
-def test_numba_imported_before_is_told(tree: Path) -> None:
-    code = "import numba, onboard_estimation, os; print(numba.config.CACHE_DIR == os.environ['NUMBA_CACHE_DIR'])"
-    assert output(code, environment(tree)) == "True"
-
-
-def test_choosing_the_folder_does_not_import_numba(tree: Path) -> None:
-    code = "import sys, onboard_estimation; print(sorted({'numba', 'numpy'} & set(sys.modules)))"
-    assert output(code, environment(tree)) == "[]"
+    chosen = str(tree.parent / "chosen")
+    for variable, below in zip(VARIABLES, (".", ".", "onboard_estimation"), strict=True):
+        folder = Path(output(SHOW_FOLDER, tree, **{variable: chosen}))
+        assert (folder.parent, folder.is_dir()) == (Path(chosen) / below, True)
+    assert output(SHOW_FOLDER, tree, NUMBA_CACHE_DIR=str(first)) == str(first)  # of a parent process
 
 
 def test_read_only_install_without_a_home_warns_once_and_leaves_nothing(tree: Path) -> None:
@@ -140,9 +130,7 @@ def test_read_only_install_without_a_home_warns_once_and_leaves_nothing(tree: Pa
     for path in [tree, *before]:
         path.chmod(path.stat().st_mode & ~0o222)
     try:  # HOME is no folder: root, who may write everywhere, cannot write there either
-        exit_code, printed, errors = finish(
-            start(RUN_KERNEL, environment(tree, HOME=os.devnull, TMPDIR=str(temporary)))
-        )
+        exit_code, printed, errors = run(RUN_KERNEL, tree, HOME=os.devnull, TMPDIR=str(temporary))
     finally:
         for path in [tree, *before]:
             path.chmod(path.stat().st_mode | 0o200)
@@ -153,70 +141,46 @@ def test_read_only_install_without_a_home_warns_once_and_leaves_nothing(tree: Pa
     assert sorted(tree.rglob("*")) == before
 
 
-def test_user_without_any_home_starts(tree: Path) -> None:
-    no_home = "import pathlib\ndef home(): raise RuntimeError('no home')\npathlib.Path.home = home\n"
-    exit_code, printed, errors = finish(start(no_home + RUN_KERNEL, environment(tree)))
-    assert (exit_code, printed) == (0, "6.0 0"), errors
-    assert errors.count("RuntimeWarning: ") == 1
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No folder is named, and what this process chooses is put back."""
+    import numba
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
 
 
-@pytest.mark.slow
-def test_two_processes_starting_cold_at_once_both_succeed(tree: Path) -> None:
-    variables = environment(tree)
-    for process in [start(RUN_KERNEL, variables), start(RUN_KERNEL, variables)]:
-        exit_code, printed, errors = finish(process)
-        assert (exit_code, printed.split()[0], errors) == (0, "6.0", "")
-    assert output(RUN_KERNEL, variables) == "6.0 1"
+def test_folders_nobody_used_for_a_month_are_removed(tmp_path: Path, unset: pytest.MonkeyPatch) -> None:
+    """And a numba that was imported before is told of the new one."""
+    import numba
 
-
-def test_folders_nobody_used_for_a_month_are_removed(tree: Path) -> None:
-    base = tree.parent / "base"
-    old, recent, foreign = base / "onboard_estimation-old", base / "onboard_estimation-recent", base / "other"
+    old, recent, foreign = (tmp_path / name for name in ("onboard_estimation-old", "onboard_estimation-recent", "a"))
     for folder in (old, recent, foreign):
-        folder.mkdir(parents=True)
+        folder.mkdir()
     for folder in (old, foreign):
         os.utime(folder, (0, 0))
-    folder = Path(output(SHOW_FOLDER, environment(tree, ONBOARD_ESTIMATION_CACHE_DIR=str(base))))
-    assert sorted(base.iterdir()) == sorted([folder, recent, foreign])
+    unset.setenv("ONBOARD_ESTIMATION_CACHE_DIR", str(tmp_path))
+    folder = kernel_cache.configure()
+    assert sorted(tmp_path.iterdir()) == sorted([folder, recent, foreign])
+    assert numba.config.CACHE_DIR == os.environ["NUMBA_CACHE_DIR"] == str(folder)
 
 
-def test_a_copy_elsewhere_finds_the_kernels_and_a_changed_copy_its_own(tree: Path) -> None:
-    """As colcon installs a package, with other times and under another path."""
-    variables = environment(tree)
-    assert output(RUN_KERNEL, variables) == "6.0 0"
-    copy = tree.parent / "workspace" / "lib" / "python3" / "site-packages"
-    shutil.copytree(tree, copy, copy_function=shutil.copyfile)
-    elsewhere = {**variables, "PYTHONPATH": str(copy)}
-    assert output(SHOW_FOLDER, elsewhere) == output(SHOW_FOLDER, variables)
-    assert output(RUN_KERNEL, elsewhere) == "6.0 1"
-    shutil.rmtree(tree)
-    assert output(RUN_KERNEL, elsewhere) == "6.0 1"
-    (copy / "onboard_estimation" / "probe_callee.py").write_text(CALLEE.format(factor=5.0))
-    assert output(RUN_KERNEL, elsewhere) == "10.0 0"
+def test_a_user_without_any_home_gets_a_folder_that_goes_with_the_process(unset: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("no home")
+
+    unset.setattr(Path, "home", no_home)
+    with pytest.warns(RuntimeWarning, match="no home"):
+        assert kernel_cache.configure().is_dir()
 
 
 def test_a_script_s_kernel_is_known_by_its_path(tree: Path) -> None:
     """Of two scripts of one name, whose callees differ, neither runs the other's machine code."""
-    for name, factor in (("one", 3.0), ("other", 5.0)):
-        folder = tree.parent / name
-        folder.mkdir()
-        (folder / "script.py").write_text("import onboard_estimation\n" + KERNEL.format(callee="callee"))
-        (folder / "callee.py").write_text(CALLEE.format(factor=factor))
-        paths = os.pathsep.join([str(folder), str(tree)])
-        code = "from script import kernel; print(kernel(2.0))"
-        assert output(code, environment(tree, PYTHONPATH=paths)) == f"{2.0 * factor}"
-
-
-def test_what_is_imported_for_its_types_alone_does_not_count(tree: Path) -> None:
-    package = tree / "onboard_estimation"
-    kernel = package / "probe_kernel.py"
-    only_types = (
-        "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from onboard_estimation.probe_types import X\n"
-    )
-    kernel.write_text(only_types + kernel.read_text())
-    (package / "probe_types.py").write_text("X = 1\n")
-    first = output(SHOW_FOLDER, environment(tree))
-    (package / "probe_types.py").write_text("X = 2\n")
-    assert output(SHOW_FOLDER, environment(tree)) == first
-    kernel.write_text("from onboard_estimation.probe_types import X\n" + kernel.read_text())
-    assert output(SHOW_FOLDER, environment(tree)) != first
+    paths = [str(tree.parent / name) for name in ("one", "other")]
+    for path, factor in zip(paths, (3.0, 5.0), strict=True):
+        write_kernel(Path(path), "callee", factor)
+    code = f"import sys\nfor path in {paths}:\n    sys.path.insert(0, path)\n    import kernel\n"
+    code += "    print(kernel.kernel(2.0))\n    del sys.modules['kernel'], sys.modules['callee']"
+    assert output(code, tree) == "6.0\n10.0"

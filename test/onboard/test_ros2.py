@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from live_graph import wait_until
-from live_nodes import SPIN, TALKER, running, start
+from live_nodes import start, stop
 
 from onboard_estimation.base import ros2
 
@@ -43,7 +41,7 @@ def test_a_sourced_ros2_wins_over_wheels(tmp_path: Path, seed: int) -> None:
         "PYTHONHASHSEED": str(seed),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code, "a b", ""], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, "a b", ""], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split("\n") == [str(package), "ROS 2 lyrical", libraries, "a b", "", ""]
 
@@ -78,17 +76,6 @@ def test_what_the_user_has_set_is_left_alone(
     assert {name: os.environ[name] for name in _RANGES if os.environ.get(name)} == expected
 
 
-@contextmanager
-def markers_node(**environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A node of ours, started with nothing else set."""
-    node = start("run", "markers", "--ros-args", "-r", "__ns:=/salp", **environment)
-    try:
-        yield node
-    finally:
-        node.kill()
-        node.communicate()
-
-
 def udp_ports(process: subprocess.Popen[str]) -> set[int]:
     """At which a process listens."""
     sockets = set()
@@ -111,19 +98,11 @@ def test_a_node_joins_the_group_of_the_subnet_only_where_it_is_asked_to(
     for name in _RANGES:
         monkeypatch.delenv(name, raising=False)
     first = 7400 + 250 * ros_domain
-    with markers_node(ROS_AUTOMATIC_DISCOVERY_RANGE=given) as node:
+    node = start("run", "markers", "--ros-args", "-r", "__ns:=/salp", ROS_AUTOMATIC_DISCOVERY_RANGE=given)
+    try:
         wait_until(lambda: bool(udp_ports(node) & set(range(first + 10, first + 250))) or node.poll() is not None)
-        assert node.poll() is None, node.communicate()
+        assert node.poll() is None
         wait_until(lambda: (first in udp_ports(node)) or not joined)
         assert (first in udp_ports(node)) == joined
-
-
-@pytest.mark.live
-def test_domains_do_not_see_each_other(ros_domain: int) -> None:
-    def listed(domain: int) -> str:
-        out, errors = start("topic", "list", ROS_DOMAIN_ID=str(domain)).communicate()
-        return out + errors
-
-    with running(TALKER + SPIN):
-        assert "/salp/imu/link_1/data_raw" in listed(ros_domain)
-        assert "no topic in domain 101, this machine only" in listed(101)
+    finally:
+        stop(node)

@@ -12,6 +12,7 @@ import tasks
 from threadpoolctl import threadpool_limits
 
 from benchmarks.core.clusters import Cluster, cluster
+from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
@@ -93,16 +94,13 @@ def test_nobody_else_can_send_work_to_this_machine_s_processes(two: Workers) -> 
             Client(address, timeout=2.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("tcp://127.0.0.1:9", "--scheduler tcp://127.0.0.1:9 cannot be reached"),
-        ("frob://here", "--scheduler frob://here cannot be reached"),
-    ],
-)
-def test_a_scheduler_that_is_not_there(address: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught, open_workers(scheduler=address):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "frob://here"])
+def test_a_scheduler_that_is_not_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONNECT_S", 1.0)
+    with (
+        pytest.raises(UserError, match=f"--scheduler {address} cannot be reached") as caught,
+        open_workers(None, address),
+    ):
         pass
     assert "\n" not in str(caught.value)
 
@@ -131,8 +129,8 @@ def test_a_scheduler_that_dies_and_comes_back(tmp_path: Path) -> None:
     """All of its workers die with it; what was done is not done again."""
     said: list[str] = []
     environment = {"PYTHONPATH": SUPPORT}
-    with cluster(tmp_path, 2, environment) as one:
-        wait_for_workers(one, 2)
+    with cluster(tmp_path, 1, environment) as one:
+        wait_for_workers(one, 1)
         with open_workers(scheduler=one.address, tell=said.append) as workers:
             found = []
             for finished in workers.results(tasks.square, list(range(40))):
@@ -163,5 +161,5 @@ def test_a_scheduler_that_stays_away(tmp_path: Path) -> None:
 def wait_for_workers(one: Cluster, count: int) -> None:
     from distributed import Client
 
-    with Client(one.address, timeout=30.0, set_as_default=False) as client:
-        client.wait_for_workers(count, timeout=60.0)
+    with Client(one.address, timeout=300.0, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=300.0)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from live_graph import LONGEST_WAIT_S, wait_until
+from live_graph import LONGEST_WAIT_S, die_with_this, kill_group, wait_until
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.errors import UserError
@@ -23,7 +23,12 @@ class Launch:
         self.log = log
         with log.open("wb") as file:
             self.process = subprocess.Popen(
-                [*LAUNCH, *words], stdout=file, stderr=file, start_new_session=True, env={**os.environ, **environment}
+                [*LAUNCH, *words],
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **environment},
+                start_new_session=True,
+                preexec_fn=die_with_this,
             )
 
     @property
@@ -40,14 +45,17 @@ class Launch:
         return self.process.wait(LONGEST_WAIT_S)
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(LONGEST_WAIT_S)
+        """On every way out. Each node leads a group of its own, and dies with the launch."""
+        kill_group(self.process)
 
 
 def children_in_domain() -> list[str]:
-    """Command lines of all processes that have this test's domain in their environment, but for this one."""
-    wanted = f"ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}".encode()
+    return children_with("ROS_DOMAIN_ID")
+
+
+def children_with(variable: str) -> list[str]:
+    """Command lines of all processes that have this variable of ours in their environment, but for this one."""
+    wanted = f"{variable}={os.environ[variable]}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ LONGEST_WAIT_S = 180.0
 """For what takes a second on an idle machine; the fixture `compiled_kernels` has the kernels compiled before."""
 
 TF_IS_HERE = find_spec("tf2_msgs") is not None
+
+die_with_this: Any = partial(ctypes.CDLL(None).prctl, 1, signal.SIGTERM) if sys.platform == "linux" else None
+"""As `preexec_fn`: SIGTERM when this process dies without a chance to end it (PR_SET_PDEATHSIG)."""
 
 EXECUTABLES = {
     "salp_estimator": "salp_estimation.main:estimator",
@@ -44,7 +49,11 @@ class Process:
         code = f"from {module} import {function}; {function}()"
         with self._log.open("wb") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-c", code, *arguments], stdout=log, stderr=log, env=os.environ.copy()
+                [sys.executable, "-c", code, *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_this,
             )
 
     @property
@@ -63,10 +72,15 @@ class Process:
             self.popen.send_signal(with_signal)
         try:
             return self.popen.wait(LONGEST_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            self.popen.wait(LONGEST_WAIT_S)
-            raise
+        finally:
+            kill_group(self.popen)
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that leads a group, and all that it may have left behind."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextmanager

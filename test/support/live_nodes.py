@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONGEST_WAIT_S = 180.0
+from live_graph import LONGEST_WAIT_S, die_with_this, kill_group
+
 PREAMBLE = """
 import rclpy
 from rclpy.node import Node
@@ -22,6 +23,11 @@ from std_msgs.msg import String
 """
 
 TALKER = """
+import time
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from std_srvs.srv import SetBool, Trigger
+
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 rclpy.init()
 node = Node("talker", namespace="/salp")
 node.declare_parameter(
@@ -36,7 +42,7 @@ node.declare_parameter("chain.names", ["a", "b"])
 node.declare_parameter("count", 3)
 imu = node.create_publisher(Imu, "imu/link_1/data_raw", qos_profile_sensor_data)
 hidden = node.create_publisher(String, "_internal", 10)
-latched = node.create_publisher(String, "phase", QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+latched = node.create_publisher(String, "phase", LATCHED)
 latched.publish(String(data="flight"))
 message = Imu()
 message.header.frame_id = "imu"
@@ -49,6 +55,24 @@ def tick():
 
 node.create_subscription(String, "commands", lambda heard: None, 10)
 node.create_timer(0.02, tick)
+
+def reset(request, response):
+    response.success, response.message = True, "started anew"
+    return response
+
+def enable(request, response):
+    response.success, response.message = request.data, f"{request.data}"
+    return response
+
+def sleep(request, response):
+    time.sleep(1.5)
+    return response
+
+node.create_service(Trigger, "reset", reset)
+node.create_service(SetBool, "imu/link_2/enable", enable)
+node.create_service(Trigger, "sleep", sleep)
+poses = node.create_publisher(PoseWithCovarianceStamped, "pose", LATCHED)
+node.create_subscription(PoseWithCovarianceStamped, "set_pose", poses.publish, 10)
 """
 
 COUNTER = """
@@ -83,9 +107,7 @@ print(json.dumps(heard), flush=True)
 @contextmanager
 def running(code: str) -> Iterator[subprocess.Popen[str]]:
     """A Python process, once it has printed `ready`; stopped with SIGINT at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PREAMBLE + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = _process([sys.executable, "-c", PREAMBLE + code])
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -101,11 +123,10 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[s
         process.send_signal(number)
     try:
         return process.communicate(timeout=LONGEST_WAIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()
     except ValueError:  # read already
         return "", ""
+    finally:
+        kill_group(process)
 
 
 def heard_by(process: subprocess.Popen[str]) -> list[list[int]]:
@@ -117,10 +138,16 @@ def heard_by(process: subprocess.Popen[str]) -> list[list[int]]:
 
 def start(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
     """The command line in a process of its own."""
+    return _process([sys.executable, "-m", "onboard_estimation", *map(str, words)], **environment)
+
+
+def _process(line: list[str], **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "onboard_estimation", *map(str, words)],
+        line,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
+        preexec_fn=die_with_this,
     )

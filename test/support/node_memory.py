@@ -70,7 +70,6 @@ def _start(robot: str, target: str) -> Started:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     modules, resident_mb = json.loads(done.stdout.splitlines()[-1])

@@ -8,39 +8,6 @@ from typing import Any
 
 import yaml
 
-DISPLAYS = {
-    "AccelStamped",
-    "Axes",
-    "Camera",
-    "DepthCloud",
-    "Effort",
-    "Grid",
-    "GridCells",
-    "FluidPressure",
-    "Illuminance",
-    "Image",
-    "InteractiveMarkers",
-    "LaserScan",
-    "Map",
-    "Marker",
-    "MarkerArray",
-    "Odometry",
-    "Path",
-    "PointCloud",
-    "PointCloud2",
-    "PointStamped",
-    "Polygon",
-    "Pose",
-    "PoseArray",
-    "PoseWithCovariance",
-    "Range",
-    "RelativeHumidity",
-    "RobotModel",
-    "Temperature",
-    "TF",
-    "TwistStamped",
-    "Wrench",
-}
 MESSAGE_OF_DISPLAY = {
     "Marker": "visualization_msgs/msg/Marker",
     "MarkerArray": "visualization_msgs/msg/MarkerArray",
@@ -51,93 +18,17 @@ MESSAGE_OF_DISPLAY = {
 }
 
 
-def _within(parent: str, names: str) -> str:
-    """The properties that a property has below it."""
-    return f", {parent}, " + ", ".join(f"{parent}/{name}" for name in names.split(", "))
+_KNOWN = yaml.safe_load(Path(__file__).with_name("rviz_properties.yaml").read_text())
 
 
-_TOPIC = _within("Topic", "Value, Depth, History Policy, Reliability Policy, Durability Policy")
-_FILTERED = _TOPIC + _within("Topic", "Filter size")
-_XYZ = "X, Y, Z"
-_COVARIANCE = (
-    _within("Covariance", "Value, Position, Orientation")
-    + _within("Covariance/Position", "Value, Color, Alpha, Scale")
-    + _within("Covariance/Orientation", "Value, Frame, Color Style, Color, Alpha, Offset, Scale")
-)
-_ARROW = "Shaft Length, Shaft Radius, Head Length, Head Radius"
-_DISPLAY = "Class, Name, Enabled, Value, "
-_STEREO = _within("Enable Stereo Rendering", "Value, Stereo Eye Separation, Stereo Focal Distance, Swap Stereo Eyes")
-_VIEW = "Class, Name, Value, Near Clip Distance, Invert Z Axis, Target Frame" + _STEREO
-_ORBIT = ", Distance, Focal Shape Size, Focal Shape Fixed Size, Yaw, Pitch" + _within("Focal Point", _XYZ)
-_PANEL = "Class, Name"
-_TREE = _within("Property Tree Widget", "Expanded, Splitter Ratio") + ", Tree Height, Help Height"
+def _names(listed: str) -> Iterator[str]:
+    for name in listed.split(", "):
+        yield from _names(_KNOWN["groups"][name[1:]]) if name.startswith("$") else [name]
 
-PROPERTIES = {
-    name: frozenset(properties.split(", "))
-    for name, properties in {
-        "rviz_default_plugins/Axes": _DISPLAY + "Reference Frame, Length, Radius",
-        "rviz_default_plugins/Grid": _DISPLAY
-        + "Reference Frame, Plane Cell Count, Normal Cell Count, Cell Size, Color, Alpha, Plane"
-        + _within("Line Style", "Value, Line Width")
-        + _within("Offset", _XYZ),
-        "rviz_default_plugins/Marker": _DISPLAY + "Namespaces, Namespaces/*" + _FILTERED,
-        "rviz_default_plugins/MarkerArray": _DISPLAY + "Namespaces, Namespaces/*" + _TOPIC,
-        "rviz_default_plugins/Odometry": _DISPLAY
-        + "Position Tolerance, Angle Tolerance, Keep"
-        + _within("Shape", f"Value, Color, Alpha, Axes Length, Axes Radius, {_ARROW}")
-        + _COVARIANCE
-        + _FILTERED,
-        "rviz_default_plugins/Path": _DISPLAY
-        + "Line Style, Line Width, Color, Alpha, Buffer Length, Pose Style, Length, Radius, Pose Color, "
-        + "Shaft Length, Head Length, Shaft Diameter, Head Diameter"
-        + _within("Offset", _XYZ)
-        + _FILTERED,
-        "rviz_default_plugins/PointStamped": _DISPLAY + "Color, Alpha, Radius, History Length" + _FILTERED,
-        "rviz_default_plugins/Pose": _DISPLAY + f"Shape, Color, Alpha, Axes Length, Axes Radius, {_ARROW}" + _FILTERED,
-        "rviz_default_plugins/RobotModel": _DISPLAY
-        + "Visual Enabled, Collision Enabled, Update Interval, Alpha, Description Source, Description File, TF Prefix"
-        + _within("Mass Properties", "Mass, Inertia")
-        + _within("Description Topic", "Value, Depth, History Policy, Reliability Policy, Durability Policy"),
-        "rviz_default_plugins/TF": _DISPLAY
-        + "Show Names, Show Axes, Show Arrows, Marker Scale, Update Interval, Frame Timeout, Filter (whitelist), "
-        + "Filter (blacklist), Frames, Frames/All Enabled",
-        "rviz_default_plugins/MoveCamera": "Class",
-        "rviz_default_plugins/Select": "Class",
-        "rviz_default_plugins/FocusCamera": "Class",
-        "rviz_default_plugins/Measure": "Class, Line color",
-        "rviz_default_plugins/SetInitialPose": "Class, Covariance x, Covariance y, Covariance yaw" + _TOPIC,
-        "rviz_default_plugins/Orbit": _VIEW + _ORBIT,
-        "rviz_default_plugins/XYOrbit": _VIEW + _ORBIT,
-        "rviz_default_plugins/TopDownOrtho": _VIEW + ", Scale, Angle, X, Y",
-        "rviz_common/Displays": _PANEL + _TREE,
-        "rviz_common/Views": _PANEL,
-        "rviz_common/Tool Properties": _PANEL,
-        "rviz_common/Time": _PANEL + ", SyncMode, SyncSource, Experimental",
-        "rviz_common/Selection": _PANEL,
-        "window": "Panels, Visualization Manager, Window Geometry",
-        "manager": "Class, Name, Enabled, Value, Displays, Tools, Views, Views/Current, Views/Saved"
-        + _within("Transformation", "Current, Current/Class")
-        + _within("Global Options", "Fixed Frame, Background Color, Frame Rate"),
-        "geometry": "X, Y, Width, Height, QMainWindow State, Hide Left Dock, Hide Right Dock, Displays, "
-        + "Displays/collapsed, Views, Views/collapsed, Time, Time/collapsed, Tool Properties, "
-        + "Tool Properties/collapsed",
-    }.items()
-}
-"""Of a class, or a part of the file: the keys that RViz reads; `/` goes down, `*` stands for any name."""
 
-CHOICES = {
-    "History Policy": {"System Default", "Keep Last", "Keep All"},
-    "Reliability Policy": {"System Default", "Reliable", "Best Effort"},
-    "Durability Policy": {"System Default", "Volatile", "Transient Local"},
-    "Plane": {"XY", "XZ", "YZ"},
-    "Pose Style": {"None", "Axes", "Arrows"},
-    "Shape": {"Arrow", "Axes"},
-    "Color Style": {"Unique", "RGB"},
-    "Frame": {"Local", "Fixed"},
-    "Line Style": {"Lines", "Billboards"},
-    "Description Source": {"Topic", "File"},
-}
-"""Of properties with few values, all of them. Another value is read as the default, without a word."""
+PROPERTIES = {name: frozenset(_names(listed)) for name, listed in _KNOWN["properties"].items()}
+CHOICES = {name: frozenset(_names(listed)) for name, listed in _KNOWN["choices"].items()}
+DISPLAYS = {name.partition("/")[2] for name in PROPERTIES}
 
 
 def read_rviz(file: Path) -> dict[str, Any]:

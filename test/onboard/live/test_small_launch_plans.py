@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -15,46 +16,37 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PACKAGES = "ONBOARD_ESTIMATION_LAUNCH_PACKAGES"
-LONGEST_WAIT_S = 120.0
-COMMON: list[dict[str, str]] = [
-    {},
-    {"markers": "false", "namespace": "/", "log_level": "debug"},
-    {"namespace": "laboratory/first", "record": "new_recording"},
-    {"source": "hardware"},
-    {"source": "hardware", "drivers": "false", "record": "new_recording"},
-    {"source": "bag"},
-    {"source": "bag", "bag": "BAG", "rate": "2.5"},
-    {"source": "bag", "bag": "BAG", "ground_truth": "vicon"},
-    {"bag": "BAG", "rate": "0", "start_offset": "3"},
-    {"bag": "not_there"},
-    {"source": "sun"},
-    {"rviz": "true", "ground_truth": "vicon"},
-    {"ground_truth": "optitrack_emulator"},
-    {"record": "BAG"},
-    {"composed": "true"},
-    {"config": "own.yaml", "nodes": "own.yaml", "source": "hardware"},
-    {"model": "own.yaml", "estimator": "1e3", "initial_from_truth": "true"},
-    {"model": "not_there"},
-]
-MORE: dict[str, list[dict[str, str]]] = {
-    "hopper.launch.py": [
-        {"source": "simulated", "hops": "2m", "scenario": "uneven", "seed": "7", "control": "estimate"},
-        {"source": "hardware", "port": "/dev/ttyUSB0", "composed": "true"},
-        {"source": "serial_emulator", "duration_s": "2", "imu_rate_hz": "400"},
-        {"source": "serial_emulator", "bag": "BAG"},
-        {"source": "hardware", "control": "estimate"},
-    ],
-    "salp.launch.py": [
-        {"source": "hebi_imitation", "composed": "true", "gait": "left", "ground_truth": "vicon_emulator"},
-        {"source": "hardware", "composed": "true", "namespace": ""},
-        {"initial_from_truth": "false", "gait": "1"},
-    ],
-    "softrobot.launch.py": [
-        {"source": "ethercat_emulator", "scenario": "payload", "estimator": "marginalized_pf"},
-        {"source": "ethercat_emulator", "composed": "true"},
-    ],
-    "thruster_chain.launch.py": [{"variant": "mixed", "scenario": "load", "calibration": "own.yaml"}],
+COMMON = """
+
+markers:=false namespace:=/ log_level:=debug
+namespace:=laboratory/first record:=new_recording
+source:=hardware drivers:=false
+source:=bag
+source:=bag bag:=BAG rate:=2.5 ground_truth:=vicon
+bag:=BAG rate:=0 start_offset:=3
+bag:=not_there
+source:=sun
+rviz:=true ground_truth:=optitrack_emulator
+record:=BAG
+composed:=true config:=own.yaml nodes:=own.yaml source:=hardware
+model:=own.yaml estimator:=1e3 initial_from_truth:=true
+"""
+MORE = {
+    "hopper.launch.py": """
+source:=simulated hops:=2m scenario:=uneven seed:=7 control:=estimate
+source:=hardware port:=/dev/ttyUSB0 composed:=true
+source:=serial_emulator bag:=BAG duration_s:=2 imu_rate_hz:=400
+source:=hardware control:=estimate
+""",
+    "salp.launch.py": """
+source:=hebi_imitation composed:=true gait:=left ground_truth:=vicon_emulator
+source:=hardware composed:=true namespace:=
+initial_from_truth:=false gait:=1
+""",
+    "softrobot.launch.py": "source:=ethercat_emulator composed:=true scenario:=payload estimator:=marginalized_pf",
+    "thruster_chain.launch.py": "variant:=mixed scenario:=load calibration:=own.yaml",
 }
+"""Arguments of one launch in each line; the first has none."""
 OURS = sorted((REPOSITORY / "launch").glob("*.launch.py"))
 THIRD = sorted((REPOSITORY / "test" / "third_robot" / "launch").glob("*.launch.py"))
 EVERYTHING = """
@@ -156,15 +148,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def given(lines: str) -> Iterator[dict[str, str]]:
+    for line in lines.removeprefix("\n").removesuffix("\n").split("\n"):
+        yield dict(one.split(":=", 1) for one in line.split())
+
+
 def cases(folder: Path) -> list[launch_plans.Case]:
     own = [{}, {"n": "9", "yes": "false"}, {"n": "1e3", "m": "x"}, {"n": "[1, 2]"}, {"yes": "no"}, {"n": "{a: 1}"}]
     found = [(str(folder / "everything.launch.py"), arguments) for arguments in own]
     for file in [*OURS, *THIRD]:
-        found += [(str(file), arguments) for arguments in [*COMMON, *MORE.get(file.name, [])]]
+        found += [(str(file), one) for lines in (COMMON, MORE.get(file.name)) if lines for one in given(lines)]
         if "replay" in file.name:
-            found += [(str(file), {"bag": "BAG", **arguments}) for arguments in COMMON]
+            found += [(str(file), {"bag": "BAG", **one}) for one in given(COMMON)]
     paths = {name: str(folder / name) for name in ("own.yaml", "BAG", "not_there", "new_recording")}
-    return [(file, {name: paths.get(value, value) for name, value in given.items()}) for file, given in found]
+    return [(file, {name: paths.get(value, value) for name, value in one.items()}) for file, one in found]
 
 
 def small(case: launch_plans.Case) -> Any:
@@ -179,7 +176,7 @@ def test_real_launch_makes_the_same_of_every_launch_file(folder: Path) -> None:
     asked = cases(folder)
     words = [sys.executable, launch_plans.__file__]
     told = json.dumps(asked)
-    done = subprocess.run(words, input=told, capture_output=True, text=True, timeout=LONGEST_WAIT_S, cwd=folder)
+    done = subprocess.run(words, input=told, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)
     assert len(theirs) == len(asked)
@@ -187,5 +184,5 @@ def test_real_launch_makes_the_same_of_every_launch_file(folder: Path) -> None:
         assert small(case) == plan, case
     assert all(plan[0] != "fault" for plan in theirs[:2])
     started = [plan for plan in theirs if plan[0] != "fault"]
-    assert len(started) > 150
-    assert len(theirs) - len(started) > 30
+    assert len(started) > 100
+    assert len(theirs) - len(started) > 20

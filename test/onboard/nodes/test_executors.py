@@ -1,30 +1,25 @@
-"""Nodes on rclpy's events executor and on its ordinary one: what they take, when, and how they end."""
+"""Nodes on rclpy's events executor and on its ordinary one: what they take, and when."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from live_graph import LONGEST_WAIT_S
 
 from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
 from onboard_estimation.base.measurement import Measurement, neutral_value
 from onboard_estimation.live.messages import interface_class, new
-from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
+from onboard_estimation.nodes.run import EXECUTOR_VARIABLE, new_executor
 from onboard_estimation.ros.sensor_messages import to_message
 
-pytestmark = [pytest.mark.usefixtures("ros_domain"), pytest.mark.timeout(300), pytest.mark.live]
+pytestmark = [pytest.mark.usefixtures("ros_domain"), pytest.mark.live]
 CHANNELS = (ATTITUDE, HIGH_G, LOW_G)
-LONGEST_WAIT_S = 60.0
 
 
 @pytest.fixture(autouse=True, params=["events", "ordinary"])
@@ -42,7 +37,6 @@ class Graph:
         from rclpy.node import Node
 
         from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
-        from onboard_estimation.nodes.run import new_executor
 
         rclpy.init(args=["--ros-args", *parameters], signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
         self.context = Context()
@@ -115,15 +109,14 @@ def graph(**options: Any) -> Iterator[Graph]:
 
 
 def test_one_waking_takes_all_that_has_come_from_every_sensor_in_order() -> None:
-    with graph() as one:
+    with graph(reliable=True) as one:
         for number in range(1, 61):
             for channel, every in ((ATTITUDE, 4), (HIGH_G, 2), (LOW_G, 1)):
                 if number % every == 0:
                     one.send(channel, 10 * number)
-        time.sleep(0.3)
+        assert all(output.wait_for_all_acked() for output in one.outputs.values())
         one.until(lambda: len(one.stamps) == 60 + 30 + 15)
         assert one.stamps == sorted(one.stamps)
-        assert len(one.wakings) == 1
         # What the executor still has of messages that were taken with others wakes nobody.
         one.spin(0.3)
         assert len(one.wakings) == 1
@@ -131,16 +124,21 @@ def test_one_waking_takes_all_that_has_come_from_every_sensor_in_order() -> None
 
 def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> None:
     with graph() as one:
-        for number in range(60):
-            one.send(LOW_G, 10 * number + 5)
-            one.spin(0.01)
-        one.wakings.clear()
-        for stamp_ns in (1001, 1004):
-            one.send(HIGH_G, stamp_ns)
-        one.spin(0.05)
-        assert one.wakings == []
-        one.send(LOW_G, 1003)
-        one.until(lambda: bool(one.wakings))
+        while True:
+            while not one.node.silent:
+                one.wakings.clear()
+                one.send(LOW_G, 5)
+                one.until(lambda: bool(one.wakings))
+            one.wakings.clear()
+            for stamp_ns in (1001, 1004):
+                one.send(HIGH_G, stamp_ns)
+            one.spin(0.05)
+            early = list(one.wakings)
+            one.send(LOW_G, 1003)
+            one.until(lambda: len(one.stamps) >= 3)
+            if one.node.silent:  # else this machine stood still for so long that the pace counted as silent
+                break
+        assert early == []
         assert one.stamps == [1001, 1003, 1004]
         one.wakings.clear()
         one.send(HIGH_G, 2001)
@@ -150,16 +148,14 @@ def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> N
 
 
 def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is() -> None:
-    with graph(rest_s=60.0) as one:  # which would hold up the source
+    with graph(rest_s=3600.0) as one:  # which would hold up the source for ever
         assert one.arrivals.leave({LOW_G.topic, "elsewhere"}) == [LOW_G.topic]
         assert one.arrivals.leave({LOW_G.topic}) == []
         one.until(lambda: not one.outputs[LOW_G].get_subscription_count())
-        began_s = time.monotonic()
         for stamp_ns in (1, 2):
             for channel in CHANNELS:
                 one.send(channel, stamp_ns)
             one.until(lambda stamp_ns=stamp_ns: len(one.stamps) == 2 * stamp_ns)
-        assert time.monotonic() - began_s < 60.0, "it rested"
         assert {reading.sensor for readings in one.wakings for reading in readings} == {HIGH_G.sensor, ATTITUDE.sensor}
         assert one.arrivals.unreadable() == dict.fromkeys((HIGH_G.sensor, LOW_G.sensor, ATTITUDE.sensor), 0)
 
@@ -234,74 +230,10 @@ def test_steady_timers_go_on_while_the_clock_of_a_bag_stands_still() -> None:
         assert ticks["own"] == 0
         one.until(lambda: bool(clock.get_subscription_count()))
         message = ClockMessage()
-        for number in range(1, 40):
-            message.clock.sec = number
+
+        def goes_on() -> bool:
+            message.clock.sec += 1
             clock.publish(message)
-            one.spin(0.02)
-        assert ticks["own"] > 5
+            return ticks["own"] > 5
 
-
-NODES = """
-import time
-from rclpy.node import Node
-from onboard_estimation.base.errors import UserError
-
-class Ticks(Node):
-    def __init__(self):
-        super().__init__("ticks")
-        self.create_timer(0.01, self.tick)
-    def tick(self):
-        print("tick", flush=True)
-        time.sleep(0.005)
-
-class Ends(Ticks):
-    def tick(self):
-        self.context.try_shutdown()
-
-class Fails(Ticks):
-    def tick(self):
-        raise ValueError("of its own")
-
-class Refuses(Ticks):
-    def tick(self):
-        raise UserError("the line is gone")
-"""
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
-    (tmp_path / "some_nodes.py").write_text(NODES)
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-
-    def begin(name: str) -> subprocess.Popen[str]:
-        code = f"from onboard_estimation.nodes.run import NodeExecutable; NodeExecutable('some_nodes:{name}')([])"
-        return subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
-
-    return begin
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_node_in_order(start: Callable[[str], subprocess.Popen[str]], number: signal.Signals) -> None:
-    node = start("Ticks")
-    assert node.stdout is not None
-    for _ in range(20):
-        assert node.stdout.readline() == "tick\n"
-    node.send_signal(number)
-    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
-    assert (node.returncode, errors) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "sentence"),
-    [("Ends", 0, None), ("Fails", 1, "ValueError: of its own"), ("Refuses", 2, "error: the line is gone")],
-)
-def test_a_node_that_ends_itself_says_why(
-    start: Callable[[str], subprocess.Popen[str]], name: str, code: int, sentence: str | None
-) -> None:
-    node = start(name)
-    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
-    assert node.returncode == code, errors
-    assert (errors.splitlines() or [None])[-1] == sentence
+        one.until(goes_on)

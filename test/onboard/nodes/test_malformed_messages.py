@@ -16,16 +16,21 @@ from typing import Any
 
 import pytest
 from environment import with_support
-from live_graph import LONGEST_WAIT_S, await_being_heard, call, collect, listening_node, spin_until, wait_until
+from live_graph import (
+    LONGEST_WAIT_S,
+    await_being_heard,
+    call,
+    collect,
+    die_with_this,
+    listening_node,
+    spin_until,
+    wait_until,
+)
 from malformed import malformed
 
 from onboard_estimation.live.messages import interface_class, serialized
 
-pytestmark = [
-    pytest.mark.usefixtures("compiled_kernels"),
-    pytest.mark.timeout(400),
-    pytest.mark.live,
-]
+pytestmark = [pytest.mark.usefixtures("compiled_kernels"), pytest.mark.live]
 NODES = {
     "/salp/salp_estimator": "salp_estimation.nodes:SalpPoseShapeNode",
     "/salp/salp_simulator": "salp_estimation.nodes:SalpSimulatorNode",
@@ -100,8 +105,9 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     said = folder / "said.txt"
     with said.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(folder / "bag")], stdout=log, stderr=log, env=with_support()
-        )
+            [sys.executable, __file__, str(folder / "bag")],
+            stdout=log, stderr=log, env=with_support(), preexec_fn=die_with_this,
+        )  # fmt: skip
     try:
         wait_until(lambda: "ready\n" in said.read_text() or process.poll() is not None)
         assert process.poll() is None, said.read_text()
@@ -176,7 +182,7 @@ def test_every_node_survives_what_cannot_be_read(tmp_path: Path) -> None:
             return not missing or process.poll() is not None
 
         try:
-            spin_until(node, all_is_said, 30.0)
+            spin_until(node, all_is_said)
         finally:
             assert not missing, said.read_text()[-5000:]
         # And all of it still works.

@@ -16,11 +16,7 @@ from onboard_estimation.ros.sensor_messages import to_message
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
-pytestmark = [
-    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
-    pytest.mark.timeout(200),
-    pytest.mark.live,
-]
+pytestmark = [pytest.mark.usefixtures("compiled_kernels", "ros_domain"), pytest.mark.live]
 INSTANTS, PERIOD_NS, GYROS = 200, 5_000_000, 3
 
 
@@ -41,8 +37,8 @@ def received(reports: list[Any]) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [((), INSTANTS / 2), (("-p", "output_rate_hz:=25.0"), INSTANTS / 8), (("-p", "output_rate_hz:=0.0"), INSTANTS * 3)],
-    ids=["by default", "25 Hz", "everything"],
+    [((), INSTANTS / 2), (("-p", "output_rate_hz:=0.0"), INSTANTS * 3)],
+    ids=["by default", "everything"],
 )
 def test_estimates_go_out_as_often_as_asked(tmp_path: Path, arguments: tuple[str, ...], expected: float) -> None:
     with (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,7 @@ CONFIGURATION = SalpConfiguration()
 CHAIN = CONFIGURATION.chain.build()
 SPACE = CHAIN.space()
 STAMP_NS = 1_700_000_000_123_456_789
-SAMPLES = 40_000
+SAMPLES = 20_000
 
 
 def covariance_of(rng: np.random.Generator, scale: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,18 +81,12 @@ def test_boxes_stand_on_the_links_and_wheels_and_joints_where_the_model_has_them
     scene: m.Scene, estimate: Estimate
 ) -> None:
     drawn = spaces_of(scene.estimate(estimate))["estimate"]
-    assert [marker.type for marker in drawn].count(m.CUBE) == 3
-    boxes = np.array([numbers(one.pose.position)[:2] for one in drawn if one.type == m.CUBE])
+    boxes = [one for one in drawn if one.type == m.CUBE]
     links = CHAIN.link_poses(estimate.mean)[0]
-    np.testing.assert_allclose(boxes, links[:, :2], atol=1e-12)
-    turns = [
-        Rotation.from_quat(numbers(one.pose.orientation)).as_euler("zyx")[0] for one in drawn if one.type == m.CUBE
-    ]
-    np.testing.assert_allclose(turns, links[:, 2], atol=1e-12)
+    found = [[*numbers(one.pose.position)[:2], turn_of(one).as_euler("zyx")[0]] for one in boxes]
+    np.testing.assert_allclose(found, links, atol=1e-12)
     cylinders = [one for one in drawn if one.type == m.CYLINDER]
-    wheels = [
-        one for one in cylinders if abs(Rotation.from_quat(numbers(one.pose.orientation)).apply([0, 0, 1])[2]) < 0.5
-    ]
+    wheels = [one for one in cylinders if abs(turn_of(one).apply([0, 0, 1])[2]) < 0.5]
     # The base frame lies at the mean of the wheels; a wheel's axle is across its driven direction.
     centres = np.array([numbers(one.pose.position)[:2] for one in wheels])
     np.testing.assert_allclose(centres.mean(axis=0), estimate.mean[:2], atol=1e-12)
@@ -128,16 +121,9 @@ def test_ellipses_and_wedge_hold_95_percent(scene: m.Scene, estimate: Estimate) 
 def test_frames_stamps_and_ids(scene: m.Scene, estimate: Estimate) -> None:
     truth = {name: tf.planar(pose) for name, pose in zip(CONFIGURATION.chain.link_names, np.eye(3), strict=True)}
     path = np.array([[0.0, 0.0], [0.1, 0.2]])
-    markers = [
-        *scene.estimate(estimate),
-        *scene.truth(STAMP_NS, truth),
-        *scene.path(STAMP_NS, path),
-        *scene.path(STAMP_NS, path, truth=True),
-        *scene.text(estimate),
-        *scene.legend(estimate),
-    ]
+    markers = [*scene.estimate(estimate), *scene.truth(STAMP_NS, truth), *scene.text(estimate), *scene.legend(estimate)]
+    markers += [*scene.path(STAMP_NS, path), *scene.path(STAMP_NS, path, truth=True)]
     array = scene.array(markers)
-    assert array.__msgtype__ == "visualization_msgs/msg/MarkerArray"
     assert len({(one.ns, one.id) for one in array.markers}) == len(markers)
     for marker in array.markers:
         assert marker.header.frame_id == ("world" if marker.ns.startswith("truth") else "salp/odom")
@@ -147,8 +133,7 @@ def test_frames_stamps_and_ids(scene: m.Scene, estimate: Estimate) -> None:
         assert all(0.0 <= value <= 1.0 for value in (marker.color.r, marker.color.g, marker.color.b))
         # RViz warns of markers without a size, and of lists of triangles that are not whole.
         assert max(numbers(marker.scale)) > 0.0
-        if marker.type == m.TRIANGLE_LIST:
-            assert len(marker.points) % 3 == 0
+        assert marker.type != m.TRIANGLE_LIST or len(marker.points) % 3 == 0
     # The next picture replaces this one.
     later = scene.estimate(replace(estimate, mean=estimate.mean + 0.1))
     assert {(one.ns, one.id) for one in later} == {(one.ns, one.id) for one in scene.estimate(estimate)}
@@ -205,20 +190,13 @@ def chain_of(transforms: list[Any], root: str, leaf: str) -> NDArray[np.float64]
     """The leaf's matrix (4, 4) in the root, by tf's rule: every frame has one parent."""
     parents = {one.child_frame_id: one for one in transforms}
     assert len(parents) == len(transforms)
-
-    def upwards() -> Iterator[NDArray[np.float64]]:
-        frame = leaf
-        while frame != root:
-            one = parents[frame]
-            matrix = np.eye(4)
-            matrix[:3, :3] = Rotation.from_quat(numbers(one.transform.rotation)).as_matrix()
-            matrix[:3, 3] = numbers(one.transform.translation)
-            yield matrix
-            frame = one.header.frame_id
-
-    total = np.eye(4)
-    for matrix in upwards():
-        total = matrix @ total
+    total, frame = np.eye(4), leaf
+    while frame != root:
+        one = parents[frame]
+        matrix = np.eye(4)
+        matrix[:3, :3] = Rotation.from_quat(numbers(one.transform.rotation)).as_matrix()
+        matrix[:3, 3] = numbers(one.transform.translation)
+        total, frame = matrix @ total, one.header.frame_id
     return total
 
 
@@ -259,11 +237,6 @@ def test_roll_pitch_yaw_turn_about_the_fixed_axes() -> None:
         atol=1e-12,
     )
     np.testing.assert_allclose(tf.composed(pose, tf.relative(pose, other))[:3], other[:3], atol=1e-12)
-
-
-def test_truth_is_in_the_world_under_frames_of_its_own() -> None:
-    one = tf.truth_to_body(new, STAMP_NS, "link_2", tf.planar([1.0, 2.0, 0.3]), "salp/")
-    assert (one.header.frame_id, one.child_frame_id) == ("world", "salp/truth/link_2")
 
 
 def test_a_state_without_a_pose_has_no_base() -> None:

@@ -62,17 +62,6 @@ def test_estimates_are_those_of_the_ordinary_way(name: str) -> None:
         assert not dict(write(estimate, set()))
 
 
-def test_numbers_may_stand_apart() -> None:
-    """Those of an IMU have covariances between them."""
-    channel = Channel("imu", "sensor_msgs/msg/Imu", "imu")
-    make, rng = partial(to_message, new, channel), np.random.default_rng(5)
-    template = MessageTemplate(make, serialized, 6)
-    values = rng.normal(size=(3, 6))
-    many = template.messages(np.array(STAMPS_NS), values)
-    for stamp_ns, row, one in zip(STAMPS_NS, values, many, strict=True):
-        assert template.message(stamp_ns, row) == one.tobytes() == serialized(make(stamp_ns, row))
-
-
 SENT = [
     *(channel for robot, configuration in ROBOTS.values() for channel in robot.channels(configuration)),  # type: ignore[attr-defined]
     Channel("ground_truth/body/pose", "geometry_msgs/msg/PoseStamped", "ground_truth/body"),
@@ -89,15 +78,6 @@ def test_what_a_source_publishes_is_what_the_ordinary_way_makes(channel: Channel
             if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
                 given[absent] = np.nan
             assert write(stamp_ns, given) == serialized(to_message(new, channel, stamp_ns, given, "a/"))
-
-
-def test_numbers_that_are_not_numbers_are_written_as_they_are() -> None:
-    space = SALP.estimator(SalpConfiguration(), SALP.estimators[0]).space
-    messages = EstimateMessages(space, new)
-    template = MessageTemplate(partial(messages.message, "state"), serialized, space.coordinate_count)
-    values = np.full(space.coordinate_count, np.nan)
-    values[1] = -np.inf
-    assert template.message(7, values) == serialized(messages.message("state", 7, values))
 
 
 def test_a_number_that_is_not_there_once_is_refused() -> None:

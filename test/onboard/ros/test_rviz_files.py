@@ -1,27 +1,40 @@
-"""Every RViz file against RViz's classes and properties (what it does not know, it passes over), and every text."""
+"""RViz's and PlotJuggler's files: they name what exists there, and show topics that the nodes publish."""
 
 from __future__ import annotations
 
 import re
 import struct
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from rviz_files import faults, read_rviz
+from rviz_files import MESSAGE_OF_DISPLAY, faults, flattened, read_rviz
 
 from onboard_estimation.bags.message_types import new
-from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.base.measurement import Estimate, Measurement, neutral_value
+from onboard_estimation.base.series import SET_POSE, truth_channel
 from onboard_estimation.contract.robot import all_robots
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros import markers
+from onboard_estimation.ros.diagnostics import HealthReport
+from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
+from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.ros.transforms import planar
+from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.robot import ROBOT as SALP
 
 ROBOTS = {robot.name: robot for robot in all_robots()}
-FILES = sorted((Path(__file__).parents[3] / "config").glob("*.rviz"))
-
-
+CONFIG = Path(__file__).parents[3] / "config"
+FILES = sorted(CONFIG.glob("*.rviz"))
 DRAWN = {"hopper", "salp", "softrobot", "strapdown", "thruster_chain"}
 """Robots whose state says where they are."""
+CONFIGURATION = SalpConfiguration()
+SPACE = CONFIGURATION.chain.build().space()
+ESTIMATE = Estimate(1, np.zeros(5), 1e-4 * np.eye(5))
 
 
 def test_every_robot_that_is_drawn_has_a_file() -> None:
@@ -29,27 +42,9 @@ def test_every_robot_that_is_drawn_has_a_file() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_rviz_knows_every_class_and_property(file: Path) -> None:
-    assert list(faults(read_rviz(file))) == []
-
-
-def test_what_rviz_does_not_know_is_found() -> None:
-    content = read_rviz(FILES[0])
-    content["Visualization Manager"]["Views"]["Current"]["Field of View"] = 0.785
-    content["Visualization Manager"]["Displays"][0]["Plane"] = "YX"
-    content["Visualization Manager"]["Tools"][0]["Class"] = "rviz/MoveCamera"
-    content["Panels"][0]["Class"] = "rviz/Displays"
-    assert set(faults(content)) == {
-        "Field of View of rviz_default_plugins/Orbit",
-        "'YX' as Plane of rviz_default_plugins/Grid",
-        "class rviz/MoveCamera",
-        "class rviz/Displays",
-    }
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_view_has_most_of_the_window(file: Path) -> None:
+def test_rviz_knows_every_class_and_property_and_the_view_has_most_of_the_window(file: Path) -> None:
     content = read_rviz(file)
+    assert list(faults(content)) == []
     window = content["Window Geometry"]
     # QMainWindowLayout::saveState: after the dock areas the size of what is between them, then the four corners.
     state = bytes.fromhex(window["QMainWindow State"])
@@ -60,6 +55,18 @@ def test_the_view_has_most_of_the_window(file: Path) -> None:
     assert 0.7 * window["Height"] < height < window["Height"]
     for panel in content["Panels"]:
         assert panel["Name"].encode("utf-16-be") in state
+
+
+def test_what_rviz_does_not_know_is_found() -> None:
+    content = read_rviz(FILES[0])
+    content["Visualization Manager"]["Views"]["Current"]["Field of View"] = 0.785
+    content["Visualization Manager"]["Displays"][0]["Plane"] = "YX"
+    content["Panels"][0]["Class"] = "rviz/Displays"
+    assert set(faults(content)) == {
+        "Field of View of rviz_default_plugins/Orbit",
+        "'YX' as Plane of rviz_default_plugins/Grid",
+        "class rviz/Displays",
+    }
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -76,3 +83,81 @@ def test_every_text_has_a_height_and_spaces_that_fit(name: str) -> None:
         assert marker.scale.z > 0.0
         # RViz takes the width of a space from x; where that is 0, it is half a metre.
         assert marker.scale.x == pytest.approx(0.3 * marker.scale.z)
+
+
+# Those of the salp.
+
+
+def messages() -> dict[str, Any]:
+    """One of each topic of the nodes, and of what they take as input."""
+    channels = [*SALP.channels(CONFIGURATION)]
+    channels += [truth_channel(body) for body in SALP.truth_specification(CONFIGURATION).bodies]
+    found = {one.topic: to_message(new, one, 1, neutral_value(one)) for one in channels}
+    found |= {output.topic: output.message for output in EstimateMessages(SPACE, new)(ESTIMATE)}
+    found |= {"path": new("nav_msgs/msg/Path"), "markers": new("visualization_msgs/msg/MarkerArray")}
+    # The same statuses as a filter that has taken a few measurements gives.
+    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf"), SALP.channels(CONFIGURATION))
+    for channel in SALP.channels(CONFIGURATION):
+        for step in range(1, 4) if channel.required else ():
+            pipeline.process(Measurement(step * 10_000_000, channel.sensor, 0.0 * neutral_value(channel)))
+    report = HealthReport(new, "salp/salp_estimator")(pipeline, SALP.channels(CONFIGURATION), 1, 1)
+    return {f"/salp/{topic}": message for topic, message in found.items()} | {"/diagnostics": report}
+
+
+def test_rviz_shows_topics_that_are_published_in_frames_of_the_nodes() -> None:
+    rviz = read_rviz(CONFIG / "salp.rviz")["Visualization Manager"]
+    known, shown = messages(), set()
+    displays = {display["Class"].partition("/")[2]: display for display in rviz["Displays"]}
+    for display in rviz["Displays"]:
+        kind = display["Class"].partition("/")[2]
+        assert display["Enabled"] == display["Value"]
+        if kind in MESSAGE_OF_DISPLAY:
+            topic = display["Topic"]["Value"]
+            assert known[topic].__msgtype__ == MESSAGE_OF_DISPLAY[kind]
+            shown.add(topic)
+    assert len({display["Name"] for display in rviz["Displays"]}) == len(rviz["Displays"])
+    truth = {f"/salp/ground_truth/link_{i}/pose" for i in (1, 2, 3)}
+    assert shown == truth | {f"/salp/{name}" for name in ("markers", "odometry", "path")}
+    assert rviz["Global Options"]["Fixed Frame"] == "salp/map"
+    assert rviz["Views"]["Current"]["Target Frame"] == "salp/base_link"
+    assert displays["RobotModel"]["TF Prefix"] == "salp"
+    assert displays["RobotModel"]["Enabled"] is False  # robot_state_publisher is not one of ours
+    (tool,) = (tool for tool in rviz["Tools"] if tool["Class"] == "rviz_default_plugins/SetInitialPose")
+    assert tool["Topic"]["Value"] == f"/salp/{SET_POSE}"
+    # Every namespace of the markers can be switched.
+    scene, path = Scene(new, SALP, CONFIGURATION, SPACE), np.zeros((2, 2))
+    bodies = dict.fromkeys(CONFIGURATION.chain.link_names, planar([0.0, 0.0, 0.0]))
+    drawn = [*scene.estimate(ESTIMATE), *scene.truth(1, bodies), *scene.text(ESTIMATE), *scene.legend(ESTIMATE)]
+    drawn += [*scene.path(1, path), *scene.path(1, path, truth=True)]
+    assert {marker.ns for marker in drawn} == set(displays["MarkerArray"]["Namespaces"])
+
+
+def test_plotjugglers_curves_are_of_the_nodes_topics_which_it_subscribes_to() -> None:
+    layout = ElementTree.parse(CONFIG / "salp_plotjuggler.xml").getroot()
+    known = {name for topic, message in messages().items() for name in flattened(topic, message)}
+    snippets = layout.findall("customMathEquations/snippet")
+    computed = {snippet.attrib["name"] for snippet in snippets}
+    used = {curve.attrib["name"] for curve in layout.iter("curve")}
+    linked = {one.text or "" for snippet in snippets for one in snippet.iter("linked_source")}
+    additional = {
+        one.text for more in layout.iterfind("customMathEquations/snippet/additional_sources") for one in more
+    }
+    assert computed <= used <= known | computed
+    assert linked | additional <= known
+    plugin, streamer = layout.find("Plugins/plugin"), layout.find("previouslyLoaded_Streamer")
+    assert plugin is not None
+    assert streamer is not None
+    assert plugin.attrib["ID"] == streamer.attrib["name"] == "ROS2 Topic Subscriber"
+    selected = plugin.find("selected_topics")
+    assert selected is not None
+    topics = selected.attrib["value"].split(";")
+    assert set(topics) <= set(messages())
+    for name in used | linked:
+        assert not name.startswith("/") or any(name.startswith(f"{topic}/") for topic in topics), name
+    # Splitters say how many children they have.
+    assert len(layout.findall("tabbed_widget/Tab")) >= 3
+    for splitter in layout.iter("DockSplitter"):
+        sizes = [float(size) for size in splitter.attrib["sizes"].split(";")]
+        assert len(sizes) == int(splitter.attrib["count"]) == len(splitter)
+        assert sum(sizes) == pytest.approx(1.0, abs=1e-3)
+        assert all(a == b for a, b in pairwise(sizes))

@@ -8,20 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bag_samples import (
-    CHANNELS as ALL,
-)
-from bag_samples import (
-    IMU,
-    JAZZY,
-    JOINTS,
-    START_NS,
-    WRENCH,
-    imu,
-    joints,
-    walk,
-)
-from hypothesis import given
+from bag_samples import CHANNELS as ALL
+from bag_samples import IMU, JAZZY, JOINTS, START_NS, WRENCH, imu, joints, walk
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from malformed import malformed
 
@@ -76,12 +65,7 @@ def test_readings_are_those_of_the_messages_and_make_no_object(topic: str) -> No
     assert len(some) >= 10
     for sample in some:
         assert_equal(read(cdr(sample.message, sample.message_type)), to_measurement(channel, sample.message))
-
-
-@pytest.mark.parametrize("topic", CHANNELS)
-def test_another_byte_order_goes_the_ordinary_way(topic: str) -> None:
-    channel = CHANNELS[topic]
-    sample = next(one for one in walk(3) if one.topic == topic)
+    # Another byte order goes the ordinary way.
     read = SerializedReader(channel, lambda data: JAZZY.deserialize_cdr(data, channel.message_type))
     assert_equal(read(cdr(sample.message, sample.message_type, False)), to_measurement(channel, sample.message))
 
@@ -113,15 +97,10 @@ def test_what_was_not_measured_is_not_a_number() -> None:
 def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
     channel = CHANNELS["/imu/link_2/data_raw"]
     read = SerializedReader(channel, decoded(channel))
-    right = imu(START_NS, (0.0,) * 3, (0.0,) * 3)
-    for change in ("unit", "covariance", "none"):
+    read(cdr(imu(START_NS, (0.0,) * 3, (0.0,) * 3), IMU))
+    for w, variance in ((0.9, 0.1), (1.0, -1.0)):  # no unit, and told to be none
         message = imu(START_NS, (0.0,) * 3, (0.0,) * 3)
-        message.orientation_covariance = np.full(9, -1.0 if change == "covariance" else 0.1)
-        message.orientation.w = 0.9 if change == "unit" else 1.0
-        read(cdr(right, IMU))
-        if change == "none":
-            assert_equal(read(cdr(message, IMU)), to_measurement(channel, message))
-            continue
+        message.orientation.w, message.orientation_covariance = w, np.full(9, variance)
         with pytest.raises(MessageFault) as as_message:
             to_measurement(channel, message)
         with pytest.raises(MessageFault, match=r"^has ") as as_bytes:
@@ -130,16 +109,15 @@ def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
 
 
 @pytest.mark.parametrize("decoding", [decoded, pytest.param(decoded_by_ros2, marks=pytest.mark.live)])
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("topic", CHANNELS)
 def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(
-    topic: str, seed: int, decoding: Callable[[Channel], Callable[[bytes], Any]]
+    topic: str, decoding: Callable[[Channel], Callable[[bytes], Any]]
 ) -> None:
     channel = CHANNELS[topic]
     sample = next(one for one in walk(3) if one.topic == topic)
     valid, decode = cdr(sample.message, sample.message_type), decoding(channel)
     refused = 0
-    for data in (*malformed(valid, seed), b"", b"\0", b"\0\1\0\0"):
+    for data in (*malformed(valid, 1), b"", b"\0", b"\0\1\0\0"):
         read = SerializedReader(channel, decode)
         read(valid)
         try:
@@ -154,6 +132,7 @@ def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(
 
 
 @pytest.mark.parametrize("topic", CHANNELS)
+@settings(max_examples=20)
 @given(tail=st.binary(max_size=40), cut=st.integers(1, 40))
 def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail: bytes, cut: int) -> None:
     channel = CHANNELS[topic]

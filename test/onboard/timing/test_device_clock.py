@@ -52,10 +52,9 @@ def mapped(clock: DeviceClock, device: Array, arrival: Array) -> Array:
     return np.array([np.nan if stamp is None else 1e-9 * (stamp - EPOCH_NS) for stamp in stamps])
 
 
-@pytest.mark.parametrize("batch_s", [0.0, 0.001, 0.016])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "batch_s"), [(0, 0.0), (1, 0.001), (2, 0.016)])
 def test_times_are_true_to_microseconds_but_for_the_common_latency(seed: int, batch_s: float) -> None:
-    true, device, arrival = link(seed, 60.0, batch_s, first_us=WRAP - 20_000_000)
+    true, device, arrival = link(seed, 40.0, batch_s, first_us=WRAP - 20_000_000)
     clock = DeviceClock(TICK_S, WRAP)
     found = mapped(clock, device, arrival)
     assert (np.diff(found) > 0.0).all()
@@ -71,24 +70,23 @@ def test_times_are_true_to_microseconds_but_for_the_common_latency(seed: int, ba
 def test_the_told_deviation_covers_what_changes_of_the_error() -> None:
     """Beside what all readings share, at each second of many runs."""
     told, apart = [], []
-    for seed in range(20):
-        true, device, arrival = link(100 + seed, 60.0, 0.004, rate_hz=500.0)
+    for seed in range(6):
+        true, device, arrival = link(100 + seed, 40.0, 0.01, rate_hz=200.0)
         clock = DeviceClock(TICK_S, WRAP)
         errors = []
-        for first in range(0, len(true), 500):
-            found = mapped(clock, device[first : first + 500], arrival[first : first + 500])
-            if first >= SETTLED_S * 500:
+        for first in range(0, len(true), 200):
+            found = mapped(clock, device[first : first + 200], arrival[first : first + 200])
+            if first >= SETTLED_S * 200:
                 told.append(clock.stddev_s)
-                errors.append(found[-1] - true[first : first + 500][-1])
+                errors.append(found[-1] - true[first : first + 200][-1])
         apart += (np.array(errors) - np.mean(errors)).tolist()
     ratios = np.abs(np.array(apart) / np.array(told))
     assert np.mean(ratios < 3.0) >= 0.97
     assert np.sqrt(np.mean(ratios**2)) > 0.3  # nor is it told too large
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_restarted_device_is_mapped_anew_within_two_seconds(seed: int) -> None:
-    true, device, arrival = link(seed, 40.0, 0.016, first_us=3_000_000_000)
+def test_a_restarted_device_is_mapped_anew_within_two_seconds() -> None:
+    true, device, arrival = link(1, 40.0, 0.016, first_us=3_000_000_000)
     again = true > true[0] + 20.0
     device[again] -= device[again][0]
     clock = DeviceClock(TICK_S, WRAP)
@@ -105,7 +103,7 @@ def test_a_restarted_device_is_mapped_anew_within_two_seconds(seed: int) -> None
 
 
 def test_a_host_clock_that_is_set_back_is_followed() -> None:
-    true, device, arrival = link(2, 40.0, 0.0)
+    true, device, arrival = link(2, 40.0, 0.0, rate_hz=200.0)
     arrival = arrival - np.where(true > true[0] + 20.0, 10.0, 0.0)
     clock = DeviceClock(TICK_S, WRAP)
     found = mapped(clock, device, arrival)
@@ -125,14 +123,13 @@ def test_single_faulty_times_are_left_out_and_counted() -> None:
     assert (clock.jumps, clock.implausible) == (0, len(wrong))
 
 
-@pytest.mark.parametrize("latency_s", [0.0, 0.002, 0.3])
-def test_after_a_silence_longer_than_the_window_it_goes_on(latency_s: float) -> None:
+def test_after_a_silence_longer_than_the_window_it_goes_on() -> None:
     """Found by the fuzzer: the only point was older than the window, and none was left."""
     seconds = np.array([0.0, 0.001, 40.0, 40.001, 90.0, 95.0])
     device = np.round(1e6 * seconds).astype(np.int64)
     clock = DeviceClock(TICK_S, WRAP)
-    found = mapped(clock, device, seconds + latency_s * (seconds > 1.0))
-    assert np.abs(found - seconds).max() <= latency_s + 1e-6
+    found = mapped(clock, device, seconds + 0.3 * (seconds > 1.0))
+    assert np.abs(found - seconds).max() <= 0.3 + 1e-6
     assert (clock.jumps, clock.implausible) == (0, 0)
 
 
@@ -162,7 +159,7 @@ def test_the_line_is_that_of_theil_and_sen() -> None:
     assert line(15.0) == pytest.approx(0.01 + 3e-4 * 15.0, abs=2e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, WRAP - 1) | st.integers(0, 5000), st.integers(0, 3_000_000_000)), max_size=80
