@@ -17,19 +17,12 @@ OFFLINE = {
         "salp_estimation.simulation.hardware_simulator",
         "salp_estimation.training",
     ),
-<<<<<<< /work/t/m.o
-    "strapdown": (),
 }
-WITHOUT_SCIPY = ("hopper", "salp")
-"""Strapdown takes scipy's rotations and, in its kernels, its linear algebra."""
-=======
-}  # fmt: skip
 TARGETS = {
     "hopper": "hopper_estimation.nodes:HopperEstimatorNode",
     "salp": "salp_estimation.nodes:SalpPoseShapeNode",
 }
 COMPILES = ("numba.cpython.setobj", "numba.misc.cffiimpl", "numba.typed.dictimpl")
->>>>>>> /work/t/m.t
 LARGEST_MB = 120.0
 """They take 85 to 110."""
 
