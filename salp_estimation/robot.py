@@ -28,7 +28,6 @@ from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.description import chain_shapes, chain_urdf
-from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation import simulator
 
@@ -232,6 +231,8 @@ class SalpRobot(
         imu_rate_hz: float = 0.0,
     ) -> Simulation:
         """A gait in one of the scenarios, designed for chains other than LandSalp; UserError where none is found."""
+        from salp_estimation.model.gait_design import gait_for  # estimating nodes do without SciPy
+
         gait = gait_for(configuration.chain, variant)
         if scenario in ("hardware", "foreign"):
             from salp_estimation.simulation.foreign_effects import foreign_scenario  # estimating nodes do without

@@ -39,12 +39,13 @@ VARIABLES = ("NUMBA_CACHE_DIR", "ONBOARD_ESTIMATION_CACHE_DIR", "XDG_CACHE_HOME"
 
 @pytest.fixture
 def tree(repository: Path, tmp_path: Path) -> Path:
-    """Copy of the shared package's top modules, with a kernel and its callee in two files."""
+    """Copy of the shared package's lowest modules, with a kernel and its callee in two files."""
     tree = tmp_path / "tree"
     package = tree / "onboard_estimation"
     package.mkdir(parents=True)
     for path in (repository / "onboard_estimation").glob("*.py"):
         shutil.copy(path, package)
+    shutil.copytree(repository / "onboard_estimation" / "base", package / "base", ignore=shutil.ignore_patterns("_*_"))
     write_kernel(package, "onboard_estimation.probe_callee", 3.0, ("probe_kernel", "probe_callee"))
     return tree
 

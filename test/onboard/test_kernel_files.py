@@ -201,7 +201,7 @@ def test_a_full_disk_costs_a_warning_and_no_result(place: Path) -> None:
 def test_a_numba_that_is_built_differently_shares_nothing(place: Path) -> None:
     code = (
         "import os, onboard_estimation, numba.core.caching as caching\n"
-        "from onboard_estimation import kernel_cache\n"
+        "from onboard_estimation.base import kernel_cache\n"
         "class IndexDataCacheFile(caching.IndexDataCacheFile):\n"
         "    def save(self, key, data, more):\n"
         "        pass\n"

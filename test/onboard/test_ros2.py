@@ -29,7 +29,7 @@ def test_a_sourced_ros2_wins_over_wheels(tmp_path: Path, seed: int) -> None:
     (package / "__init__.py").touch()
     libraries = os.pathsep.join(str(workspace / "lib") for workspace in workspaces)
     code = (
-        "import os, sys\nfrom onboard_estimation import ros2\nros2.require()\n"
+        "import os, sys\nfrom onboard_estimation.base import ros2\nros2.require()\n"
         "print(ros2.rclpy_folder(), ros2.name(), os.environ['LD_LIBRARY_PATH'], *sys.argv[1:], sep='\\n')"
     )
     environment = {

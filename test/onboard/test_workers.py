@@ -110,7 +110,7 @@ def test_workers_with_other_software_are_refused(tmp_path: Path) -> None:
     """A copy of the suite in which one line is another, and that tells of fewer packages."""
     package = tmp_path / "other" / "onboard_estimation"
     shutil.copytree(ROOT / package.name, package, ignore=shutil.ignore_patterns("__pycache__"))
-    changed = package / "errors.py"
+    changed = package / "base" / "errors.py"
     changed.write_text(changed.read_text() + "\n# another version\n")
     told = changed.with_name("workers.py")
     told.write_text(told.read_text().replace('"scipy", "numba")', '"scipy")'))

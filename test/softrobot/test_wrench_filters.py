@@ -135,7 +135,7 @@ import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.judging.recording import from_simulator
+from onboard_estimation.contract.recorded import from_simulator
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.robot import ROBOT
 

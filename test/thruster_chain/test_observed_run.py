@@ -175,7 +175,7 @@ def test_command_names_a_thruster_along_its_link_and_refuses_with_a_way_out(bag:
     assert "are shown, not its joint angles" in refusal("observability", bag, "--joint", "1")
     assert "one picture shows one run" in refusal("observability", bag, bag, "--output", "x.png")
     assert "has no estimator 'none'" in refusal("observability", bag, "--estimator", "none")
-    assert "not for 'hopper'" in refusal("observability", bag, "--robot", "hopper")
+    assert "these robots have: salp, thruster_chain" in refusal("observability", bag, "--robot", "hopper")
 
 
 def test_ten_links_go_the_same_way() -> None:

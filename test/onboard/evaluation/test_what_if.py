@@ -12,7 +12,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import from_simulator
-from onboard_estimation.judging import what_if
+from onboard_estimation.judging import what_if as changes
 from onboard_estimation.judging.options import WhatIf
 from onboard_estimation.judging.what_if import changed_series, parse_duration
 
@@ -43,7 +43,7 @@ def original(name: str) -> Series:
 )
 def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str]) -> None:
     assert list(changed(drop=(drop,))) == left
-    loaded = what_if.changed(LOADED, WhatIf(drop=(drop,)))
+    loaded = changes.changed(LOADED, WhatIf(drop=(drop,)))
     assert {measurement.sensor for measurement in loaded.measurements()} == set(left)
     # The others arrive in the order in which they did before.
     kept = [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in LOADED.measurements() if m.sensor in left]
@@ -64,7 +64,7 @@ def test_delay_moves_stamps_later_and_nothing_else() -> None:
         np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
         np.testing.assert_array_equal(out[name].values, original(name).values)
     # What arrives first still does: nobody knows of the delay.
-    loaded = what_if.changed(LOADED, WhatIf(delay=("imu=20ms",)))
+    loaded = changes.changed(LOADED, WhatIf(delay=("imu=20ms",)))
     assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in LOADED.measurements()]
 
 
@@ -121,7 +121,7 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
     for one, same in zip(out, again, strict=True):
         np.testing.assert_array_equal(one.values, same.values)
-    assert what_if.changed(LOADED, WhatIf(seed=3)) is LOADED
+    assert changes.changed(LOADED, WhatIf(seed=3)) is LOADED
     other = changed_series(long, replace(what_if, seed=4))
     assert not np.array_equal(out[1].values, other[1].values)
 
@@ -145,7 +145,7 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
 )
 def test_what_cannot_be_done(options: dict[str, tuple[str, ...]], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        what_if.changed(LOADED, WhatIf(**options))  # type: ignore[arg-type]
+        changes.changed(LOADED, WhatIf(**options))  # type: ignore[arg-type]
     assert words in str(caught.value)
 
 

@@ -71,7 +71,7 @@ def test_two_processes_that_cannot_talk_are_a_fault(ros_domain: int, monkeypatch
 
 def looked(what: str, folder: Path, **environment: str) -> str:
     """What one look of the doctor gives in a process of its own."""
-    code = f"from onboard_estimation.live import doctor\nprint(list(doctor.{what}()))"
+    code = f"from onboard_estimation.realtime import doctor\nprint(list(doctor.{what}()))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         cwd=folder,
