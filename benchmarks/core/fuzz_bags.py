@@ -1,6 +1,6 @@
 """Bags with changed bytes: our reader against the readers of `mcap`, `rosbags` and sqlite3, every message compared.
 
-Valid bags of every format and kind, and those of `test/onboard/evaluation/corpus`, which a fuzzer that knew the formats
+Valid bags of every format and kind, and those of `test/onboard/bags/corpus`, which a fuzzer that knew the formats
 has made sound but odd, are changed without a look at what the bytes mean; what lies compressed is changed within.
 What has to hold is in `bag_judge`.
 """
@@ -25,7 +25,7 @@ from benchmarks.core.bag_references import Message, Reading, read_references
 from benchmarks.core.bag_seeds import METADATA, Case, Files, scratch_folder, seeds
 from benchmarks.fuzzing import CASES, PLACES, Fuzzer, change_bytes, fuzz, row
 
-CORPUS = Path(__file__).parents[2] / "test" / "onboard" / "evaluation" / "corpus"
+CORPUS = Path(__file__).parents[2] / "test" / "onboard" / "bags" / "corpus"
 """Folders `format/seed/what is wrong`: the files of a changed bag, as a fuzzer found or a person made them."""
 FORMATS = PLACES[__name__]
 _LONE_SHARE, _METADATA_SHARE, _KEPT_SHARE, _WITHIN_SHARE = 0.6, 0.4, 0.3, 0.5

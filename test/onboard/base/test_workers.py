@@ -17,7 +17,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
