@@ -57,12 +57,6 @@ def link_positions(half_length: Vector, heading: Vector, mass: Vector, centre: V
     return _placed(mass, -_sums(len(mass)) @ along, centre)
 
 
-def link_velocities(half_length: Vector, heading: Vector, rate: Vector, mass: Vector, centre: Vector) -> Matrix:
-    """(N, 2) velocities of the links' centres of mass from that of the chain (2,), equations (15) and (16)."""
-    along = (half_length * rate)[:, None] * np.column_stack([-np.sin(heading), np.cos(heading)])
-    return _placed(mass, -_sums(len(mass)) @ along, centre)
-
-
 def _placed(mass: Vector, apart: Matrix, centre: Vector) -> Matrix:
     """T^-1, equation (14), of how far neighbours are apart (N - 1, 2), and of the centre of mass."""
     t = np.vstack([_differences(len(mass)), mass / mass.sum()])
