@@ -14,7 +14,7 @@ from drivers.serial_imu.frames import NOT_FOUND, Settings
 from hopper_estimation.model.topics import HIGH_G, LOW_G
 from hopper_estimation.nodes import HopperSimulatorNode
 from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.measurement import Measurement, Vector
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulation
@@ -30,9 +30,7 @@ _BAG_AHEAD_S = 0.02
 class SerialEmulatorHost(SimulatorHost, SerialFaults, SerialBag):
     """What the node itself wants to know, beside the robot's configuration."""
 
-    waits_s: float = parameter(
-        120.0, "so long the robot waits for a driver that has the port for itself", unit="s", minimum=0.0
-    )
+    waits_s: float = non_negative(120.0, "so long the robot waits for a driver that has the port for itself", "s")
     link: str = parameter("/tmp/serial_imu", "where the serial port is to be found, as /dev/ttyUSB0 would be")
 
     def faults(self) -> Iterator[str]:

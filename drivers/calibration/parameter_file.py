@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import load, parameter
+from onboard_estimation.base.configuration import load, non_negative, parameter, positive
 from onboard_estimation.base.measurement import IMU
 
 Triple = tuple[float, float, float]
@@ -25,7 +25,7 @@ _MATRIX = "gain and misalignment, row by row: corrected = matrix * (reading - bi
 
 
 def _triple_or_none(doc: str, unit: str) -> tuple[float, ...]:
-    none: tuple[float, ...] = parameter((), f"{doc}, x y z; empty: not known", unit=unit, minimum=0.0)
+    none: tuple[float, ...] = non_negative((), f"{doc}, x y z; empty: not known", unit)
     return none
 
 
@@ -54,7 +54,7 @@ class AccelerometerErrors:
     bias_m_s2: Triple = parameter((0.0, 0.0, 0.0), "bias, x y z", unit="m/s^2")
     bias_stddev_m_s2: tuple[float, ...] = _triple_or_none("its standard deviation", "m/s^2")
     matrix: Nine = parameter(_IDENTITY, _MATRIX)
-    matrix_stddev: tuple[float, ...] = parameter((), "its standard deviations; empty: not known", minimum=0.0)
+    matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
     def faults(self) -> Iterator[str]:
         """What is wrong across parameters."""
@@ -70,7 +70,7 @@ class GyroErrors:
     bias_rad_s: Triple = parameter((0.0, 0.0, 0.0), "bias, x y z", unit="rad/s")
     bias_stddev_rad_s: tuple[float, ...] = _triple_or_none("its standard deviation", "rad/s")
     matrix: Nine = parameter(_IDENTITY, _MATRIX)
-    matrix_stddev: tuple[float, ...] = parameter((), "its standard deviations; empty: not known", minimum=0.0)
+    matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
     def faults(self) -> Iterator[str]:
         """What is wrong across parameters."""
@@ -104,7 +104,7 @@ class Provenance:
     versions: str = parameter("", "of the programs")
     positions: int = parameter(0, "resting positions used", minimum=0, maximum=6)
     turns: int = parameter(0, "turns used", minimum=0)
-    gravity_m_s2: float = parameter(9.80665, "gravity that the gains rest on", unit="m/s^2", exclusive_minimum=0.0)
+    gravity_m_s2: float = positive(9.80665, "gravity that the gains rest on", "m/s^2")
     residual_before_m_s2: tuple[float, ...] = parameter((), "RMS of |f| - g over all rests", unit="m/s^2")
     residual_after_m_s2: tuple[float, ...] = parameter((), "the same, corrected", unit="m/s^2")
 

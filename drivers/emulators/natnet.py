@@ -22,7 +22,7 @@ import numpy as np
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
@@ -210,16 +210,12 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
         0.004, "from the middle of the exposure to the sending", unit="s", minimum=0.0, maximum=1.0
     )
     drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
-    occlude_every_s: float = parameter(
-        0.0, "a body is occluded so often, each in turn; 0: never", unit="s", minimum=0.0
+    occlude_every_s: float = non_negative(0.0, "a body is occluded so often, each in turn; 0: never", "s")
+    occlude_for_s: float = non_negative(0.5, "for so long", "s")
+    restart_every_s: float = non_negative(
+        0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
     )
-    occlude_for_s: float = parameter(0.5, "for so long", unit="s", minimum=0.0)
-    restart_every_s: float = parameter(
-        0.0, "the server restarts so often: its clock and count begin anew; 0: never", unit="s", minimum=0.0
-    )
-    model_change_every_s: float = parameter(
-        0.0, "a further body comes, or goes, so often; 0: never", unit="s", minimum=0.0
-    )
+    model_change_every_s: float = non_negative(0.0, "a further body comes, or goes, so often; 0: never", "s")
     seed: int = parameter(0, "of the frames that are dropped", minimum=0)
 
 

@@ -33,7 +33,7 @@ from drivers.serial_imu.frames import (
 from onboard_estimation.bags.bag import Bag
 from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.topics import listed, match_topics
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
@@ -52,11 +52,8 @@ class SerialFaults:
 
     byte_error_rate: float = parameter(0.0, "share of the bytes that arrive as others", minimum=0.0, maximum=0.5)
     frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
-    batch_s: float = parameter(
-        0.0,
-        "frames go out together so often, as of USB adapters (0.016); 0: each when due",
-        unit="s",
-        minimum=0.0,
+    batch_s: float = non_negative(
+        0.0, "frames go out together so often, as of USB adapters (0.016); 0: each when due", "s"
     )
     clock_skew_ppm: float = parameter(0.0, "by how much the device's clock runs fast", unit="ppm", minimum=-1000.0)
     restart_every_s: float = parameter(0.0, "the device restarts so often: its clock and count begin anew; 0: never")

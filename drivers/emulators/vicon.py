@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drivers.motion_capture import vicon_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
 LOCAL_SEGMENTS = 8
@@ -32,8 +32,8 @@ class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
     port: int = parameter(
         protocol.PORT, "to listen at; below 1024 it takes a right of its own", minimum=0, maximum=65535
     )
-    rate_hz: float = parameter(
-        0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes", minimum=0.0
+    rate_hz: float = non_negative(
+        0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes"
     )
     latency_s: float = parameter(0.005, "from exposure to sending, as told", unit="s", minimum=0.0, maximum=1.0)
     up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
@@ -42,11 +42,9 @@ class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
     network_jitter_s: float = parameter(
         0.0, "mean of what the network adds, exponential, and nobody tells", unit="s", minimum=0.0, maximum=1.0
     )
-    disconnect_every_s: float = parameter(0.0, "clients are sent away so often; 0: never", unit="s", minimum=0.0)
-    restart_every_s: float = parameter(
-        0.0, "the server goes so often, and frame numbers begin anew; 0: never", unit="s", minimum=0.0
-    )
-    restart_takes_s: float = parameter(1.0, "it is gone for so long", unit="s", minimum=0.0)
+    disconnect_every_s: float = non_negative(0.0, "clients are sent away so often; 0: never", "s")
+    restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")
+    restart_takes_s: float = non_negative(1.0, "it is gone for so long", "s")
     seed: int = parameter(0, "of the faults", minimum=0)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.ros.transforms import AUTOMATIC
 
@@ -71,7 +71,7 @@ class WrenchConfiguration:
         maximum=360.0,
     )
     lever_arm_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "where the frame's origin is", unit="m")
-    mass_kg: float = parameter(0.0, "of what hangs on the sensor", unit="kg", minimum=0.0)
+    mass_kg: float = non_negative(0.0, "of what hangs on the sensor", "kg")
     centre_of_mass_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "of that", unit="m")
     gravity_direction: tuple[float, float, float] = parameter(
         (0.0, 0.0, 1.0), "down, of any length; the base stands still"
@@ -82,10 +82,8 @@ class WrenchConfiguration:
     )
     tare_on_device: bool = parameter(False, "a tare uses the device's own bias, which it loses without power")
     tare_s: float = parameter(0.5, "readings of so long make a zero", unit="s", minimum=0.05, maximum=5.0)
-    still_force_n: float = parameter(
-        0.2, "standard deviation and drift of a force at rest, at most", unit="N", exclusive_minimum=0.0
-    )
-    still_torque_n_m: float = parameter(0.01, "the same of a torque", unit="N m", exclusive_minimum=0.0)
+    still_force_n: float = positive(0.2, "standard deviation and drift of a force at rest, at most", "N")
+    still_torque_n_m: float = positive(0.01, "the same of a torque", "N m")
     publish_faulty: bool = parameter(False, "publish what the device itself calls out of range, or an error")
 
     def faults(self) -> Iterable[str]:
@@ -117,8 +115,8 @@ class PressureConfiguration(PressureSensors):
     reference: Literal["gauge", "absolute"] = parameter(
         "gauge", "the sensors' zero: the air around, whose pressure is then added, or vacuum"
     )
-    ambient_pa: float = parameter(101325.0, "pressure of the air around", unit="Pa", minimum=0.0)
-    variance_pa2: float = parameter(0.0, "of a reading; 0: not known", unit="Pa^2", minimum=0.0)
+    ambient_pa: float = non_negative(101325.0, "pressure of the air around", "Pa")
+    variance_pa2: float = non_negative(0.0, "of a reading; 0: not known", "Pa^2")
     decimation: int = parameter(
         1, "of so many readings one is published, low-passed before", minimum=1, maximum=_LARGEST_DECIMATION
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Vector
 from onboard_estimation.base.series import TRUTH_TOPICS
@@ -71,9 +71,9 @@ class HebiConfiguration:
         minimum=0.0,
         maximum=0.1,
     )
-    gyro_variance: float = parameter(0.0, "of each axis; 0: not known", unit="rad^2/s^2", minimum=0.0)
-    accelerometer_variance: float = parameter(0.0, "of each axis; 0: not known", unit="m^2/s^4", minimum=0.0)
-    orientation_variance: float = parameter(0.0, "about each axis; 0: not known", unit="rad^2", minimum=0.0)
+    gyro_variance: float = non_negative(0.0, "of each axis; 0: not known", "rad^2/s^2")
+    accelerometer_variance: float = non_negative(0.0, "of each axis; 0: not known", "m^2/s^4")
+    orientation_variance: float = non_negative(0.0, "about each axis; 0: not known", "rad^2")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
     diagnostics_period_s: float = parameter(
         1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0

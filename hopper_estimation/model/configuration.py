@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 
 
 @dataclass(frozen=True)
 class HopperBody:
     """What is known of the robot itself (paper, table of robot parameters)."""
 
-    body_mass_kg: float = parameter(0.5619, "mass of the body", unit="kg", exclusive_minimum=0.0)
-    leg_mass_kg: float = parameter(0.0981, "mass of the leg", unit="kg", exclusive_minimum=0.0)
-    spring_n_m: float = parameter(704.0, "constant of the main spring", unit="N/m", exclusive_minimum=0.0)
-    standing_height_m: float = parameter(
-        0.2683, "height of the body above the ground with the leg extended", unit="m", exclusive_minimum=0.0
-    )
-    largest_height_m: float = parameter(
-        20.0, "heights that are commanded or set beyond it (and 5 %) are refused", unit="m", exclusive_minimum=0.0
-    )
+    body_mass_kg: float = positive(0.5619, "mass of the body", "kg")
+    leg_mass_kg: float = positive(0.0981, "mass of the leg", "kg")
+    spring_n_m: float = positive(704.0, "constant of the main spring", "N/m")
+    standing_height_m: float = positive(0.2683, "height of the body above the ground with the leg extended", "m")
+    largest_height_m: float = positive(20.0, "heights that are commanded or set beyond it (and 5 %) are refused", "m")
     gravity_m_s2: float = parameter(9.80665, "magnitude of gravity here", unit="m/s^2", minimum=9.7, maximum=9.9)
 
 
@@ -27,40 +23,22 @@ class HopperBody:
 class HopperSensors:
     """Accelerometers: ranges, zeroing on the ground, and how long one may be silent."""
 
-    low_range_m_s2: float = parameter(
-        156.9,
-        "readings of the low-g sensor at 99 % of this are saturated (16 g), those beyond 105 % refused",
-        unit="m/s^2",
-        exclusive_minimum=0.0,
+    low_range_m_s2: float = positive(
+        156.9, "readings of the low-g sensor at 99 % of this are saturated (16 g), those beyond 105 % refused", "m/s^2"
     )
-    high_range_m_s2: float = parameter(
-        1961.0, "the same of the high-g sensor (200 g)", unit="m/s^2", exclusive_minimum=0.0
+    high_range_m_s2: float = positive(1961.0, "the same of the high-g sensor (200 g)", "m/s^2")
+    gyro_range_rad_s: float = positive(
+        34.9, "readings of the low-g sensor's gyro beyond 105 % of this are refused (2000 deg/s)", "rad/s"
     )
-    gyro_range_rad_s: float = parameter(
-        34.9,
-        "readings of the low-g sensor's gyro beyond 105 % of this are refused (2000 deg/s)",
-        unit="rad/s",
-        exclusive_minimum=0.0,
-    )
-    high_noise_m_s2: float = parameter(
-        5.0, "noise of a reading of the high-g sensor at rest", unit="m/s^2", exclusive_minimum=0.0
-    )
-    low_offset_m_s2: float = parameter(
-        1.5, "largest zero offset of the low-g sensor: more is a fault", unit="m/s^2", exclusive_minimum=0.0
-    )
-    high_offset_m_s2: float = parameter(
-        15.0, "largest zero offset of the high-g sensor: more is a fault", unit="m/s^2", exclusive_minimum=0.0
-    )
+    high_noise_m_s2: float = positive(5.0, "noise of a reading of the high-g sensor at rest", "m/s^2")
+    low_offset_m_s2: float = positive(1.5, "largest zero offset of the low-g sensor: more is a fault", "m/s^2")
+    high_offset_m_s2: float = positive(15.0, "largest zero offset of the high-g sensor: more is a fault", "m/s^2")
     rest_s: float = parameter(0.8, "sensors are zeroed after lying still for so long", unit="s", minimum=0.1)
-    rest_rate_rad_s: float = parameter(
-        0.05, "at rest, the gyro varies by less (standard deviation)", unit="rad/s", exclusive_minimum=0.0
-    )
+    rest_rate_rad_s: float = positive(0.05, "at rest, the gyro varies by less (standard deviation)", "rad/s")
     largest_tilt_deg: float = parameter(
         25.0, "tilt at rest beyond which axes are taken for swapped", unit="deg", exclusive_minimum=0.0, maximum=80.0
     )
-    silent_s: float = parameter(
-        0.01, "without a reading for so long the other sensor goes on alone", unit="s", exclusive_minimum=0.0
-    )
+    silent_s: float = positive(0.01, "without a reading for so long the other sensor goes on alone", "s")
     stuck_readings: int = parameter(40, "so many equal readings in a row mean that a sensor is stuck", minimum=3)
 
 
@@ -68,7 +46,7 @@ class HopperSensors:
 class HopperRotors:
     """Thrust from the commanded duty cycle: its square times full thrust."""
 
-    full_thrust_weights: float = parameter(2.0, "full thrust of all rotors over the weight", exclusive_minimum=0.0)
+    full_thrust_weights: float = positive(2.0, "full thrust of all rotors over the weight")
 
 
 @dataclass(frozen=True)
@@ -79,9 +57,7 @@ class HopperController:
         0.837, "largest thrust over the weight", exclusive_minimum=0.0, maximum=2.0
     )
     smallest_duty: float = parameter(0.05, "the motors always turn at this duty cycle", minimum=0.0, maximum=0.5)
-    sliding_range_m: float = parameter(
-        0.33, "beyond this error of the height the thrust is at its largest", unit="m", exclusive_minimum=0.0
-    )
+    sliding_range_m: float = positive(0.33, "beyond this error of the height the thrust is at its largest", "m")
 
 
 @dataclass(frozen=True)
@@ -116,8 +92,8 @@ class HopperConfiguration:
     ground_step_stddev_m: float = parameter(
         0.04, "by how much ground that changes does so from hop to hop", unit="m", minimum=0.0, maximum=2.0
     )
-    truth_stddev_m: float = parameter(0.0003, "noise of the motion capture's height", unit="m", minimum=0.0)
-    truth_velocity_stddev_m_s: float = parameter(0.03, "noise of the velocity derived from it", unit="m/s", minimum=0.0)
+    truth_stddev_m: float = non_negative(0.0003, "noise of the motion capture's height", "m")
+    truth_velocity_stddev_m_s: float = non_negative(0.03, "noise of the velocity derived from it", "m/s")
     truth_body: str = parameter("body", "name of the motion capture's body")
     filter_model: str = parameter("", 'file of trained filter parameters; "" for those that come with the package')
     lag_s: float = parameter(0.05, "how late a reading may arrive", unit="s", minimum=0.0, maximum=10.0)

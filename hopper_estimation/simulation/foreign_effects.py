@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.model import dynamics
 from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP
-from onboard_estimation.base.configuration import load, parameter
+from onboard_estimation.base.configuration import load, non_negative, parameter, positive
 from onboard_estimation.base.installed import resource
 
 Array = NDArray[np.float64]
@@ -32,33 +32,29 @@ _USUAL_M, _USUAL_M_S = 2.0, 5.0
 class ForeignScenario:
     """Magnitudes; zero: none of it. Without a file, none of any."""
 
-    push_scatter: float = parameter(
-        0.0, "standard deviation of the leg's own push from hop to hop, as a share of its preload", minimum=0.0
+    push_scatter: float = non_negative(
+        0.0, "standard deviation of the leg's own push from hop to hop, as a share of its preload"
     )
-    push_per_m: float = parameter(
-        0.0, "push by commanded height, of a hop before, as a share of the preload", unit="1/m", minimum=0.0
-    )
-    softest_ratio: float = parameter(0.0, "hardest over softest ground; 0 or 1: all alike", minimum=0.0)
+    push_per_m: float = non_negative(0.0, "push by commanded height, of a hop before, as a share of the preload", "1/m")
+    softest_ratio: float = non_negative(0.0, "hardest over softest ground; 0 or 1: all alike")
     edge_share: float = parameter(0.0, "share of landings that slip off an edge", minimum=0.0, maximum=1.0)
-    edge_m: float = parameter(0.015, "its mean height", unit="m", minimum=0.0)
+    edge_m: float = non_negative(0.015, "its mean height", "m")
     wobble_deg: float = parameter(
         0.0, "standard deviation of the pitch that a landing at 5 m/s sets off", unit="deg", minimum=0.0, maximum=15.0
     )
-    wobble_hz: float = parameter(3.0, "frequency of that swing", unit="Hz", exclusive_minimum=0.0)
+    wobble_hz: float = positive(3.0, "frequency of that swing", "Hz")
     wobble_damping: float = parameter(0.15, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
-    lever_m: float = parameter(0.0, "standard deviation of the sensors' way beside the centre", unit="m", minimum=0.0)
-    ringing_m_s2: float = parameter(
-        0.0, "mean amplitude of the leg's ringing after a liftoff at 5 m/s", unit="m/s^2", minimum=0.0
-    )
-    ringing_hz: float = parameter(35.0, "its mean frequency", unit="Hz", exclusive_minimum=0.0)
+    lever_m: float = non_negative(0.0, "standard deviation of the sensors' way beside the centre", "m")
+    ringing_m_s2: float = non_negative(0.0, "mean amplitude of the leg's ringing after a liftoff at 5 m/s", "m/s^2")
+    ringing_hz: float = positive(35.0, "its mean frequency", "Hz")
     ringing_damping: float = parameter(0.05, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
-    low_warm_up_m_s2: float = parameter(
-        0.0, "standard deviation of how far the low-g sensor's zero moves, each run", unit="m/s^2", minimum=0.0
+    low_warm_up_m_s2: float = non_negative(
+        0.0, "standard deviation of how far the low-g sensor's zero moves, each run", "m/s^2"
     )
-    high_warm_up_m_s2: float = parameter(0.0, "the same of the high-g sensor", unit="m/s^2", minimum=0.0)
-    warm_up_time_s: float = parameter(60.0, "time constant of that", unit="s", exclusive_minimum=0.0)
-    shock_offset_m_s2: float = parameter(
-        0.0, "standard deviation of the low-g sensor's zero after each shock", unit="m/s^2", minimum=0.0
+    high_warm_up_m_s2: float = non_negative(0.0, "the same of the high-g sensor", "m/s^2")
+    warm_up_time_s: float = positive(60.0, "time constant of that", "s")
+    shock_offset_m_s2: float = non_negative(
+        0.0, "standard deviation of the low-g sensor's zero after each shock", "m/s^2"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from onboard_estimation.base.configuration import load, parameter, to_mapping
+from onboard_estimation.base.configuration import load, non_negative, parameter, positive, to_mapping
 from onboard_estimation.base.installed import resource
 
 FILE = "config/hopper_hardware.yaml"
@@ -19,21 +19,19 @@ FILE = "config/hopper_hardware.yaml"
 class LegScenario:
     """Spring, stop, foot and ground."""
 
-    preload_n: float = parameter(50.0, "force of the main spring with the leg extended", unit="N", minimum=0.0)
-    loss_n_s_m2: float = parameter(
-        90.0, "loss of the main spring: force per rate and extension", unit="N s/m^2", minimum=0.0
-    )
+    preload_n: float = non_negative(50.0, "force of the main spring with the leg extended", "N")
+    loss_n_s_m2: float = non_negative(90.0, "loss of the main spring: force per rate and extension", "N s/m^2")
     stiffness_spread: float = parameter(0.03, "spread of the spring constant, as a share", minimum=0.0, maximum=0.3)
     preload_spread: float = parameter(0.05, "spread of the preload, as a share", minimum=0.0, maximum=0.3)
     loss_spread: float = parameter(0.10, "spread of the loss, as a share", minimum=0.0, maximum=0.3)
-    stop_stiffness_n_m: float = parameter(1e5, "stop of the extended leg", unit="N/m", exclusive_minimum=0.0)
-    stop_damping_n_s_m: float = parameter(100.0, "its damping", unit="N s/m", minimum=0.0)
+    stop_stiffness_n_m: float = positive(1e5, "stop of the extended leg", "N/m")
+    stop_damping_n_s_m: float = non_negative(100.0, "its damping", "N s/m")
     stop_spread: float = parameter(0.15, "spread of both, as a share", minimum=0.0, maximum=0.3)
-    ground_stiffness_n_m: float = parameter(4e4, "foot on the ground", unit="N/m", exclusive_minimum=0.0)
-    ground_damping_n_s_m: float = parameter(60.0, "its damping", unit="N s/m", minimum=0.0)
+    ground_stiffness_n_m: float = positive(4e4, "foot on the ground", "N/m")
+    ground_damping_n_s_m: float = non_negative(60.0, "its damping", "N s/m")
     ground_spread: float = parameter(0.3, "spread of both, as a share", minimum=0.0, maximum=0.4)
-    foot_unevenness_m: float = parameter(0.002, "unevenness of flat ground from hop to hop", unit="m", minimum=0.0)
-    step_m: float = parameter(0.04, "step of uneven ground from hop to hop", unit="m", minimum=0.0)
+    foot_unevenness_m: float = non_negative(0.002, "unevenness of flat ground from hop to hop", "m")
+    step_m: float = non_negative(0.04, "step of uneven ground from hop to hop", "m")
 
 
 @dataclass(frozen=True)
@@ -42,59 +40,59 @@ class RotorScenario:
 
     lift_weights: float = parameter(2.0, "full thrust over weight", exclusive_minimum=1.0)
     thrust_spread: float = parameter(0.05, "spread of the thrust per command, as a share", minimum=0.0, maximum=0.3)
-    lag_s: float = parameter(0.04, "time constant of the thrust", unit="s", exclusive_minimum=0.0)
+    lag_s: float = positive(0.04, "time constant of the thrust", "s")
     delay_s: float = parameter(0.0125, "delay before it", unit="s", minimum=0.0, maximum=0.1)
     sag_share: float = parameter(0.08, "share of the thrust lost over two minutes", minimum=0.0, exclusive_maximum=1.0)
-    drag_n_s2_m2: float = parameter(0.045, "drag per square of speed", unit="N s^2/m^2", minimum=0.0)
+    drag_n_s2_m2: float = non_negative(0.045, "drag per square of speed", "N s^2/m^2")
     drag_spread: float = parameter(0.1, "spread of the drag, as a share", minimum=0.0, maximum=0.3)
-    gust_m_s: float = parameter(0.3, "standard deviation of vertical gusts", unit="m/s", minimum=0.0)
-    gust_time_s: float = parameter(0.8, "their correlation time", unit="s", exclusive_minimum=0.0)
+    gust_m_s: float = non_negative(0.3, "standard deviation of vertical gusts", "m/s")
+    gust_time_s: float = positive(0.8, "their correlation time", "s")
     vibration_m_s2: float = parameter(
         10.0, "amplitude of the rotors' vibration at full thrust", unit="m/s^2", minimum=0
     )
-    rotor_frequency_hz: float = parameter(700.0, "its frequency at full thrust", unit="Hz", exclusive_minimum=0.0)
+    rotor_frequency_hz: float = positive(700.0, "its frequency at full thrust", "Hz")
 
 
 @dataclass(frozen=True)
 class MountScenario:
     """How the sensors sit on the body."""
 
-    frequency_hz: float = parameter(190.0, "resonance of the board", unit="Hz", exclusive_minimum=0.0)
+    frequency_hz: float = positive(190.0, "resonance of the board", "Hz")
     frequency_spread: float = parameter(0.1, "its spread, as a share", minimum=0.0, maximum=0.3)
-    damping: float = parameter(0.06, "damping ratio", exclusive_minimum=0.0)
+    damping: float = positive(0.06, "damping ratio")
     share: float = parameter(0.3, "share of what is felt that goes through the resonance", minimum=0.0, maximum=1.0)
-    tilt_stddev_deg: float = parameter(1.0, "tilt of each sensor against the leg", unit="deg", minimum=0.0)
-    lateral_share: float = parameter(0.03, "share of the vertical shock that shows sideways", minimum=0.0)
+    tilt_stddev_deg: float = non_negative(1.0, "tilt of each sensor against the leg", "deg")
+    lateral_share: float = non_negative(0.03, "share of the vertical shock that shows sideways")
 
 
 @dataclass(frozen=True)
 class AccelerometerScenario:
     """One accelerometer."""
 
-    range_m_s2: float = parameter(156.9, "largest reading", unit="m/s^2", exclusive_minimum=0.0)
-    bandwidth_hz: float = parameter(260.0, "of its own filter", unit="Hz", exclusive_minimum=0.0)
-    noise_m_s2: float = parameter(0.1, "white noise of a reading", unit="m/s^2", minimum=0.0)
-    step_m_s2: float = parameter(0.00479, "one digit", unit="m/s^2", minimum=0.0)
+    range_m_s2: float = positive(156.9, "largest reading", "m/s^2")
+    bandwidth_hz: float = positive(260.0, "of its own filter", "Hz")
+    noise_m_s2: float = non_negative(0.1, "white noise of a reading", "m/s^2")
+    step_m_s2: float = non_negative(0.00479, "one digit", "m/s^2")
     scale_stddev: float = parameter(0.005, "scale error, as a share", minimum=0.0, maximum=0.2)
-    drift_m_s2: float = parameter(0.05, "drift of the zero within a trial", unit="m/s^2", minimum=0.0)
-    offset_m_s2: float = parameter(0.3, "zero offset of each axis at the start", unit="m/s^2", minimum=0.0)
+    drift_m_s2: float = non_negative(0.05, "drift of the zero within a trial", "m/s^2")
+    offset_m_s2: float = non_negative(0.3, "zero offset of each axis at the start", "m/s^2")
 
 
 @dataclass(frozen=True)
 class AttitudeScenario:
     """Attitude sensor."""
 
-    rate_hz: float = parameter(200.0, "rate", unit="Hz", exclusive_minimum=0.0)
-    error_deg: float = parameter(0.8, "error of roll and pitch, slowly varying", unit="deg", minimum=0.0)
-    error_time_s: float = parameter(2.0, "its correlation time", unit="s", exclusive_minimum=0.0)
+    rate_hz: float = positive(200.0, "rate", "Hz")
+    error_deg: float = non_negative(0.8, "error of roll and pitch, slowly varying", "deg")
+    error_time_s: float = positive(2.0, "its correlation time", "s")
 
 
 @dataclass(frozen=True)
 class EncoderScenario:
     """Encoder of the leg, for the baselines that need one."""
 
-    noise_m: float = parameter(0.0002, "white noise", unit="m", minimum=0.0)
-    step_m: float = parameter(0.0001, "one digit", unit="m", minimum=0.0)
+    noise_m: float = non_negative(0.0002, "white noise", "m")
+    step_m: float = non_negative(0.0001, "one digit", "m")
     scale_stddev: float = parameter(0.01, "scale error, as a share", minimum=0.0, maximum=0.2)
 
 
@@ -102,14 +100,14 @@ class EncoderScenario:
 class CaptureScenario:
     """Motion capture of the body."""
 
-    rate_hz: float = parameter(600.0, "rate", unit="Hz", exclusive_minimum=0.0)
-    position_stddev_m: float = parameter(0.0003, "white noise of each axis", unit="m", minimum=0.0)
-    attitude_stddev_deg: float = parameter(0.05, "white noise of each angle", unit="deg", minimum=0.0)
+    rate_hz: float = positive(600.0, "rate", "Hz")
+    position_stddev_m: float = non_negative(0.0003, "white noise of each axis", "m")
+    attitude_stddev_deg: float = non_negative(0.05, "white noise of each angle", "deg")
     latency_s: float = parameter(
         0.002, "mean latency that the stamps do not account for", unit="s", minimum=0.0, maximum=0.015
     )
-    latency_spread_s: float = parameter(0.001, "standard deviation of the latency", unit="s", minimum=0.0)
-    start_stddev_m: float = parameter(0.01, "error of the given starting height", unit="m", exclusive_minimum=0.0)
+    latency_spread_s: float = non_negative(0.001, "standard deviation of the latency", "s")
+    start_stddev_m: float = positive(0.01, "error of the given starting height", "m")
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,11 @@ class HopperScenario:
     low_g: AccelerometerScenario = AccelerometerScenario()
     high_g: AccelerometerScenario = AccelerometerScenario(1961.0, 780.0, 4.6, 0.961, 0.015, 0.5, 5.0)
     imu_rate_hz: float = parameter(840.0, "rate of both IMUs", unit="Hz", exclusive_minimum=0.0, maximum=5000.0)
-    jitter_s: float = parameter(3e-5, "standard deviation of the time of a reading", unit="s", minimum=0.0)
+    jitter_s: float = non_negative(3e-5, "standard deviation of the time of a reading", "s")
     lost_share: float = parameter(0.001, "share of readings that are lost", minimum=0.0, exclusive_maximum=1.0)
-    gyro_noise_rad_s: float = parameter(0.0014, "white noise of the gyro", unit="rad/s", minimum=0.0)
-    gyro_bias_rad_s: float = parameter(0.01, "bias of the gyro", unit="rad/s", minimum=0.0)
-    gyro_shock_rad_s_per_m_s2: float = parameter(2e-4, "gyro reading per acceleration", unit="rad s/m", minimum=0.0)
+    gyro_noise_rad_s: float = non_negative(0.0014, "white noise of the gyro", "rad/s")
+    gyro_bias_rad_s: float = non_negative(0.01, "bias of the gyro", "rad/s")
+    gyro_shock_rad_s_per_m_s2: float = non_negative(2e-4, "gyro reading per acceleration", "rad s/m")
     attitude: AttitudeScenario = AttitudeScenario()
     sway_deg: float = parameter(
         2.5,
@@ -137,7 +135,7 @@ class HopperScenario:
         minimum=0.0,
         maximum=15.0,
     )
-    sway_time_s: float = parameter(0.25, "its correlation time", unit="s", exclusive_minimum=0.0)
+    sway_time_s: float = positive(0.25, "its correlation time", "s")
     encoder: EncoderScenario = EncoderScenario()
     capture: CaptureScenario = CaptureScenario()
 

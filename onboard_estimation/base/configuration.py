@@ -209,6 +209,16 @@ def parameter(
     return dataclasses.field(default=default, metadata={_METADATA_KEY: meaning})
 
 
+def non_negative(default: Any, doc: str, unit: str = "") -> Any:
+    """A `parameter` of 0 or more."""
+    return parameter(default, doc, unit=unit, minimum=0.0)
+
+
+def positive(default: Any, doc: str, unit: str = "") -> Any:
+    """A `parameter` above 0."""
+    return parameter(default, doc, unit=unit, exclusive_minimum=0.0)
+
+
 def load(
     configuration_type: type[C],
     source: Path | str | Mapping[str, Any] | None = None,

@@ -19,7 +19,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, Recording, with_truth_topics
@@ -56,7 +56,7 @@ class SimulatorHost:
     variant: str = parameter("", 'gait, or whatever the robot calls its variants; "" for the first')
     seed: int = parameter(0, "of all noise; the same seed gives the same measurements", minimum=0)
     rate: float = parameter(1.0, "times real time", exclusive_minimum=0.0, maximum=1000.0)
-    duration_s: float = parameter(0.0, "ends after this much simulated time; 0: never", unit="s", minimum=0.0)
+    duration_s: float = non_negative(0.0, "ends after this much simulated time; 0: never", "s")
     imu_rate_hz: float = parameter(0.0, "rate of the IMUs; 0: the scenario's", unit="Hz", minimum=0.0, maximum=1000.0)
     control: str = parameter(
         "truth",

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model.chain import Chain
 
@@ -26,10 +26,8 @@ class ChainConfiguration:
         ("link_1", "link_2", "link_3"),
         "names of the links in order, as in imu/<name>/data_raw and ground_truth/<name>/pose",
     )
-    link_lengths_m: tuple[float, ...] = parameter(
-        (0.272, 0.272, 0.272), "distance between the joints of each link", unit="m", exclusive_minimum=0.0
-    )
-    wheel_radius_m: float = parameter(0.041275, "radius of the omniwheels", unit="m", exclusive_minimum=0.0)
+    link_lengths_m: tuple[float, ...] = positive((0.272, 0.272, 0.272), "distance between the joints of each link", "m")
+    wheel_radius_m: float = positive(0.041275, "radius of the omniwheels", "m")
     wheel_signs: tuple[float, ...] = parameter(
         (1.0, 1.0, 1.0),
         "1 where a positive wheel speed drives along the wheel frame's x axis, else -1",
@@ -40,18 +38,16 @@ class ChainConfiguration:
     wheel_angles_deg: tuple[float, ...] = parameter(
         (-57.0, -130.0, -57.0), "rotation of the wheel frame in the link frame", unit="deg"
     )
-    wheel_drag_xx: tuple[float, ...] = parameter(
-        (55.93911, 73.65501, 57.76067), "viscous drag along the driven direction", unit="N s/m", exclusive_minimum=0.0
+    wheel_drag_xx: tuple[float, ...] = positive(
+        (55.93911, 73.65501, 57.76067), "viscous drag along the driven direction", "N s/m"
     )
-    wheel_drag_yy: tuple[float, ...] = parameter(
-        (42.72713, 86.92600, 23.29921), "viscous drag across the driven direction", unit="N s/m", exclusive_minimum=0.0
+    wheel_drag_yy: tuple[float, ...] = positive(
+        (42.72713, 86.92600, 23.29921), "viscous drag across the driven direction", "N s/m"
     )
-    wheel_drag_tt: tuple[float, ...] = parameter(
-        (0.6726102, 0.7321637, 0.2602415), "viscous drag against turning", unit="N m s", exclusive_minimum=0.0
+    wheel_drag_tt: tuple[float, ...] = positive(
+        (0.6726102, 0.7321637, 0.2602415), "viscous drag against turning", "N m s"
     )
-    joint_drag: tuple[float, ...] = parameter(
-        (0.01154289, 0.01368611), "viscous drag of the joints", unit="N m s", minimum=0.0
-    )
+    joint_drag: tuple[float, ...] = non_negative((0.01154289, 0.01368611), "viscous drag of the joints", "N m s")
     joint_lower_deg: tuple[float, ...] = parameter((-120.0, -120.0), "lower limits of the joint angles", unit="deg")
     joint_upper_deg: tuple[float, ...] = parameter((120.0, 120.0), "upper limits of the joint angles", unit="deg")
 
@@ -104,26 +100,12 @@ class GyroConfiguration:
     """One gyro on each link."""
 
     axis: Axis = parameter("z", "axis of the IMU that points up, with its sign")
-    range_rad_s: float = parameter(
-        34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", unit="rad/s", exclusive_minimum=0.0
-    )
-    noise_stddev_rad_s: float = parameter(
-        5e-3, "standard deviation of one sample's white noise", unit="rad/s", exclusive_minimum=0.0
-    )
-    bias_walk_rad_s_sqrt_s: float = parameter(
-        5e-5,
-        "random walk of the biases",
-        unit="rad/s/sqrt(s)",
-        minimum=0.0,
-    )
-    scale_stddev: float = parameter(
-        0.01, "standard deviation of the scale factor, where no residual model is used", minimum=0.0
-    )
-    used_rate_hz: float = parameter(
-        0.0,
-        "samples that come faster are left out by a filter with a residual model; 0: all are used",
-        unit="Hz",
-        minimum=0.0,
+    range_rad_s: float = positive(34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", "rad/s")
+    noise_stddev_rad_s: float = positive(5e-3, "standard deviation of one sample's white noise", "rad/s")
+    bias_walk_rad_s_sqrt_s: float = non_negative(5e-5, "random walk of the biases", "rad/s/sqrt(s)")
+    scale_stddev: float = non_negative(0.01, "standard deviation of the scale factor, where no residual model is used")
+    used_rate_hz: float = non_negative(
+        0.0, "samples that come faster are left out by a filter with a residual model; 0: all are used", "Hz"
     )
 
 
@@ -131,21 +113,16 @@ class GyroConfiguration:
 class ProcessConfiguration:
     """How far the chain may stray from the quasi-static model."""
 
-    wheel_speed_noise_m_s_sqrt_hz: float = parameter(
-        1.1e-5, "density of the white noise on each wheel's rim speed", unit="m/s/sqrt(Hz)", minimum=0.0
+    wheel_speed_noise_m_s_sqrt_hz: float = non_negative(
+        1.1e-5, "density of the white noise on each wheel's rim speed", "m/s/sqrt(Hz)"
     )
-    link_rate_error_rad_s: float = parameter(
-        0.1,
-        "standard deviation of the error of a link's turning rate: dry friction, harness, lag",
-        unit="rad/s",
-        minimum=0.0,
+    link_rate_error_rad_s: float = non_negative(
+        0.1, "standard deviation of the error of a link's turning rate: dry friction, harness, lag", "rad/s"
     )
-    body_speed_error_m_s: float = parameter(
-        0.014, "standard deviation of the error of the base's forward and sideways speed", unit="m/s", minimum=0.0
+    body_speed_error_m_s: float = non_negative(
+        0.014, "standard deviation of the error of the base's forward and sideways speed", "m/s"
     )
-    error_time_s: float = parameter(
-        0.5, "how long such an error lasts: its autocorrelation's integral", unit="s", exclusive_minimum=0.0
-    )
+    error_time_s: float = positive(0.5, "how long such an error lasts: its autocorrelation's integral", "s")
     longest_step_s: float = parameter(
         0.05,
         "longest integration step; gaps are bridged in steps of this",
@@ -159,24 +136,24 @@ class ProcessConfiguration:
 class InitialConfiguration:
     """Standard deviations of the initial state (paper, section V-B); its mean is given by the user or the truth."""
 
-    position_stddev_m: float = parameter(0.01, "of x and y", unit="m", exclusive_minimum=0.0)
-    heading_stddev_deg: float = parameter(5.0, "of the heading", unit="deg", exclusive_minimum=0.0)
-    joint_angle_stddev_deg: float = parameter(5.0, "of each joint angle", unit="deg", exclusive_minimum=0.0)
+    position_stddev_m: float = positive(0.01, "of x and y", "m")
+    heading_stddev_deg: float = positive(5.0, "of the heading", "deg")
+    joint_angle_stddev_deg: float = positive(5.0, "of each joint angle", "deg")
     wrong_start_probability: float = parameter(
         0.01,
         "that joint angles are four times further off, which a filter with a residual model finds out; 0: it does not",
         minimum=0.0,
         exclusive_maximum=0.5,
     )
-    gyro_bias_stddev_rad_s: float = parameter(0.01, "of each gyro's bias", unit="rad/s", exclusive_minimum=0.0)
+    gyro_bias_stddev_rad_s: float = positive(0.01, "of each gyro's bias", "rad/s")
 
 
 @dataclass(frozen=True)
 class TruthConfiguration:
     """Noise of the motion capture, which the evaluation adds to the filter's covariance when it judges it."""
 
-    position_stddev_m: float = parameter(1e-4, "of a link's x and y", unit="m", minimum=0.0)
-    heading_stddev_deg: float = parameter(0.02, "of a link's heading", unit="deg", minimum=0.0)
+    position_stddev_m: float = non_negative(1e-4, "of a link's x and y", "m")
+    heading_stddev_deg: float = non_negative(0.02, "of a link's heading", "deg")
 
 
 @dataclass(frozen=True)
@@ -188,9 +165,7 @@ class SalpConfiguration:
     process: ProcessConfiguration = ProcessConfiguration()
     initial: InitialConfiguration = InitialConfiguration()
     truth: TruthConfiguration = TruthConfiguration()
-    largest_wheel_speed_rad_s: float = parameter(
-        50.0, "commands beyond it (and 5 %) are refused", unit="rad/s", exclusive_minimum=0.0
-    )
+    largest_wheel_speed_rad_s: float = positive(50.0, "commands beyond it (and 5 %) are refused", "rad/s")
     residual_model: str = parameter("", "file of a residual model made by `train`; empty: without one")
     gate_probability: float = parameter(
         0.997, "measurements less probable than one minus this are refused", exclusive_minimum=0.0, maximum=1.0
@@ -198,9 +173,7 @@ class SalpConfiguration:
     recover_after: int = parameter(
         20, "refusals in a row of one gyro until the covariance is inflated; 0: never", minimum=0
     )
-    lag_s: float = parameter(
-        0.2, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0
-    )
+    lag_s: float = non_negative(0.2, "how late a measurement may arrive and still be filtered in order", "s")
 
     def initial_covariance(self) -> Matrix:
         """(N + 2, N + 2) covariance of the initial state."""

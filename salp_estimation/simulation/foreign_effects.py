@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import load, parameter
+from onboard_estimation.base.configuration import load, non_negative, parameter, positive
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
@@ -28,37 +28,37 @@ _LEAST_FRICTION = 0.2
 class ForeignScenario:
     """Magnitudes; zero: none of it. Without a file, none of any."""
 
-    stribeck_share: float = parameter(0.0, "friction at creeping speed beyond that of sliding, as a share", minimum=0.0)
-    stribeck_speed_m_s: float = parameter(0.01, "speed within which it falls", unit="m/s", exclusive_minimum=0.0)
+    stribeck_share: float = non_negative(0.0, "friction at creeping speed beyond that of sliding, as a share")
+    stribeck_speed_m_s: float = positive(0.01, "speed within which it falls", "m/s")
     coupled_share: float = parameter(
         0.0, "how far friction along and across share one size, 1: wholly", minimum=0.0, maximum=1.0
     )
-    ripple_share: float = parameter(
-        0.0, "standard deviation of the ripple of a wheel's friction from roller to roller, as a share", minimum=0.0
+    ripple_share: float = non_negative(
+        0.0, "standard deviation of the ripple of a wheel's friction from roller to roller, as a share"
     )
-    dust_share_min: float = parameter(
-        0.0, "standard deviation of the change of a wheel's friction in a minute, as a share", unit="1/min", minimum=0.0
+    dust_share_min: float = non_negative(
+        0.0, "standard deviation of the change of a wheel's friction in a minute, as a share", "1/min"
     )
     slope_deg: float = parameter(
         0.0, "standard deviation of the floor's slope, each axis", unit="deg", minimum=0.0, maximum=5.0
     )
-    link_mass_kg: float = parameter(1.0, "mass of a link, at its wheel", unit="kg", exclusive_minimum=0.0)
+    link_mass_kg: float = positive(1.0, "mass of a link, at its wheel", "kg")
     set_share: float = parameter(
         0.0, "share of the deflection that the harness keeps when held for long", minimum=0.0, exclusive_maximum=1.0
     )
-    set_time_s: float = parameter(30.0, "time constant of that", unit="s", exclusive_minimum=0.0)
-    dead_band_m_s: float = parameter(0.0, "mean rim speed below which a wheel stands", unit="m/s", minimum=0.0)
-    sag_share_min: float = parameter(
-        0.0, "mean loss of rim speed in a minute as the battery empties, as a share", unit="1/min", minimum=0.0
+    set_time_s: float = positive(30.0, "time constant of that", "s")
+    dead_band_m_s: float = non_negative(0.0, "mean rim speed below which a wheel stands", "m/s")
+    sag_share_min: float = non_negative(
+        0.0, "mean loss of rim speed in a minute as the battery empties, as a share", "1/min"
     )
-    warm_up_rad_s: float = parameter(
-        0.0, "standard deviation of how far a gyro's bias moves as it warms up", unit="rad/s", minimum=0.0
+    warm_up_rad_s: float = non_negative(
+        0.0, "standard deviation of how far a gyro's bias moves as it warms up", "rad/s"
     )
-    warm_up_time_s: float = parameter(60.0, "time constant of that", unit="s", exclusive_minimum=0.0)
-    flexible_share: float = parameter(
-        0.0, "mean share of a link's rotation that goes through its first bending mode at the gyro", minimum=0.0
+    warm_up_time_s: float = positive(60.0, "time constant of that", "s")
+    flexible_share: float = non_negative(
+        0.0, "mean share of a link's rotation that goes through its first bending mode at the gyro"
     )
-    flexible_hz: float = parameter(8.0, "frequency of that mode", unit="Hz", exclusive_minimum=0.0)
+    flexible_hz: float = positive(8.0, "frequency of that mode", "Hz")
     flexible_damping: float = parameter(0.02, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
 
 # Parameters of a soft robot that `identify` finds in recordings, and of the filters that run on them.
@@ -47,31 +47,23 @@ class BehaviourConfiguration:
     bending_damping_ratio: float = parameter(
         0.08, "as a share of critical damping, straight", exclusive_minimum=0.0, maximum=2.0
     )
-    bending_damping_growth_per_rad2: float = parameter(
-        0.0, "share by which damping grows with the square of the angle", unit="1/rad^2", minimum=0.0
+    bending_damping_growth_per_rad2: float = non_negative(
+        0.0, "share by which damping grows with the square of the angle", "1/rad^2"
     )
     axial_damping_ratio: float = parameter(0.12, "as a share of critical damping", exclusive_minimum=0.0, maximum=2.0)
-    chamber_gains: tuple[float, ...] = parameter(
-        (1.0, 1.0, 1.0), "force of each chamber by its nominal one", exclusive_minimum=0.0
-    )
-    moment_gain: float = parameter(
-        1.0, "what all chambers bend more than their places and areas say", exclusive_minimum=0.0
-    )
+    chamber_gains: tuple[float, ...] = positive((1.0, 1.0, 1.0), "force of each chamber by its nominal one")
+    moment_gain: float = positive(1.0, "what all chambers bend more than their places and areas say")
     chambers_turned_deg: float = parameter(
         0.0, "about the base's z from where they should be", unit="deg", minimum=-45.0, maximum=45.0
     )
     pressure_offsets_pa: tuple[float, ...] = parameter(
         (0.0, 0.0, 0.0), "what each transducer reads at no pressure", unit="Pa"
     )
-    supply_lag_s: float = parameter(
-        0.02, "time constant of hose and chamber, behind the transducer", unit="s", exclusive_minimum=0.0
-    )
+    supply_lag_s: float = positive(0.02, "time constant of hose and chamber, behind the transducer", "s")
     relaxation_shares: tuple[float, float] = parameter(
         (0.1, 0.1), "of the stiffness that fades after a deformation: fast and slow", minimum=0.0, maximum=2.0
     )
-    relaxation_times_s: tuple[float, float] = parameter(
-        (0.2, 3.0), "in which each of them fades", unit="s", exclusive_minimum=0.0
-    )
+    relaxation_times_s: tuple[float, float] = positive((0.2, 3.0), "in which each of them fades", "s")
     inertia_share: float = parameter(
         0.1545,
         "of the soft part's mass that moves as if it were at the tip: an arc has the inertia of a clamped beam with it",
@@ -93,56 +85,40 @@ class BehaviourConfiguration:
 class FilterConfiguration:
     """What the filters `ukf` and `marginalized_pf` count on; `train` tunes what says so."""
 
-    moment_stddev_n_m: float = parameter(
-        0.008, "of bending moments that no equation has: hysteresis, shape (tuned)", unit="N m", exclusive_minimum=0.0
+    moment_stddev_n_m: float = positive(
+        0.008, "of bending moments that no equation has: hysteresis, shape (tuned)", "N m"
     )
-    moment_time_s: float = parameter(0.3, "in which they change", unit="s", exclusive_minimum=0.0)
-    bending_rate_noise_rad_s_sqrt_s: float = parameter(
-        1.0, "white noise of the bending's acceleration", unit="rad/s/sqrt(s)", exclusive_minimum=0.0
+    moment_time_s: float = positive(0.3, "in which they change", "s")
+    bending_rate_noise_rad_s_sqrt_s: float = positive(1.0, "white noise of the bending's acceleration", "rad/s/sqrt(s)")
+    elongation_rate_noise_m_s_sqrt_s: float = positive(0.3, "the same of the elongation's", "m/s/sqrt(s)")
+    stiffness_walk_sqrt_s: float = non_negative(
+        0.005, "random walk of the stiffness's logarithm, `ukf` only (tuned)", "1/sqrt(s)"
     )
-    elongation_rate_noise_m_s_sqrt_s: float = parameter(
-        0.3, "the same of the elongation's", unit="m/s/sqrt(s)", exclusive_minimum=0.0
+    stiffness_spread: float = positive(0.1, "standard deviation of the stiffness's logarithm at the start")
+    force_stddev_n: float = positive(
+        0.05, "of the wrench beside the model's: noise, and what the model has not (tuned)", "N"
     )
-    stiffness_walk_sqrt_s: float = parameter(
-        0.005, "random walk of the stiffness's logarithm, `ukf` only (tuned)", unit="1/sqrt(s)", minimum=0.0
+    torque_stddev_n_m: float = positive(0.002, "the same of its torques (tuned)", "N m")
+    twist_stddev_n_m: float = positive(0.004, "the same of the torque about the base's z: an arc does not twist", "N m")
+    force_walk_n_sqrt_s: float = positive(
+        0.02, "random walk of the sensor's offset, drift and wrong shape", "N/sqrt(s)"
     )
-    stiffness_spread: float = parameter(
-        0.1, "standard deviation of the stiffness's logarithm at the start", exclusive_minimum=0.0
+    torque_walk_n_m_sqrt_s: float = positive(0.002, "the same of its torques (tuned)", "N m/sqrt(s)")
+    rest_moment_stddev_n_m: float = positive(
+        0.008, "of a bending moment that it always has: moulded bent, or tilted (tuned)", "N m"
     )
-    force_stddev_n: float = parameter(
-        0.05,
-        "of the wrench beside the model's: noise, and what the model has not (tuned)",
-        unit="N",
-        exclusive_minimum=0.0,
+    payload_walk_kg_sqrt_s: float = non_negative(
+        0.002, "random walk of a payload at the tip; it may come at any time", "kg/sqrt(s)"
     )
-    torque_stddev_n_m: float = parameter(0.002, "the same of its torques (tuned)", unit="N m", exclusive_minimum=0.0)
-    twist_stddev_n_m: float = parameter(
-        0.004, "the same of the torque about the base's z: an arc does not twist", unit="N m", exclusive_minimum=0.0
-    )
-    force_walk_n_sqrt_s: float = parameter(
-        0.02, "random walk of the sensor's offset, drift and wrong shape", unit="N/sqrt(s)", exclusive_minimum=0.0
-    )
-    torque_walk_n_m_sqrt_s: float = parameter(
-        0.002, "the same of its torques (tuned)", unit="N m/sqrt(s)", exclusive_minimum=0.0
-    )
-    rest_moment_stddev_n_m: float = parameter(
-        0.008,
-        "of a bending moment that it always has: moulded bent, or tilted (tuned)",
-        unit="N m",
-        exclusive_minimum=0.0,
-    )
-    payload_walk_kg_sqrt_s: float = parameter(
-        0.002, "random walk of a payload at the tip; it may come at any time", unit="kg/sqrt(s)", minimum=0.0
-    )
-    payload_stddev_kg: float = parameter(0.003, "of a payload at the start", unit="kg", exclusive_minimum=0.0)
-    place_stddev_m: float = parameter(
-        0.0005, "of the tip's place for a pose that is known: no robot is quite an arc", unit="m", minimum=0.0
+    payload_stddev_kg: float = positive(0.003, "of a payload at the start", "kg")
+    place_stddev_m: float = non_negative(
+        0.0005, "of the tip's place for a pose that is known: no robot is quite an arc", "m"
     )
     place_share: float = parameter(
         0.06, "and as a share of how far the tip is off the base's z (tuned)", minimum=0.0, maximum=1.0
     )
-    stiffness_share: float = parameter(
-        0.12, "of the stiffness, beside what is estimated: it is known against moments of pressures alone", minimum=0.0
+    stiffness_share: float = non_negative(
+        0.12, "of the stiffness, beside what is estimated: it is known against moments of pressures alone"
     )
 
 
@@ -156,14 +132,10 @@ class LearningConfiguration:
     kernel: str = parameter(
         "squared_exponential", "of the Gaussian process", choices=("squared_exponential", "matern_3_2", "matern_5_2")
     )
-    half_width_rad: float = parameter(
-        1.4, "of the box over bending; beyond it nothing is learned", unit="rad", exclusive_minimum=0.0
-    )
-    half_width_m: float = parameter(
-        0.1, "of the box over elongation, about that of half the largest pressure", unit="m", exclusive_minimum=0.0
-    )
-    length_scale_rad: float = parameter(0.4, "over which stiffness changes", unit="rad", exclusive_minimum=0.0)
-    length_scale_m: float = parameter(0.1, "the same over elongation", unit="m", exclusive_minimum=0.0)
+    half_width_rad: float = positive(1.4, "of the box over bending; beyond it nothing is learned", "rad")
+    half_width_m: float = positive(0.1, "of the box over elongation, about that of half the largest pressure", "m")
+    length_scale_rad: float = positive(0.4, "over which stiffness changes", "rad")
+    length_scale_m: float = positive(0.1, "the same over elongation", "m")
     deviation_share: float = parameter(
         0.15, "standard deviation of the stiffness about its mean, as a share", exclusive_minimum=0.0, maximum=1.0
     )
@@ -171,12 +143,9 @@ class LearningConfiguration:
         0.3, "of that again, from one instant to the next, to begin with", exclusive_minimum=0.0, maximum=2.0
     )
     sample_weight: float = parameter(
-        0.02,
-        "how much each step's sample counts: those of some 50 steps err alike",
-        exclusive_minimum=0.0,
-        maximum=1.0,
+        0.02, "how much each step's sample counts: those of some 50 steps err alike", exclusive_minimum=0.0, maximum=1.0
     )
-    memory_s: float = parameter(60.0, "after which what was learned is forgotten", unit="s", exclusive_minimum=0.0)
+    memory_s: float = positive(60.0, "after which what was learned is forgotten", "s")
     hyper_parameters: bool = parameter(False, "learn scale and length of the kernel, too: four times the work")
     seed: int = parameter(1, "of all random numbers", minimum=0)
 
@@ -189,15 +158,11 @@ _FULL_TURN_DEG = 360.0
 class SegmentConfiguration:
     """The segment, a cylinder of soft material with a plate at its tip."""
 
-    length_m: float = parameter(
-        0.128, "of the soft part, unbent and without pressure; the tip plate is beyond", unit="m", exclusive_minimum=0.0
-    )
-    diameter_m: float = parameter(0.044, "outer diameter", unit="m", exclusive_minimum=0.0)
-    mass_kg: float = parameter(
-        0.156, "all that hangs on the sensor, the tip plate included", unit="kg", exclusive_minimum=0.0
-    )
-    tip_plate_thickness_m: float = parameter(0.006, "from the end of the soft part to the tip", unit="m", minimum=0.0)
-    tip_plate_mass_kg: float = parameter(0.01, "of the plate, with what is fixed to it", unit="kg", minimum=0.0)
+    length_m: float = positive(0.128, "of the soft part, unbent and without pressure; the tip plate is beyond", "m")
+    diameter_m: float = positive(0.044, "outer diameter", "m")
+    mass_kg: float = positive(0.156, "all that hangs on the sensor, the tip plate included", "kg")
+    tip_plate_thickness_m: float = non_negative(0.006, "from the end of the soft part to the tip", "m")
+    tip_plate_mass_kg: float = non_negative(0.01, "of the plate, with what is fixed to it", "kg")
 
     def faults(self) -> Iterable[str]:
         """A plate as heavy as the whole."""
@@ -213,11 +178,9 @@ class ChamberConfiguration:
     angles_deg: tuple[float, ...] = parameter(
         (90.0, 210.0, 330.0), "of each chamber about the base's z, from its x towards its y", unit="deg"
     )
-    centre_radius_m: float = parameter(
-        0.0126, "from the segment's axis to the middle of a chamber", unit="m", exclusive_minimum=0.0
-    )
-    area_m2: float = parameter(1.55e-4, "cross-section of a chamber", unit="m^2", exclusive_minimum=0.0)
-    pressure_max_pa: float = parameter(67000.0, "largest gauge pressure", unit="Pa", exclusive_minimum=0.0)
+    centre_radius_m: float = positive(0.0126, "from the segment's axis to the middle of a chamber", "m")
+    area_m2: float = positive(1.55e-4, "cross-section of a chamber", "m^2")
+    pressure_max_pa: float = positive(67000.0, "largest gauge pressure", "Pa")
 
     def faults(self) -> Iterable[str]:
         """Too few chambers to bend both ways, numbers that do not fit, doubled names or places."""
@@ -249,10 +212,8 @@ class ChamberConfiguration:
 class StiffnessConfiguration:
     """Nominal stiffness, as of a bench test at small deflection."""
 
-    bending_n_m_per_rad: float = parameter(
-        0.15, "moment for an angle of bending over the whole length", unit="N m/rad", exclusive_minimum=0.0
-    )
-    axial_n_per_m: float = parameter(1400.0, "force for an elongation", unit="N/m", exclusive_minimum=0.0)
+    bending_n_m_per_rad: float = positive(0.15, "moment for an angle of bending over the whole length", "N m/rad")
+    axial_n_per_m: float = positive(1400.0, "force for an elongation", "N/m")
 
 
 @dataclass(frozen=True)
@@ -268,7 +229,7 @@ class MountingConfiguration:
         minimum=-45.0,
         maximum=45.0,
     )
-    tilt_stddev_deg: float = parameter(1.0, "of either; what `roughly vertical` means", unit="deg", minimum=0.0)
+    tilt_stddev_deg: float = non_negative(1.0, "of either; what `roughly vertical` means", "deg")
 
     @property
     def down_in_base(self) -> Vector:
@@ -296,18 +257,18 @@ class WrenchConfiguration:
     tare: Literal["without_robot", "with_robot"] = parameter(
         "without_robot", "when it was zeroed: before the robot was fixed to it (weight is read), or with it at rest"
     )
-    rate_hz: float = parameter(125.0, "samples a second", unit="Hz", exclusive_minimum=0.0)
-    force_stddev_n: float = parameter(0.009, "white noise of a sample", unit="N", exclusive_minimum=0.0)
-    torque_stddev_n_m: float = parameter(1e-4, "white noise of a sample", unit="N m", exclusive_minimum=0.0)
-    force_resolution_n: float = parameter(0.00625, "step of a reading", unit="N", minimum=0.0)
-    torque_resolution_n_m: float = parameter(3.125e-5, "step of a reading", unit="N m", minimum=0.0)
-    force_range_n: float = parameter(
-        0.0, "largest reading: what comes up to it is left out; 0: nobody knows it", unit="N", minimum=0.0
+    rate_hz: float = positive(125.0, "samples a second", "Hz")
+    force_stddev_n: float = positive(0.009, "white noise of a sample", "N")
+    torque_stddev_n_m: float = positive(1e-4, "white noise of a sample", "N m")
+    force_resolution_n: float = non_negative(0.00625, "step of a reading", "N")
+    torque_resolution_n_m: float = non_negative(3.125e-5, "step of a reading", "N m")
+    force_range_n: float = non_negative(
+        0.0, "largest reading: what comes up to it is left out; 0: nobody knows it", "N"
     )
-    torque_range_n_m: float = parameter(0.0, "the same of its torques", unit="N m", minimum=0.0)
+    torque_range_n_m: float = non_negative(0.0, "the same of its torques", "N m")
     crosstalk_fraction: float = parameter(0.01, "of one axis in another, a bound", minimum=0.0, exclusive_maximum=1.0)
-    force_drift_n: float = parameter(0.03, "drift in a run while it warms", unit="N", minimum=0.0)
-    torque_drift_n_m: float = parameter(1e-3, "drift in a run while it warms", unit="N m", minimum=0.0)
+    force_drift_n: float = non_negative(0.03, "drift in a run while it warms", "N")
+    torque_drift_n_m: float = non_negative(1e-3, "drift in a run while it warms", "N m")
 
     @property
     def base_from_sensor(self) -> Matrix:
@@ -321,28 +282,23 @@ class WrenchConfiguration:
 class PressureConfiguration:
     """Transducers of gauge pressure at the regulators, whose messages hold absolute pressure."""
 
-    ambient_pa: float = parameter(
-        101325.0,
-        "taken off the messages' absolute pressure; whoever publishes gauge pressure has added it",
-        unit="Pa",
-        exclusive_minimum=0.0,
+    ambient_pa: float = positive(
+        101325.0, "taken off the messages' absolute pressure; whoever publishes gauge pressure has added it", "Pa"
     )
-    rate_hz: float = parameter(125.0, "samples a second", unit="Hz", exclusive_minimum=0.0)
-    noise_pa: float = parameter(70.0, "white noise of a sample", unit="Pa", exclusive_minimum=0.0)
-    offset_stddev_pa: float = parameter(250.0, "of a transducer that nobody has zeroed", unit="Pa", minimum=0.0)
+    rate_hz: float = positive(125.0, "samples a second", "Hz")
+    noise_pa: float = positive(70.0, "white noise of a sample", "Pa")
+    offset_stddev_pa: float = non_negative(250.0, "of a transducer that nobody has zeroed", "Pa")
 
 
 @dataclass(frozen=True)
 class TruthConfiguration:
     """Motion capture: its noise, which the evaluation adds to the filter's covariance when it judges it."""
 
-    rate_hz: float = parameter(100.0, "frames a second", unit="Hz", exclusive_minimum=0.0)
-    position_stddev_m: float = parameter(1e-4, "of a body in a frame", unit="m", minimum=0.0)
-    orientation_stddev_deg: float = parameter(0.1, "of a body in a frame", unit="deg", minimum=0.0)
-    alignment_stddev_m: float = parameter(
-        3e-4, "of a marker body against the part it is on, always the same", unit="m", minimum=0.0
-    )
-    alignment_stddev_deg: float = parameter(0.3, "of a marker body's axes, always the same", unit="deg", minimum=0.0)
+    rate_hz: float = positive(100.0, "frames a second", "Hz")
+    position_stddev_m: float = non_negative(1e-4, "of a body in a frame", "m")
+    orientation_stddev_deg: float = non_negative(0.1, "of a body in a frame", "deg")
+    alignment_stddev_m: float = non_negative(3e-4, "of a marker body against the part it is on, always the same", "m")
+    alignment_stddev_deg: float = non_negative(0.3, "of a marker body's axes, always the same", "deg")
 
 
 @dataclass(frozen=True)
@@ -352,11 +308,9 @@ class ModelConfiguration:
     damping_ratio: float = parameter(
         0.15, "of bending and of elongation, each as a share of critical damping", exclusive_minimum=0.0, maximum=2.0
     )
-    damping_ratio_stddev: float = parameter(0.1, "of that", minimum=0.0)
-    pressure_lag_s: float = parameter(
-        0.025, "time constant of hose and chamber, behind the transducer", unit="s", exclusive_minimum=0.0
-    )
-    pressure_lag_stddev_s: float = parameter(0.015, "of that", unit="s", minimum=0.0)
+    damping_ratio_stddev: float = non_negative(0.1, "of that")
+    pressure_lag_s: float = positive(0.025, "time constant of hose and chamber, behind the transducer", "s")
+    pressure_lag_stddev_s: float = non_negative(0.015, "of that", "s")
     bending_stiffness_spread: float = parameter(
         0.3,
         "standard deviation of the stiffness in bending, as a share: it changes with bending, creep and hysteresis",
@@ -369,11 +323,10 @@ class ModelConfiguration:
     chamber_spread: float = parameter(
         0.05, "standard deviation of a chamber's force and torque, as a share", minimum=0.0, exclusive_maximum=1.0
     )
-    shape_stddev_m: float = parameter(
+    shape_stddev_m: float = positive(
         0.002,
         "of the tip's place, each axis, for the segment is no arc of a circle; it comes and goes with its vibration",
-        unit="m",
-        exclusive_minimum=0.0,
+        "m",
     )
 
 
@@ -381,8 +334,8 @@ class ModelConfiguration:
 class InitialConfiguration:
     """How far the robot may be from hanging straight, without pressure, when a filter starts."""
 
-    position_stddev_m: float = parameter(0.01, "of the tip, each axis", unit="m", exclusive_minimum=0.0)
-    velocity_stddev_m_s: float = parameter(0.05, "of the tip, each axis", unit="m/s", exclusive_minimum=0.0)
+    position_stddev_m: float = positive(0.01, "of the tip, each axis", "m")
+    velocity_stddev_m_s: float = positive(0.05, "of the tip, each axis", "m/s")
 
 
 @dataclass(frozen=True)
@@ -401,7 +354,7 @@ class SoftRobotConfiguration:
     behaviour: BehaviourConfiguration = BehaviourConfiguration()
     filter: FilterConfiguration = FilterConfiguration()
     learning: LearningConfiguration = LearningConfiguration()
-    gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
+    gravity_m_s2: float = positive(9.81, "at the laboratory", "m/s^2")
 
     def faults(self) -> Iterable[str]:
         """Chambers that are not inside the segment, or numbers of them that are not one for each."""

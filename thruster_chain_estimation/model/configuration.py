@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
 
 MOST_LINKS = 200
@@ -28,17 +28,10 @@ class ChainConfiguration:
         ("link_1", "link_2", "link_3"),
         "names of the links in order, as in imu/<name>/data_raw and ground_truth/<name>/pose",
     )
-    link_lengths_m: tuple[float, ...] = parameter(
-        (0.25, 0.25, 0.25), "distance between the ends of each link", unit="m", exclusive_minimum=0.0
-    )
-    masses_kg: tuple[float, ...] = parameter(
-        (0.5, 0.5, 0.5), "mass of each link by its design", unit="kg", exclusive_minimum=0.0
-    )
-    inertias_kg_m2: tuple[float, ...] = parameter(
-        (2.6e-3, 2.6e-3, 2.6e-3),
-        "inertia of each link about its centre of mass by its design",
-        unit="kg m^2",
-        exclusive_minimum=0.0,
+    link_lengths_m: tuple[float, ...] = positive((0.25, 0.25, 0.25), "distance between the ends of each link", "m")
+    masses_kg: tuple[float, ...] = positive((0.5, 0.5, 0.5), "mass of each link by its design", "kg")
+    inertias_kg_m2: tuple[float, ...] = positive(
+        (2.6e-3, 2.6e-3, 2.6e-3), "inertia of each link about its centre of mass by its design", "kg m^2"
     )
     thruster_x_m: tuple[float, ...] = parameter((0.0, 0.0, 0.0), "thruster in the link frame, x", unit="m")
     thruster_y_m: tuple[float, ...] = parameter((0.0, 0.0, 0.0), "thruster in the link frame, y", unit="m")
@@ -137,37 +130,34 @@ PER_LINK = (
 class ToleranceConfiguration:
     """How far the robot may be from its design: bounds, as drawings and data sheets give them."""
 
-    length_m: float = parameter(5e-4, "of a link's length", unit="m", minimum=0.0)
+    length_m: float = non_negative(5e-4, "of a link's length", "m")
     mass_fraction: float = parameter(0.3, "of a link's mass", exclusive_minimum=0.0, exclusive_maximum=1.0)
     inertia_fraction: float = parameter(0.3, "of a link's inertia", exclusive_minimum=0.0, exclusive_maximum=1.0)
-    centre_of_mass_m: float = parameter(
-        0.01, "of a link's centre of mass from the middle of the link, each axis", unit="m", minimum=0.0
+    centre_of_mass_m: float = non_negative(
+        0.01, "of a link's centre of mass from the middle of the link, each axis", "m"
     )
-    thruster_place_m: float = parameter(2e-3, "of a thruster's place, each axis", unit="m", minimum=0.0)
-    thruster_angle_deg: float = parameter(2.0, "of a thruster's direction", unit="deg", minimum=0.0)
+    thruster_place_m: float = non_negative(2e-3, "of a thruster's place, each axis", "m")
+    thruster_angle_deg: float = non_negative(2.0, "of a thruster's direction", "deg")
     thrust_gain_fraction: float = parameter(0.1, "of thrust by command", minimum=0.0, exclusive_maximum=1.0)
-    imu_place_m: float = parameter(3e-3, "of an IMU's place, each axis", unit="m", minimum=0.0)
-    imu_mounting_deg: float = parameter(2.0, "of an IMU's axes against the link's, each axis", unit="deg", minimum=0.0)
+    imu_place_m: float = non_negative(3e-3, "of an IMU's place, each axis", "m")
+    imu_mounting_deg: float = non_negative(2.0, "of an IMU's axes against the link's, each axis", "deg")
 
 
 @dataclass(frozen=True)
 class ThrusterConfiguration:
     """One thruster on each link."""
 
-    limit_n: float = parameter(
-        1.0, "largest thrust, either way; commands beyond it (and 5 %) are refused", unit="N", exclusive_minimum=0.0
+    limit_n: float = positive(1.0, "largest thrust, either way; commands beyond it (and 5 %) are refused", "N")
+    time_constant_s: tuple[float, float] = non_negative(
+        (0.02, 0.06), "least and largest time constant of thrust after a command", "s"
     )
-    time_constant_s: tuple[float, float] = parameter(
-        (0.02, 0.06), "least and largest time constant of thrust after a command", unit="s", minimum=0.0
-    )
-    delay_stddev_s: float = parameter(
+    delay_stddev_s: float = positive(
         0.002,
         "from a command's stamp to where its thrust begins to change; how well it is known that this is nothing is how "
         "well thrust tells what all IMUs' clocks have in common",
-        unit="s",
-        exclusive_minimum=0.0,
+        "s",
     )
-    dead_band_n: float = parameter(0.06, "commands below do not start a thruster, at most", unit="N", minimum=0.0)
+    dead_band_n: float = non_negative(0.06, "commands below do not start a thruster, at most", "N")
 
     def faults(self) -> Iterable[str]:
         """A least time constant above the largest."""
@@ -180,55 +170,34 @@ class ThrusterConfiguration:
 class GyroConfiguration:
     """Gyro of a link's IMU, by its data sheet: of its three axes, z is used."""
 
-    noise_density_rad_s_sqrt_hz: float = parameter(
-        8.7e-5, "white noise; 0.005 deg/s/sqrt(Hz)", unit="rad/s/sqrt(Hz)", exclusive_minimum=0.0
-    )
-    bias_stddev_rad_s: float = parameter(
-        0.0175, "bias at switch-on, before it is seen at rest", unit="rad/s", exclusive_minimum=0.0
-    )
-    bias_walk_rad_s_sqrt_s: float = parameter(
-        1.6e-4, "random walk of the bias while warming up", unit="rad/s/sqrt(s)", minimum=0.0
-    )
+    noise_density_rad_s_sqrt_hz: float = positive(8.7e-5, "white noise; 0.005 deg/s/sqrt(Hz)", "rad/s/sqrt(Hz)")
+    bias_stddev_rad_s: float = positive(0.0175, "bias at switch-on, before it is seen at rest", "rad/s")
+    bias_walk_rad_s_sqrt_s: float = non_negative(1.6e-4, "random walk of the bias while warming up", "rad/s/sqrt(s)")
     scale_fraction: float = parameter(0.01, "of the scale, a bound", minimum=0.0, exclusive_maximum=0.5)
-    range_rad_s: float = parameter(
-        34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", unit="rad/s", exclusive_minimum=0.0
-    )
+    range_rad_s: float = positive(34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", "rad/s")
 
 
 @dataclass(frozen=True)
 class AccelerometerConfiguration:
     """Accelerometer of a link's IMU, by its data sheet: of its three axes, x and y are used."""
 
-    noise_density_m_s2_sqrt_hz: float = parameter(
-        3.9e-3, "white noise; 400 ug/sqrt(Hz)", unit="m/s^2/sqrt(Hz)", exclusive_minimum=0.0
-    )
-    bias_stddev_m_s2: float = parameter(
-        0.16, "bias at switch-on, without what gravity adds by the mounting", unit="m/s^2", exclusive_minimum=0.0
-    )
-    bias_walk_m_s2_sqrt_s: float = parameter(
-        2e-3, "random walk of the bias while warming up", unit="m/s^2/sqrt(s)", minimum=0.0
-    )
+    noise_density_m_s2_sqrt_hz: float = positive(3.9e-3, "white noise; 400 ug/sqrt(Hz)", "m/s^2/sqrt(Hz)")
+    bias_stddev_m_s2: float = positive(0.16, "bias at switch-on, without what gravity adds by the mounting", "m/s^2")
+    bias_walk_m_s2_sqrt_s: float = non_negative(2e-3, "random walk of the bias while warming up", "m/s^2/sqrt(s)")
     scale_fraction: float = parameter(0.01, "of the scale, a bound", minimum=0.0, exclusive_maximum=0.5)
-    range_m_s2: float = parameter(
-        156.9, "readings beyond it (and 5 %) are refused; 16 g", unit="m/s^2", exclusive_minimum=0.0
-    )
+    range_m_s2: float = positive(156.9, "readings beyond it (and 5 %) are refused; 16 g", "m/s^2")
 
 
 @dataclass(frozen=True)
 class ImuConfiguration:
     """IMU of each link: what both of its sensors share."""
 
-    rate_hz: float = parameter(200.0, "samples a second", unit="Hz", exclusive_minimum=0.0)
-    bandwidth_hz: float = parameter(
-        94.0,
-        "of its low-pass: a sample's standard deviation is the noise density by the root of it",
-        unit="Hz",
-        exclusive_minimum=0.0,
+    rate_hz: float = positive(200.0, "samples a second", "Hz")
+    bandwidth_hz: float = positive(
+        94.0, "of its low-pass: a sample's standard deviation is the noise density by the root of it", "Hz"
     )
-    delay_s: float = parameter(0.0025, "of that low-pass", unit="s", minimum=0.0)
-    clock_offset_s: float = parameter(
-        0.01, "of its stamps against those of the commands, a bound", unit="s", minimum=0.0
-    )
+    delay_s: float = non_negative(0.0025, "of that low-pass", "s")
+    clock_offset_s: float = non_negative(0.01, "of its stamps against those of the commands, a bound", "s")
 
 
 @dataclass(frozen=True)
@@ -242,42 +211,36 @@ class InitialConfiguration:
         (0.0, 0.0, 0.0), "of each link, counter-clockwise from the room's x", unit="rad"
     )
     position_m: tuple[float, float] = parameter((0.0, 0.0), "of the centre of mass of all links, x and y", unit="m")
-    heading_stddev_rad: float = parameter(0.1, "of each link's heading", unit="rad", exclusive_minimum=0.0)
-    rate_stddev_rad_s: float = parameter(5e-3, "of each link's turning rate", unit="rad/s", exclusive_minimum=0.0)
-    position_stddev_m: float = parameter(0.01, "of the centre of mass, x and y", unit="m", exclusive_minimum=0.0)
-    velocity_stddev_m_s: float = parameter(
-        1e-3, "of the centre of mass, x and y; the robot starts at rest", unit="m/s", exclusive_minimum=0.0
-    )
-    rest_s: float = parameter(
-        0.2, "the robot stands still at least so long after its first measurement", unit="s", minimum=0.0
-    )
+    heading_stddev_rad: float = positive(0.1, "of each link's heading", "rad")
+    rate_stddev_rad_s: float = positive(5e-3, "of each link's turning rate", "rad/s")
+    position_stddev_m: float = positive(0.01, "of the centre of mass, x and y", "m")
+    velocity_stddev_m_s: float = positive(1e-3, "of the centre of mass, x and y; the robot starts at rest", "m/s")
+    rest_s: float = non_negative(0.2, "the robot stands still at least so long after its first measurement", "s")
 
 
 @dataclass(frozen=True)
 class PaperConfiguration:
     """The paper's own figures, for the estimator `paper_ukf` and for the scenario `thrusters` (Tables III and IV)."""
 
-    rate_hz: float = parameter(100.0, "rate of its IMUs and of its filter's steps", unit="Hz", exclusive_minimum=0.0)
-    mass_stddev_kg: float = parameter(0.1, "initial, of each mass", unit="kg", exclusive_minimum=0.0)
-    inertia_stddev_kg_m2: float = parameter(1e-4, "initial, of each inertia", unit="kg m^2", exclusive_minimum=0.0)
-    heading_noise_rad: float = parameter(5e-3, "process noise of a step, of each heading", unit="rad", minimum=0.0)
-    rate_noise_rad_s: float = parameter(1e-3, "process noise of a step, of each rate", unit="rad/s", minimum=0.0)
-    mass_noise_kg: float = parameter(1e-2, "process noise of a step, of each mass", unit="kg", minimum=0.0)
-    inertia_noise_kg_m2: float = parameter(7e-6, "process noise of a step, of each inertia", unit="kg m^2", minimum=0.0)
-    accelerometer_stddev_m_s2: float = parameter(
-        0.01, "white noise of a sample, each axis", unit="m/s^2", exclusive_minimum=0.0
-    )
-    gyro_stddev_rad_s: float = parameter(1e-3, "white noise of a sample", unit="rad/s", exclusive_minimum=0.0)
+    rate_hz: float = positive(100.0, "rate of its IMUs and of its filter's steps", "Hz")
+    mass_stddev_kg: float = positive(0.1, "initial, of each mass", "kg")
+    inertia_stddev_kg_m2: float = positive(1e-4, "initial, of each inertia", "kg m^2")
+    heading_noise_rad: float = non_negative(5e-3, "process noise of a step, of each heading", "rad")
+    rate_noise_rad_s: float = non_negative(1e-3, "process noise of a step, of each rate", "rad/s")
+    mass_noise_kg: float = non_negative(1e-2, "process noise of a step, of each mass", "kg")
+    inertia_noise_kg_m2: float = non_negative(7e-6, "process noise of a step, of each inertia", "kg m^2")
+    accelerometer_stddev_m_s2: float = positive(0.01, "white noise of a sample, each axis", "m/s^2")
+    gyro_stddev_rad_s: float = positive(1e-3, "white noise of a sample", "rad/s")
 
 
 @dataclass(frozen=True)
 class TruthConfiguration:
     """Motion capture: its noise, which the evaluation adds to the filter's covariance when it judges it."""
 
-    position_stddev_m: float = parameter(1e-4, "of a link's x and y in a frame", unit="m", minimum=0.0)
-    heading_stddev_deg: float = parameter(0.02, "of a link's heading in a frame", unit="deg", minimum=0.0)
-    alignment_stddev_deg: float = parameter(
-        0.0, "of the markers' frame against the link, the same all the time", unit="deg", minimum=0.0
+    position_stddev_m: float = non_negative(1e-4, "of a link's x and y in a frame", "m")
+    heading_stddev_deg: float = non_negative(0.02, "of a link's heading in a frame", "deg")
+    alignment_stddev_deg: float = non_negative(
+        0.0, "of the markers' frame against the link, the same all the time", "deg"
     )
 
 
@@ -302,16 +265,14 @@ class ThrusterChainConfiguration:
         "what `paper_ukf` takes an accelerometer to read: forces of joints and thruster in the link's frame, or what "
         "the paper's equation (21) has",
     )
-    gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
+    gravity_m_s2: float = positive(9.81, "at the laboratory", "m/s^2")
     gate_probability: float = parameter(
         0.997, "measurements less probable than one minus this are refused", exclusive_minimum=0.0, maximum=1.0
     )
     recover_after: int = parameter(
         20, "refusals in a row of one IMU until the covariance is inflated; 0: never", minimum=0
     )
-    lag_s: float = parameter(
-        0.2, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0
-    )
+    lag_s: float = non_negative(0.2, "how late a measurement may arrive and still be filtered in order", "s")
 
     def faults(self) -> Iterable[str]:
         """A number of initial headings that does not fit the number of links."""

@@ -13,7 +13,7 @@ from typing import Literal
 from drivers.emulators.ethercat.controller import COUNTED_UP, ETHERTYPE, LARGEST_FRAME, FrameError, places
 from drivers.emulators.ethercat.slave import Slave, State
 from drivers.ethercat.cycle import check_interface
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
@@ -34,14 +34,12 @@ SDO_OBJECT = re.compile(r"0x([0-9A-Fa-f]{1,4}):([0-9A-Fa-f]{1,2})", re.ASCII)
 class EthercatFaults:
     """Nothing by default. They begin `after_s` after the first frame; set while the node runs, at once."""
 
-    after_s: float = parameter(5.0, "after the first frame, faults begin", unit="s", minimum=0.0)
-    again_s: float = parameter(0.0, "what lasts for a time begins again so often; 0: once", unit="s", minimum=0.0)
+    after_s: float = non_negative(5.0, "after the first frame, faults begin", "s")
+    again_s: float = non_negative(0.0, "what lasts for a time begins again so often; 0: once", "s")
     slave: int = parameter(0, "place on the bus of the device that has them", minimum=0)
     frame_loss_rate: float = parameter(0.0, "share of the frames that do not come back", minimum=0.0, maximum=1.0)
-    unplugged_s: float = parameter(0.0, "the cable is out for so long; the devices have power", unit="s", minimum=0.0)
-    power_off_s: float = parameter(
-        0.0, "the device has no power for so long, and none behind it is reached", unit="s", minimum=0.0
-    )
+    unplugged_s: float = non_negative(0.0, "the cable is out for so long; the devices have power", "s")
+    power_off_s: float = non_negative(0.0, "the device has no power for so long, and none behind it is reached", "s")
     leaves_op: bool = parameter(False, "the device falls into SAFEOP with an error, once or each again_s")
     refused_state: Literal["none", "pre_op", "safe_op", "op"] = parameter(
         "none", "a state of the application layer that the device does not enter"

@@ -25,7 +25,7 @@ from drivers.ethercat.description import (
 )
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import non_negative
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
@@ -44,8 +44,8 @@ _AT_REST = {"acceleration_z": STANDARD_GRAVITY_M_S2, "orientation_w": 1.0, "temp
 class EmulatedPressure(PressureSensors):
     """Pressure sensors on the bus's analogue inputs, as for the driver."""
 
-    ambient_pa: float = parameter(
-        101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", unit="Pa", minimum=0.0
+    ambient_pa: float = non_negative(
+        101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", "Pa"
     )
 
     def faults(self) -> Iterable[str]:
