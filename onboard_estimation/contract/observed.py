@@ -30,11 +30,6 @@ class ReplayedRun:
     recording: LoadedRecording
     result: EvaluationResult
 
-    @property
-    def source(self) -> str:
-        """`simulated` or `recorded`."""
-        return "simulated" if self.recording.simulated else "recorded"
-
 
 class ObservabilityReport(ShownReport, Protocol):
     """What the sensors told in some runs."""

@@ -46,7 +46,7 @@ def observed_run(
         raise UserError(f"{run.name}: the estimates have no joint angles")
     joints = None if joint is None else [joint - 1]
     seen = observe(configuration.chain, command, run.result.stamps_ns, part, settle_s, joints, window_s)
-    return ObservedRun(run.name, run.variant or "not said", run.source, seen, configuration)
+    return ObservedRun(run.name, run.variant or "not said", run.result.source, seen, configuration)
 
 
 @dataclass(frozen=True)

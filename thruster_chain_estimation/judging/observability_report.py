@@ -41,7 +41,7 @@ def observed_chain_run(configuration: ThrusterChainConfiguration, run: ReplayedR
     links = configuration.chain.link_names
     seen = observe_run(assumed, links, run.recording.series, run.result, window_s)
     warnings = tuple(configuration.chain.unobservable())
-    return ChainRun(run.name, run.source, run.estimator, links, assumed.dead_band_n, seen, warnings)
+    return ChainRun(run.name, run.result.source, run.estimator, links, assumed.dead_band_n, seen, warnings)
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,18 @@ def test_a_text_that_is_no_value_is_refused(flag: str, text: str, said: str) -> 
     assert str(refused.value).startswith(f"{flag} {text}: {said}")
 
 
+def test_a_configuration_is_ones_own_or_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = Path("config") / "salp_ten_links.yaml"
+    found = from_typed(typed(evaluate, "--config", str(shipped))).config
+    assert found.is_absolute()
+    assert found.is_file()
+    shipped.parent.mkdir()
+    shipped.touch()
+    for own in (str(shipped), "config/mine.yaml", "salp.yaml"):
+        assert from_typed(typed(evaluate, "--config", own)).config == Path(own)
+
+
 @pytest.mark.parametrize("value", [True, 3, 0.001, "-z", "yes", "1.5", [1.0, 2.0], None, "it's"])
 def test_overrides_in_the_line_read_back_as_they_were(value: Any) -> None:
     found = from_typed(typed(evaluate, *words(EvaluateOptions(overrides={"a.b": value})))).overrides["a.b"]
