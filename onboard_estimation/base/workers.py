@@ -10,11 +10,10 @@ import logging
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,6 @@ HERE = "this process"
 HINT = "pip install 'onboard_estimation[campaign]'"
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
 _CONNECT_S = 10.0
-_AHEAD = 2
-"""Tasks that each thread of the cluster is given ahead of time; the rest waits here, and the scheduler stays small."""
 
 _OWN = {
     "logging.distributed": "critical",
@@ -41,8 +38,6 @@ _OWN = {
     "distributed.diagnostics.nvml": False,
 }
 """How Dask is set for the processes of this machine."""
-
-Tell = Callable[[str], None]
 
 
 class Finished(NamedTuple):
@@ -98,8 +93,6 @@ class Workers:
 def open_workers(
     count: int | None = None,
     scheduler: str | None = None,
-    tell: Tell = lambda sentence: None,
-    patience_s: float = 120.0,
 ) -> Iterator[Workers]:
     """Workers as asked for, all with the software of this process; they end with the block, a cluster stays.
 
@@ -109,10 +102,6 @@ def open_workers(
         Processes of this machine; 0: this process alone; None: one a core.
     scheduler
         Address of a Dask scheduler that is running, e.g. `tcp://10.0.0.5:8786`; then `count` is not looked at.
-    patience_s
-        How long a scheduler that went away is waited for.
-    tell
-        Takes sentences on what happens to them.
 
     Raises
     ------
@@ -128,14 +117,13 @@ def open_workers(
         raise UserError(f"several processes need Dask: {HINT}; --workers 0 does without") from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
-    connect: Callable[[float], Client]
     with ExitStack() as stack:
         if scheduler is not None:
-            connect, about = partial(_connected, scheduler), scheduler
+            client, about = _connected(scheduler), scheduler
         else:
-            connect, about = stack.enter_context(_own_cluster(count or os.cpu_count() or 1))
-            patience_s = 0.0
-        cluster = _Cluster(connect, about, patience_s, tell)
+            count = count or os.cpu_count() or 1
+            client, about = stack.enter_context(_own_cluster(count)), f"{count} processes of this machine"
+        cluster = _Cluster(client, about)
         stack.callback(cluster.close)
         if scheduler is not None:
             cluster.refuse_other_software()
@@ -194,9 +182,8 @@ _SHARING: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa
 class _Cluster(Workers):
     """Workers of a Dask scheduler, one of this process or another."""
 
-    def __init__(self, connect: Callable[[float], Client], about: str, patience_s: float, tell: Tell) -> None:
-        self._connect, self._name, self._patience_s, self._tell = connect, about, patience_s, tell
-        self._client = connect(_CONNECT_S)
+    def __init__(self, client: Client, about: str) -> None:
+        self._client, self._name = client, about
         self.count = sum(self._client.nthreads().values())
         if not self.count:
             self.close()
@@ -233,62 +220,26 @@ class _Cluster(Workers):
     def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
         from distributed import as_completed
 
-        waiting = deque(range(len(tasks)))
-        while waiting:
-            given: dict[Any, int] = {}
-            running = as_completed(loop=self._client.loop)
-            lost = False
-            while waiting or given:
-                while waiting and not lost and len(given) < _AHEAD * max(self.count, 1) + 1:
-                    number = waiting.popleft()
-                    future = self._client.submit(_alone, function, tasks[number], pure=False, priority=-number)
-                    given[future] = number
-                    running.add(future)
-                if not given:
-                    break
-                future = next(running)
-                number = given.pop(future)
-                finished = _finished(future, number)
-                if finished is None:
-                    # Its scheduler is gone, and with it what the others are at.
-                    waiting.appendleft(number)
-                    lost = True
-                    continue
-                yield finished
-            if lost:
-                self._reconnect(len(tasks) - len(waiting), len(tasks))
-
-    def _reconnect(self, done: int, count: int) -> None:
-        left_s = self._patience_s
-        self.close()
-        if left_s:
-            self._tell(f"the scheduler {self._name} is gone after {done} of {count}; waiting for it for {left_s:g} s")
-        while left_s > 0.0:
-            pause_s = min(5.0, left_s)
-            left_s -= pause_s
-            try:
-                self._client = self._connect(pause_s)
-                self._client.wait_for_workers(1, timeout=max(left_s, 1.0))
-            except UserError:
-                continue
-            except TimeoutError:  # a scheduler without workers
-                self.close()
-                continue
-            self.refuse_other_software()
-            self.count = sum(self._client.nthreads().values())
-            self._tell(f"the scheduler {self._name} is back")
-            return
-        raise UserError(
-            f"the scheduler {self._name} is gone after {done} of {count}; what is done is kept: start it again, and "
-            "run the same command"
-        )
+        numbers = {
+            self._client.submit(_alone, function, task, pure=False, priority=-number): number
+            for number, task in enumerate(tasks)
+        }
+        running = as_completed(numbers, loop=self._client.loop)
+        for done, future in enumerate(running):
+            finished = _finished(future, numbers.pop(future))
+            if finished is None:
+                raise UserError(
+                    f"the scheduler {self._name} is gone after {done} of {len(tasks)}; what is done is kept: start it "
+                    "again, and run the same command"
+                )
+            yield finished
 
     def close(self) -> None:
         self._client.close(timeout=1.0)
 
 
 @contextmanager
-def _own_cluster(count: int) -> Iterator[tuple[Callable[[float], Client], str]]:
+def _own_cluster(count: int) -> Iterator[Client]:
     """Processes of this machine that nobody else can send work to: loopback alone, certificates of their own."""
     import dask
     from distributed import Client, LocalCluster, Security
@@ -304,7 +255,7 @@ def _own_cluster(count: int) -> Iterator[tuple[Callable[[float], Client], str]]:
                 silence_logs=60,
             )
         with cluster:
-            yield (lambda timeout_s: Client(cluster, set_as_default=False)), f"{count} processes of this machine"
+            yield Client(cluster, set_as_default=False)
 
 
 @contextmanager
@@ -322,11 +273,11 @@ def _sigint_is_ours() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _connected(address: str, timeout_s: float) -> Client:
+def _connected(address: str) -> Client:
     from distributed import Client
 
     try:
-        return Client(address, timeout=timeout_s, set_as_default=False)
+        return Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(

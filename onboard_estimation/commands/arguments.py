@@ -142,7 +142,7 @@ def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool)
         if workers and scheduler is None and find_spec("distributed") is None:
             output.note(f"Dask is not installed ({HINT}): one run after the other", quiet)
             workers = 0
-    with open_workers(workers, scheduler, lambda sentence: output.note(sentence, quiet)) as team:
+    with open_workers(workers, scheduler) as team:
         yield team
 
 
