@@ -260,6 +260,11 @@ class Entry:
         """Bytes."""
         return struct.calcsize(CODES[self.type])
 
+    @property
+    def mapping(self) -> int:
+        """As the device's dictionary has it: index << 16 | subindex << 8 | bits."""
+        return (self.index or 0) << 16 | self.subindex << 8 | 8 * self.size
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pdo:
@@ -354,6 +359,11 @@ class SensorDescription:
         """Fields of its analogue inputs, by number."""
         found = [entry.field for entry in self.input_entries if _VOLTAGE.fullmatch(entry.field)]
         return tuple(sorted(found, key=lambda name: int(name.rpartition("_")[2])))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What is read of it."""
+        return WRENCH if self.has_wrench else self.voltages
 
 
 def shipped() -> dict[str, Path]:

@@ -13,9 +13,9 @@ from geometry_msgs.msg import WrenchStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import FluidPressure
 
-from drivers.emulators.ethercat.segment import EthercatFaults, Segment, Wire
-from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
-from drivers.emulators.ethercat.slave import Slave
+from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
+from drivers.emulators.ethercat_sensor import EmulatedPressure, Played
+from drivers.emulators.ethercat_slave import Slave
 from drivers.ethercat.description import find
 from drivers.node import SteadyNode
 from onboard_estimation.base.configuration import parameter
@@ -55,8 +55,7 @@ class EmulatorConfiguration:
 class EmulatorHost:
     """What is played."""
 
-    bag: str = parameter("", "plays wrench and pressure/<chamber> of this bag; empty: they are made up")
-    loops: bool = parameter(True, "the bag begins anew when it is over; else its last values stay")
+    bag: str = parameter("", "plays wrench and pressure/<chamber> of this bag, over and over; empty: they are made up")
     seed: int = parameter(0, "of the frames that get lost", minimum=0)
 
 
@@ -89,10 +88,10 @@ class EthercatEmulatorNode(SteadyNode):
         inputs = [len(one.voltages) for one in descriptions]
         if len(pressure.chambers) > sum(inputs):
             raise UserError(f"pressure.chambers: {len(pressure.chambers)} for {sum(inputs)} analogue inputs")
-        if chosen.fault.slave >= len(descriptions):
-            raise UserError(f"fault.slave: {chosen.fault.slave}, but the last of {len(descriptions)} devices has "
-                            f"the place {len(descriptions) - 1}")  # fmt: skip
-        self._played = Played(pressure, Path(host.bag) if host.bag else None, host.loops)
+        if chosen.fault.slave > (last := len(descriptions) - 1):
+            at = f"the last of {last + 1} devices has the place {last}"
+            raise UserError(f"fault.slave: {chosen.fault.slave}, but {at}")
+        self._played = Played(pressure, Path(host.bag) if host.bag else None)
         self._slaves = [
             Slave(one, self._played.signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
