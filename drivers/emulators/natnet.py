@@ -21,7 +21,7 @@ import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
+from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -34,23 +34,13 @@ _MARKERS_M = ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0), (0.0, 0.0, 0.05), (-0.04, -0.0
 SIZE_M = 0.014
 
 
-@dataclass(frozen=True)
-class Times:
-    """Of a frame: seconds of the server's software, and ticks of its clock."""
-
-    software_s: float
-    exposure_ticks: int
-    received_ticks: int
-    transmitted_ticks: int
-
-
 def server_info(info: ServerInfo) -> bytes:
     """Message 1."""
-    body = info.application.encode()[:255].ljust(256, b"\0")
-    body += bytes([*info.application_version, *info.version, 0, 0])
+    body = info.application.encode()[:255].ljust(protocol.NAME_BYTES, b"\0")
+    body += protocol.APPLICATION.pack(*info.application_version, *info.version, 0, 0)
     if info.version >= (3, 0):
-        group = bytes(int(part) for part in (info.group or "0.0.0.0").split("."))
-        body += struct.pack("<QHB", info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast)) + group
+        group = map(int, (info.group or "0.0.0.0").split("."))
+        body += protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
     return message(Kind.SERVER_INFO, body)
 
 
@@ -62,88 +52,65 @@ def models(names: Sequence[str], version: Version, others: Sequence[tuple[int, b
     others
         Further models: kind and content.
     """
+    labels = b"".join(text(f"Marker{place}") for place in range(len(_MARKERS_M)))
     parts = [(0, text("all") + i32(0))]
     for number, name in enumerate(names, 1):
-        labels = b"".join(text(f"Marker{place}") for place in range(len(_MARKERS_M)))
         parts.append((0, text(name) + i32(len(_MARKERS_M)) + labels))
         parts.append((1, rigid_body_model(name, number, version)))
     parts += others
-    body = i32(len(parts))
-    for kind, part in parts:
-        body += i32(kind) + (i32(len(part)) if version >= (4, 1) else b"") + part
-    return message(Kind.MODELS, body)
+    sized = version >= (4, 1)
+    rows = [i32(kind) + (i32(len(part)) if sized else b"") + part for kind, part in parts]
+    return message(Kind.MODELS, i32(len(parts)) + b"".join(rows))
 
 
 def rigid_body_model(name: str, number: int, version: Version) -> bytes:
     """What is told of one of them."""
-    data = text(name) + i32(number, -1) + struct.pack("<3f", 0.0, 0.0, 0.0)
-    if version >= (4, 2):
-        data += struct.pack("<4f", 0.0, 0.0, 0.0, 1.0)
+    data = text(name) + i32(number, -1) + f32(*[0.0] * 3, *([0.0, 0.0, 0.0, 1.0] if version >= (4, 2) else []))
     if version >= (3, 0):
         count = len(_MARKERS_M)
-        data += i32(count) + struct.pack(f"<{3 * count}f", *sum(_MARKERS_M, ())) + i32(*[0] * count)
+        data += i32(count) + f32(*sum(_MARKERS_M, ())) + i32(*[0] * count)
         if version >= (4, 0):
             data += b"".join(text(f"Marker{place}") for place in range(count))
     return data
 
 
-def frame(
-    number: int,
-    poses: BodyPoses,
-    times: Times,
-    version: Version,
-    changed: bool = False,
-    others: Mapping[str, bytes] | None = None,
-) -> bytes:
-    """Message 7, of poses in the stream's axes.
+def frame(sent: Frame, names: Sequence[str], version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
+    """Message 7.
 
     Parameters
     ----------
     others
         One thing each of the sections `skeletons`, `assets`, `force plates` and `devices`, which are empty otherwise.
     """
-    markers = (poses.positions_m[:, None] + np.array(_MARKERS_M)).astype("<f4")
-    count = len(poses.names)
-    sets = b"".join(
-        text(name) + i32(len(_MARKERS_M)) + points.tobytes() for name, points in zip(poses.names, markers, strict=True)
-    )
-    data = i32(number) + _section(count, sets, version)
-    data += _section(2, struct.pack("<6f", *range(6)), version)
-    rows = zip(poses.positions_m.tolist(), poses.quaternions_xyzw.tolist(), poses.tracked.tolist(), strict=True)
-    bodies = b"".join(
-        rigid_body(place, position, quaternion, tracked, version)
-        for place, (position, quaternion, tracked) in enumerate(rows, 1)
-    )
-    data += _section(count, bodies, version)
-
-    def other(name: str) -> bytes:
-        content = (others or {}).get(name, b"")
-        return _section(int(bool(content)), content, version)
-
-    data += other("skeletons")
-    if version >= (4, 1):
-        data += other("assets")
-    labelled = b"".join(
-        _labelled(65536 * (place + 1) + marker + 1, point, version)
-        for place in range(count)
-        for marker, point in enumerate(markers[place])
-    )
-    data += _section(count * len(_MARKERS_M), labelled, version)
-    for name, since in (("force plates", (2, 9)), ("devices", (2, 11))):
-        if version >= since:
-            data += other(name)
-    flags = struct.pack("<H", 2 * changed) if version >= (2, 6) else b""
-    return message(Kind.FRAME, data + _times(times, version) + flags + i32(0))
-
-
-def _times(times: Times, version: Version) -> bytes:
-    data = b"" if version >= (3, 0) else struct.pack("<f", 0.004)
-    data += i32(0, 0)
-    if version >= (2, 6):
-        data += struct.pack("<d" if version >= (2, 7) else "<f", times.software_s)
+    given = {name: [content] for name, content in (others or {}).items()}
+    points = sent.positions_m[:, None] + np.array(_MARKERS_M)
+    fields = (sent.ids, sent.positions_m, sent.quaternions_xyzw, sent.tracked)
+    rows = zip(*(field.tolist() for field in fields), strict=True)
+    labelled = [
+        i32((place + 1) << 16 | marker + 1) + f32(*point, SIZE_M) + _since((2, 6), u16(10), version)
+        + _since((3, 0), f32(0.0002), version)
+        for place, markers in enumerate(points)
+        for marker, point in enumerate(markers)
+    ]  # fmt: skip
+    data = i32(sent.number)
+    for since, things in (
+        ((2, 5), [text(name) + i32(len(of)) + f32(*of.ravel()) for name, of in zip(names, points, strict=True)]),
+        ((2, 5), [f32(0.0, 1.0, 2.0), f32(3.0, 4.0, 5.0)]),  # other markers
+        ((2, 5), [rigid_body(*row, version) for row in rows]),
+        ((2, 5), given.get("skeletons", [])),
+        ((4, 1), given.get("assets", [])),
+        ((2, 5), labelled),
+        ((2, 9), given.get("force plates", [])),
+        ((2, 11), given.get("devices", [])),
+    ):
+        content = b"".join(things)
+        data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
+    data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
+    data += struct.pack("<d", sent.time_s) if version >= (2, 7) else _since((2, 6), f32(sent.time_s), version)
     if version >= (3, 0):
-        data += struct.pack("<3Q", times.exposure_ticks, times.received_ticks, times.transmitted_ticks)
-    return data + (i32(0, 0) if version >= (4, 1) else b"")
+        data += protocol.TICKS.pack(sent.exposure_ticks, sent.received_ticks, sent.transmitted_ticks)
+    data += _since((4, 1), i32(0, 0), version) + _since((2, 6), u16(2 * sent.models_changed), version)
+    return message(Kind.FRAME, data + i32(0))
 
 
 def rigid_body(
@@ -152,29 +119,29 @@ def rigid_body(
     """Its part of a frame."""
     if not tracked and version < (2, 6):  # which have no flag
         position, quaternion = (0.0,) * 3, (0.0,) * 4
-    data = struct.pack("<i7f", number, *position, *quaternion)
+    data, count = i32(number) + f32(*position, *quaternion), len(_MARKERS_M)
     if version < (3, 0):
-        count = len(_MARKERS_M)
-        data += i32(count) + struct.pack(f"<{3 * count}f", *sum(_MARKERS_M, ()))
-        data += i32(*range(1, count + 1)) + struct.pack(f"<{count}f", *[SIZE_M] * count)
-    data += struct.pack("<f", 0.0003)
-    return data + (struct.pack("<H", tracked) if version >= (2, 6) else b"")
+        data += i32(count) + f32(*sum(_MARKERS_M, ())) + i32(*range(1, count + 1)) + f32(*[SIZE_M] * count)
+    return data + f32(0.0003) + _since((2, 6), u16(tracked), version)
 
 
-def _labelled(number: int, point: Sequence[float], version: Version) -> bytes:
-    data = struct.pack("<i4f", number, *point, SIZE_M)
-    if version >= (2, 6):
-        data += struct.pack("<H", 10)
-    return data + (struct.pack("<f", 0.0002) if version >= (3, 0) else b"")
-
-
-def _section(count: int, content: bytes, version: Version) -> bytes:
-    return i32(count) + (i32(len(content)) if version >= (4, 1) else b"") + content
+def _since(first: Version, content: bytes, version: Version) -> bytes:
+    return content if version >= first else b""
 
 
 def i32(*values: int) -> bytes:
     """One behind the other."""
     return struct.pack(f"<{len(values)}i", *values)
+
+
+def f32(*values: float) -> bytes:
+    """One behind the other."""
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def u16(value: int) -> bytes:
+    """One."""
+    return struct.pack("<H", value)
 
 
 def text(value: str) -> bytes:
@@ -399,10 +366,13 @@ class NatNetServer:
             self.dropped += 1
             return
         exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
-        times = Times((exposure - _FIRST_TICKS) / CLOCK_HZ, exposure, (exposure + now) // 2, now)
         changed = self._changed_frames > 0
         self._changed_frames -= changed
-        data = frame(self.number, self._streamed(poses), times, self._version, changed)
+        of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
+        ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
+        bodies = (ids, of.positions_m, of.quaternions_xyzw, of.tracked)
+        sent = Frame(self.number, *bodies, time_s, exposure, (exposure + now) // 2, now, changed)
+        data = frame(sent, of.names, self._version)
         if self._chosen.transport == "multicast":
             self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
         else:

@@ -168,7 +168,7 @@ class NatNetSockets:
 #
 # Before 3.0 there is neither. From 2.7 a frame has a time of the server's software, mapped one way: arrivals less the
 # known least latency. Before 2.7 that time has too few digits, and each frame is stamped by its arrival less that
-# latency, as uncertain as arrivals vary.
+# latency, as uncertain as arrivals vary, which nobody tells.
 
 _SOFTWARE_TICK_S = 1e-6
 _LONGEST_SOFTWARE_TIME_S = 1e9
@@ -177,7 +177,6 @@ _LONGEST_AGO_NS, _LATEST_NS = 2 * NANOSECONDS_PER_SECOND, NANOSECONDS_PER_SECOND
 _LONGEST_ROUND_NS = NANOSECONDS_PER_SECOND // 2
 _LONGEST_WITHOUT_ECHO_NS = 3 * NANOSECONDS_PER_SECOND
 _MOST_OPEN = 32
-_SMOOTHING = 0.01
 
 
 class FrameStamps:
@@ -207,15 +206,7 @@ class FrameStamps:
         )
         self.unstamped = self.echoes = 0
         self._open: dict[int, None] = {}
-        self._first_ns = self._last_ns = 0
-        self._period_ns = self._variance_ns2 = math.nan
-
-    @property
-    def stddev_s(self) -> float:
-        """Of a stamp, but for what all have in common; NaN before it is known."""
-        if self.is_echoed or self._has_software_time:
-            return self.clock.stddev_s
-        return math.sqrt(self._variance_ns2 / 2.0) / NANOSECONDS_PER_SECOND  # of one arrival, from intervals
+        self._first_ns = 0
 
     def ask(self) -> int:
         """Number to send with an echo request, now."""
@@ -241,7 +232,6 @@ class FrameStamps:
         if self.is_echoed:
             return self._by_echoes(frame.exposure_ticks, arrived_ns)
         if not self._has_software_time:
-            self._watch(arrived_ns)
             return arrived_ns - self._latency_ns
         stamp_ns = None
         if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
@@ -261,18 +251,6 @@ class FrameStamps:
             return stamp_ns
         self.unstamped += 1
         return None
-
-    def _watch(self, arrived_ns: int) -> None:
-        """How much arrivals vary."""
-        interval_ns = arrived_ns - self._last_ns
-        self._last_ns = arrived_ns
-        if not 0 < interval_ns < NANOSECONDS_PER_SECOND:
-            return
-        if math.isnan(self._period_ns):
-            self._period_ns, self._variance_ns2 = interval_ns, 0.0
-        self._period_ns += _SMOOTHING * (interval_ns - self._period_ns)
-        away = (interval_ns - self._period_ns) ** 2 - self._variance_ns2
-        self._variance_ns2 += _SMOOTHING * away
 
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
@@ -346,8 +324,8 @@ class NatNetClient:
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
         stamps = self.stamps
-        told = {"stamp_stddev_us": 1e6 * stamps.stddev_s} if stamps is not None else {}
-        return told | {"of_other_senders": self._sockets.foreign, "echoes": stamps.echoes if stamps is not None else 0}
+        told = {"stamp_stddev_us": 1e6 * stamps.clock.stddev_s, "echoes": stamps.echoes} if stamps is not None else {}
+        return {**told, "of_other_senders": self._sockets.foreign}
 
     def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""
@@ -480,14 +458,14 @@ class NatNetClient:
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:
         """In the order of the models."""
-        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
-        tracked = frame.tracked & plausible(*poses)
-        if np.array_equal(frame.ids, self._ids):
-            return BodyPoses(stamp_ns, self._names, *poses, tracked)
-        self._wants_models = True  # bodies that the models have not, or that the frame has not
-        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
-        places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
-        return placed(stamp_ns, self._names, places, *poses, tracked)
+        positions_m, quaternions = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
+        tracked = frame.tracked & plausible(positions_m, quaternions)
+        places = np.arange(len(self._ids))
+        if not np.array_equal(frame.ids, self._ids):
+            self._wants_models = True  # bodies that the models have not, or that the frame has not
+            place_of = {number: place for place, number in enumerate(self._ids.tolist())}
+            places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
+        return placed(stamp_ns, self._names, places, positions_m, quaternions, tracked)
 
     def _say(self, trouble: str, well: str = "") -> None:
         self.trouble = trouble

@@ -218,7 +218,6 @@ class Receiver:
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
         self._ids_places = np.zeros(0, dtype=np.intp)
-        self._are_all = False  # and in the order of the names
         self._last: int | None = None
         self._step = 0
         self.repeated = self.invalid = 0
@@ -324,15 +323,10 @@ class Receiver:
     def _bodies(self, stamp_ns: int, frame: Frame) -> BodyPoses:
         """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
         ids, values = frame.poses
-        count = len(self.names)
         if ids is not self._ids:
-            self._ids = ids
+            self._ids, count = ids, len(self.names)
             self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
-            self._are_all = np.array_equal(self._ids_places, np.arange(count))
         poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
         good = plausible(*poses)
-        invalid = len(good) - int(np.count_nonzero(good))
-        if self._are_all and not invalid:
-            return BodyPoses(stamp_ns, self.names, *poses, good)
-        self.invalid += invalid
+        self.invalid += len(good) - int(np.count_nonzero(good))
         return placed(stamp_ns, self.names, self._ids_places, *poses, good)

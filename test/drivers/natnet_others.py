@@ -6,9 +6,8 @@ import struct
 from collections.abc import Sequence
 
 from drivers.emulators import natnet
-from drivers.emulators.natnet import SIZE_M, Times, i32, rigid_body, rigid_body_model, text
-from drivers.motion_capture.bodies import BodyPoses
-from drivers.motion_capture.optitrack_protocol import Version
+from drivers.emulators.natnet import SIZE_M, i32, rigid_body, rigid_body_model, text
+from drivers.motion_capture.optitrack_protocol import Frame, Version
 
 
 def models(names: Sequence[str], version: Version) -> bytes:
@@ -26,7 +25,7 @@ def models(names: Sequence[str], version: Version) -> bytes:
     return natnet.models(names, version, parts)
 
 
-def frame(number: int, poses: BodyPoses, times: Times, version: Version, changed: bool = False) -> bytes:
+def frame(sent: Frame, names: Sequence[str], version: Version) -> bytes:
     """Message 7, one of each."""
     bone = rigid_body(1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, version)
     part = struct.pack("<i8fH", 1, *range(8), 1)
@@ -38,4 +37,4 @@ def frame(number: int, poses: BodyPoses, times: Times, version: Version, changed
         "force plates": channels,
         "devices": channels,
     }
-    return natnet.frame(number, poses, times, version, changed, others)
+    return natnet.frame(sent, names, version, others)
