@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import ClockType
@@ -143,3 +144,10 @@ class MeasuringNode(DriverNode):
         """Hand on those that are taken, in this order; for how long the next may wait, s."""
         taken = [reading for reading in readings if reading.sensor in self._taken]
         return self._take(taken) if self._take is not None and taken else 0.0
+
+
+def set_variances(message: Any, **variances: float) -> None:
+    """Of parts of an `Imu`, the same for all axes; a part that is absent stays marked so."""
+    for name, variance in variances.items():
+        if getattr(message, f"{name}_covariance")[0] != -1.0:
+            setattr(message, f"{name}_covariance", (variance * np.eye(3)).ravel())

@@ -301,12 +301,7 @@ class FeedbackQueue:
 
     def taken(self) -> list[Feedback]:
         """All that waits, the oldest first."""
-        found = []
-        while True:
-            try:
-                found.append(self._waiting.popleft())
-            except IndexError:
-                return found
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def new_fault(self) -> Exception | None:
         """The newest exception since the last call."""
@@ -340,13 +335,13 @@ class Module:
         self.clock = DeviceClock(_TICK_S, latency_s=latency_s)
         self._silent_s = silent_s
         self._received_us = 0
-        self._reported = (0.0, 0, 0, 0, 0)
+        self._reported: tuple[float, dict[str, int]] = (0.0, {})
         self.begin(0.0)
 
     def begin(self, now_s: float) -> None:
         """It may answer from now on."""
         self._heard_s = self._silent_since_s = now_s
-        self._reported = (now_s, *self._reported[1:])
+        self._reported = (now_s, self._reported[1])
 
     def stamp_ns(self, received_us: int, hardware_us: int, now_s: float) -> int | None:
         """When the reading was sent, ns since the epoch of the host; None: it is none, or an old one again."""
@@ -375,25 +370,17 @@ class Module:
 
     def report(self, now_s: float) -> tuple[bool, str, dict[str, float]]:
         """Since the last report: whether all is well, in words, figures for /diagnostics."""
-        before_s, *before = self._reported
-        counts = (self.received, self.missed, self.refused, self.clock.jumps)
-        self._reported = (now_s, *counts)
-        received, missed, refused, jumps = (now - then for now, then in zip(counts, before, strict=True))
+        clock, (before_s, before) = self.clock, self._reported
+        counts = {"received": self.received, "lost": self.missed, "refused": self.refused, "clock_jumps": clock.jumps}
+        self._reported = now_s, counts
+        received, missed, refused, jumps = (count - before.get(name, 0) for name, count in counts.items())
         rate_hz = received / (now_s - before_s) if now_s > before_s else math.nan
-        values = {
-            "rate_hz": rate_hz,
-            "received": self.received,
-            "lost": self.missed,
-            "refused": self.refused,
-            "clock_skew_ppm": self.clock.skew_ppm,
-            "clock_stddev_us": 1e6 * self.clock.stddev_s,
-            "clock_jumps": self.clock.jumps,
-            "clock_implausible": self.clock.implausible,
-        }
         words = [f"{rate_hz:.1f} Hz"]
         words += [f"{missed} lost"] if missed else []
         words += [f"{refused} refused"] if refused else []
         words += [f"its clock started anew {jumps} times"] if jumps else []
+        figures = {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
+        values = {"rate_hz": rate_hz, **counts, **figures, "clock_implausible": clock.implausible}
         return len(words) == 1 and received > 0, ", ".join(words), values
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.hebi.feeds import HebiConfiguration
-from drivers.hebi.start_check import StartCheck, judged
+from drivers.hebi.node import StartCheck, judged
 
 NAMES = ("a", "b", "c")
 
