@@ -43,22 +43,6 @@ def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": max(place, 1)})
 
 
-def check_size(name: str, part: str, pdos: Sequence[Pdo], found: int) -> None:
-    """Refuse process data of another length than described.
-
-    Raises
-    ------
-    UserError
-        With both lengths.
-    """
-    described = sum(entry.size for pdo in pdos for entry in pdo.entries)
-    if found != described:
-        raise UserError(
-            f"{name}: the device maps {found} bytes of {part}, its description has {described}: another firmware, or "
-            "other PDOs chosen; correct `" + part + "` of the description, nothing is read before they agree"
-        )
-
-
 def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[int, Sequence[int]]) -> None:
     """Refuse PDOs other than described.
 
@@ -269,10 +253,16 @@ class Device:
             self.fault = UserError(f"{self.name}: {error!r}")
 
     def check_sizes(self) -> None:
-        """Against what the master has mapped; UserError on a difference."""
+        """Against what the master has mapped; UserError on a difference, with both lengths."""
         mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
         for part, pdos in self.description.parts.items():
-            check_size(self.description.name, part, pdos, mapped[part])
+            described = sum(entry.size for pdo in pdos for entry in pdo.entries)
+            if mapped[part] != described:
+                raise UserError(
+                    f"{self.description.name}: the device maps {mapped[part]} bytes of {part}, its description has "
+                    f"{described}: another firmware, or other PDOs chosen; correct `{part}` of the description, nothing "
+                    "is read before they agree"
+                )
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
