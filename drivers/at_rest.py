@@ -198,7 +198,9 @@ class HighGAlignment:
         """
         try:
             offset, stddev = self._measured(low, high)
-            told = ", ".join(f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True))
+            told = ", ".join(
+                f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True)
+            )
             sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {told} m/s^2", float(np.abs(offset).max())
             if largest > _LARGEST_HIGH_OFFSET_M_S2:
                 raise UserError(

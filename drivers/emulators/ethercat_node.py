@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from sensor_msgs.msg import FluidPressure
 from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat_sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat_slave import Slave
+from drivers.ethercat.configuration import BusSensors
 from drivers.ethercat.description import find
 from drivers.node import SteadyNode
 from onboard_estimation.base.configuration import parameter
@@ -28,18 +28,10 @@ _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 @dataclass(frozen=True)
-class EmulatedBus:
+class EmulatedBus(BusSensors):
     """The interface, and what is on it, as for the driver."""
 
     interface: str = parameter("ethercat_far", "network interface, the far end of the driver's cable")
-    sensors: tuple[str, ...] = parameter(
-        ("ati_axia80",), "devices in their order on the bus: names of config/ethercat, or paths of .yaml files"
-    )
-
-    def faults(self) -> Iterable[str]:
-        """No sensor."""
-        if not 0 < len(self.sensors) <= 64:
-            yield f"sensors: {len(self.sensors)} of them, allowed: 1 to 64"
 
 
 @dataclass(frozen=True)

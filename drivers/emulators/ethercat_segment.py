@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 from drivers.emulators.ethercat_slave import Command, Slave, State
 from drivers.ethercat.cycle import check_interface
 from onboard_estimation.base.configuration import non_negative, parameter
-from onboard_estimation.base.errors import UserError
 
 # EtherCAT frames (ETG.1000.4, IEC 61158-4-12): datagrams one behind the other, each with its working counter.
 #
@@ -59,18 +58,13 @@ def places(frame: bytes | bytearray) -> list[Place]:
     FrameError
         It is none of EtherCAT, or one of its lengths lies.
     """
-    size = len(frame)
-    if size > LARGEST_FRAME:
-        raise FrameError(f"{size} bytes, more than the {LARGEST_FRAME} of an Ethernet frame")
-    if size < ETHERNET_BYTES + 2:
-        raise FrameError(f"{size} bytes, less than the {ETHERNET_BYTES + 2} of the headers")
-    if frame[12] != ETHERTYPE >> 8 or frame[13] != ETHERTYPE & 0xFF:
-        raise FrameError(f"EtherType 0x{frame[12]:02X}{frame[13]:02X}, not 0x{ETHERTYPE:04X}")
+    at, size = ETHERNET_BYTES + HEADER.size, len(frame)
+    if size < at:
+        raise FrameError(f"{size} bytes, less than the {at} of the headers")
     (header,) = HEADER.unpack_from(frame, ETHERNET_BYTES)
+    end = at + (header & LENGTH_MASK)
     if header >> 12 != PDU_TYPE:
         raise FrameError(f"frame of type {header >> 12}, not of datagrams ({PDU_TYPE})")
-    at = ETHERNET_BYTES + 2
-    end = at + (header & LENGTH_MASK)
     if end > size:  # shorter ones are padded to 60 bytes
         raise FrameError(f"{end - at} bytes of datagrams announced, {size - at} there")
     found: list[Place] = []
@@ -172,15 +166,10 @@ class Segment:
         FrameError
             It is no EtherCAT frame.
         """
-        comes_back = self._lets_through(time.monotonic()) and self._pass(frame)
-        self.lost += not comes_back
-        return comes_back
-
-    def _pass(self, frame: bytearray) -> bool:
-        """Through all that are reached."""
-        found = places(frame)
+        goes_on, found = self._lets_through(time.monotonic()), places(frame)
         reached = self.slaves[: self.reach]
-        if not reached:
+        if not goes_on or not reached:
+            self.lost += 1
             return False
         now_ns = time.time_ns()
         for slave in reached:
@@ -188,16 +177,14 @@ class Segment:
         frame[6] |= _RETURNED  # the first slave marks the source address as given locally
         for place in found:
             data = frame[place.data : place.counter]
-            address, counted_up = place.address, place.command in _COUNTED_UP
-            counter = int.from_bytes(frame[place.counter : place.counter + 2], "little")
+            address, step = place.address, int(place.command in _COUNTED_UP)
+            (counter,) = HEADER.unpack_from(frame, place.counter)
             for slave in reached:
                 counter += slave.execute(place.command, address, data)
-                if counted_up:
-                    address = address & 0xFFFF_0000 | (address + 1) & 0xFFFF
+                address = address & 0xFFFF_0000 | (address + step) & 0xFFFF
             frame[place.data : place.counter] = data
-            frame[place.counter : place.counter + 2] = (counter & 0xFFFF).to_bytes(2, "little")
-            if counted_up:
-                frame[place.start + 2 : place.start + 6] = address.to_bytes(4, "little")
+            HEADER.pack_into(frame, place.counter, counter & 0xFFFF)
+            frame[place.start + 2 : place.start + 6] = address.to_bytes(4, "little")
         return True
 
     def _lets_through(self, now_s: float) -> bool:
@@ -270,12 +257,8 @@ class Wire:
         self.fault = ""
         check_interface(interface)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
-            self._socket.bind((interface, ETHERTYPE))
-        except OSError as error:
-            self._socket.close()
-            raise UserError(f"interface {interface}: {error.strerror}") from error
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
+        self._socket.bind((interface, ETHERTYPE))
         self._socket.settimeout(_WAIT_S)
 
     def close(self) -> None:

@@ -162,7 +162,9 @@ OUT_MAILBOX, IN_MAILBOX = SyncManager(0x1000, MAILBOX_BYTES, 0x26, 1), SyncManag
 
 def sync_managers(description: SensorDescription) -> tuple[SyncManager, SyncManager, SyncManager, SyncManager]:
     """Mailboxes out and in, process data out and in."""
-    out, into = (sum(one.size for one in entries) for entries in (description.output_entries, description.input_entries))
+    out, into = (
+        sum(one.size for one in entries) for entries in (description.output_entries, description.input_entries)
+    )
     return OUT_MAILBOX, IN_MAILBOX, SyncManager(0x1400, out, 0x64, 3), SyncManager(0x2400, into, 0x20, 4)
 
 
@@ -210,7 +212,7 @@ _MEMORY = 0x1000
 _UNITS = 8
 """FMMUs and sync managers."""
 _TYPE = struct.pack("<BBHBBBBH", 0x11, 0, 2, _UNITS, _UNITS, 60, 0x0F, 0x0001)
-_READS_8_BYTES, _NO_ACKNOWLEDGE, _NOT_WRITABLE = 0x0040, 0x2000, 0x4000
+_READS_8_BYTES, _NOT_WRITABLE = 0x0040, 0x4000
 _FMMU = struct.Struct("<IHBBHBBB3x")
 _READ, _WRITE = 1, 2
 _FULL, _REPEAT = 0x08, 0x02
@@ -260,7 +262,10 @@ class Slave:
         self._has_reply = False
         self._eeprom_status = _READS_8_BYTES
         self._fmmus: list[tuple[int, int, int, int]] = []  # first and last logical address, physical one, direction
-        self.dictionary, self.sensor = Dictionary(self.description, self._identity), Sensor(self.description, self._signal)
+        self.dictionary, self.sensor = (
+            Dictionary(self.description, self._identity),
+            Sensor(self.description, self._signal),
+        )
         self._put(_WATCHDOG_DIVIDER, 2498)
         self._put(_WATCHDOG_TICKS, 1000)
         self._settle()
@@ -292,7 +297,7 @@ class Slave:
         way, what = divmod(command - 1, 3)
         if way == _LOGICAL:
             return self._logical(command, address, data)
-        if way == _POSITION and low or way == _STATION and low != self._word(_STATION_ADDRESS):
+        if (way == _POSITION and low) or (way == _STATION and low != self._word(_STATION_ADDRESS)):
             return 0
         if not _POSITION <= way <= _BROADCAST:
             return 0
@@ -414,13 +419,10 @@ class Slave:
         self.enter(self.state if code else State(wanted), code)
 
     def _read_eeprom(self, command: int) -> None:
-        self._eeprom_status = _READS_8_BYTES
+        self._eeprom_status = _READS_8_BYTES | (_NOT_WRITABLE if command > 1 else 0)
         if command == 1:
             at = 2 * int.from_bytes(self.memory[_EEPROM_ADDRESS : _EEPROM_ADDRESS + 4], "little")
-            self._eeprom_status |= _NO_ACKNOWLEDGE if at >= len(self._eeprom) else 0
             self.memory[_EEPROM_DATA : _EEPROM_DATA + 8] = self._eeprom[at : at + 8].ljust(8, b"\xff")
-        elif command:
-            self._eeprom_status |= _NOT_WRITABLE
 
     def _settle(self) -> None:
         """Registers that the master cannot write hold what they have to."""

@@ -21,7 +21,16 @@ import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
+from drivers.motion_capture.optitrack_protocol import (
+    VERSIONS,
+    Frame,
+    Kind,
+    NatNetFault,
+    ServerInfo,
+    Version,
+    message,
+    shown,
+)
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -196,8 +205,8 @@ class NatNetServer:
 
     Attributes
     ----------
-    sent, dropped, restarts
-        Frames that went out, that were dropped on request; how often it started anew.
+    dropped
+        Frames that were left out on request.
     number
         Of the newest frame.
 
@@ -209,11 +218,10 @@ class NatNetServer:
 
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
-        major, _, minor = configuration.version.partition(".")
-        self._version: Version = (int(major), int(minor))
+        self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
         self._axes = Axes(configuration.up_axis)
         self._rng = np.random.default_rng(configuration.seed)
-        self.sent = self.dropped = self.restarts = self.number = 0
+        self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
         self._changes = 0
         self._changed_frames = 0
@@ -246,7 +254,6 @@ class NatNetServer:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
         self._boot_ns = time.time_ns() + round(_DOWN_S * NANOSECONDS_PER_SECOND)
         self.number = 0
-        self.restarts += 1
         self._clients.clear()
 
     def change_models(self) -> None:
@@ -330,23 +337,15 @@ class NatNetServer:
                 raise NatNetFault("echo of another length")
             return protocol.message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
         if kind == Kind.CONNECT:
-            return server_info(self._info())
+            way = (self._chosen.data_port, self._chosen.transport == "multicast", self._chosen.multicast_group)
+            return server_info(ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way))
         if kind == Kind.MODELS_REQUEST:
             return models(self.names, self._version)
         if kind == Kind.REQUEST:
             return protocol.message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
-        elif kind != Kind.KEEP_ALIVE:
-            return protocol.message(Kind.UNRECOGNIZED)
-        return b""
-
-    def _info(self) -> ServerInfo:
-        chosen = self._chosen
-        multicast = chosen.transport == "multicast"
-        return ServerInfo(
-            "emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, chosen.data_port, multicast, chosen.multicast_group
-        )
+        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else protocol.message(Kind.UNRECOGNIZED)
 
     def _break_down(self) -> None:
         chosen, now_ns = self._chosen, time.time_ns()
@@ -381,7 +380,6 @@ class NatNetServer:
                     del self._clients[client]
                 else:
                     self._put(data, client)
-        self.sent += 1
 
     def _streamed(self, poses: BodyPoses) -> BodyPoses:
         """In the stream's axes, with what is occluded and the further body."""

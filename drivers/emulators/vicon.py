@@ -121,27 +121,23 @@ class DataStreamServer:
             client.told = frozenset()
 
     def listen(self) -> None:
-        """Take clients, again after `refuse`."""
+        """Take clients, again after `close`."""
         if self._listener is None:
             self._listener = _listening(self._host, self.port)
             self.port = self._listener.getsockname()[1]
 
-    def refuse(self) -> None:
-        """Send all clients away and take none, as a server that is not there."""
+    def close(self) -> None:
+        """Send all clients away and take none, until it listens again."""
         self.disconnect()
         if self._listener is not None:
             self._listener.close()
-            self._listener = None
+        self._listener = None
 
     def disconnect(self) -> None:
         """Send all clients away; they may come again."""
         for client in self._clients:
             client.socket.close()
         self._clients = []
-
-    def close(self) -> None:
-        """End."""
-        self.refuse()
 
     def serve(self, timeout_s: float = 0.0) -> None:
         """Take new clients and what clients ask; returns after the timeout, or once there was something to do."""
@@ -244,10 +240,8 @@ class DataStreamServer:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = _Client(made)
         self._clients.append(client)
-        self._write(
-            client,
-            protocol.block(protocol.PACKET, protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))),
-        )
+        offer = protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))
+        self._write(client, protocol.block(protocol.PACKET, offer))
 
     def _heed(self, client: _Client, packet: bytes) -> None:
         for kind, content in protocol.blocks(packet):

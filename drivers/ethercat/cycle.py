@@ -382,7 +382,9 @@ class Cycle:
         counts = dict(zip(("cycles", "missed", "overruns"), np.subtract(self._asked, before).tolist(), strict=True))
         shares = {"p50": 50, "p99": 99, "worst": 100}
         period = {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
-        return {**counts, **period} | {f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")}
+        return {**counts, **period} | {
+            f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")
+        }
 
     def _run(self) -> None:
         self._prepare_thread()

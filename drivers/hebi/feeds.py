@@ -96,6 +96,12 @@ class HebiConfiguration:
         """Name of each module's joint."""
         return self.joint_names or self.imus
 
+    @property
+    def modules(self) -> list[tuple[str, str]]:
+        """Family and name of each."""
+        families = self.families * len(self.names) if len(self.families) == 1 else self.families
+        return list(zip(families, self.names, strict=False))
+
     def faults(self) -> Iterable[str]:
         """What does not fit together."""
         count = len(self.names)
@@ -107,7 +113,7 @@ class HebiConfiguration:
             yield "log: '', but source is log: name a .hebilog"
         yield from self._names("imu_names", self.imus, count)
         yield from self._names("joint_names", self.joints, count)
-        if len(set(zip(self.families * (count if len(self.families) == 1 else 1), self.names, strict=False))) < count:
+        if len(set(self.modules)) < count:
             yield f"names: {', '.join(self.names)}, allowed: each module once"
         if any(not name for name in (*self.names, *self.families)):
             yield "names, families: one of them is empty"
@@ -183,10 +189,7 @@ def find_group(configuration: HebiConfiguration) -> Any:
         Some of them do not answer; it names them, and those that are there.
     """
     lookup = hebi_library().Lookup()
-    families, names = list(configuration.families), list(configuration.names)
-    if len(families) == 1:
-        families *= len(names)
-    wanted = set(zip(families, names, strict=True))
+    wanted = set(configuration.modules)
     stop_s = time.monotonic() + configuration.lookup_timeout_s
     # The look-up fills in the background: to wait for all is quicker than the fixed wait that HEBI's examples have.
     while not wanted <= (there := _there(lookup)) and time.monotonic() < stop_s:
@@ -197,6 +200,7 @@ def find_group(configuration: HebiConfiguration) -> Any:
             f"there are: {_listed(there) or 'none (power, cable, network; a firewall that lets no UDP through)'}"
         )
     # Never -1, with which the library waits for ever.
+    families, names = map(list, zip(*configuration.modules, strict=True))
     group = lookup.get_group_from_names(families, names, max(1, round(1e3 * configuration.lookup_timeout_s)))
     if group is None:
         raise UserError(f"modules {_listed(wanted)} are on the network, but do not answer as a group")

@@ -7,6 +7,7 @@ import math
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -186,43 +187,40 @@ class FrameStamps:
     ----------
     latency_s
         Least time from exposure to arrival, where the server's version does not tell it.
+    health
+        Where frames are counted that are left out for a time that cannot be, or, where the server has none, stamped by
+        their arrival.
 
     Attributes
     ----------
     clock
         Of the server.
-    unstamped
-        Frames left out for a time that cannot be, or, where the server has none, stamped by their arrival.
     echoes
         Answers that counted.
     """
 
-    def __init__(self, info: ServerInfo, latency_s: float) -> None:
+    def __init__(self, info: ServerInfo, latency_s: float, health: StreamHealth) -> None:
+        self._health = health
         self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
         self.is_echoed = info.clock_hz is not None
         self._has_software_time = info.version >= (2, 7)
         self.clock = DeviceClock(
             1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S, None, 0.0 if self.is_echoed else latency_s
         )
-        self.unstamped = self.echoes = 0
-        self._open: dict[int, None] = {}
+        self.echoes = 0
+        self._open: deque[int] = deque(maxlen=_MOST_OPEN)
         self._first_ns = 0
 
     def ask(self) -> int:
         """Number to send with an echo request, now."""
-        asked_ns = time.time_ns()
-        self._open[asked_ns] = None
-        if len(self._open) > _MOST_OPEN:
-            del self._open[next(iter(self._open))]
-        return asked_ns
+        self._open.append(time.time_ns())
+        return self._open[-1]
 
     def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> bool:
         """Take an echo; false where nothing was asked like that, or it took too long."""
-        if asked_ns not in self._open:
+        if asked_ns not in self._open or not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
             return False
-        del self._open[asked_ns]
-        if not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
-            return False
+        self._open.remove(asked_ns)
         self.echoes += 1
         self.clock.echo(asked_ns, ticks, arrived_ns)
         return True
@@ -242,14 +240,14 @@ class FrameStamps:
         """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
         self._first_ns = self._first_ns or arrived_ns
         if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
-            self.unstamped += 1
+            self._health.unstamped += 1
             return arrived_ns - self._latency_ns
         return self._checked(self.clock.at(ticks), arrived_ns)
 
     def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
         if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
             return stamp_ns
-        self.unstamped += 1
+        self._health.unstamped += 1
         return None
 
 
@@ -306,7 +304,6 @@ class NatNetClient:
         self._wants_models = False
         self._heard_s = -1.0
         self._falls = 0
-        self._unstamped = 0
         self._names: tuple[str, ...] = ()
         self._ids = np.zeros(0, dtype=np.int32)
 
@@ -405,9 +402,7 @@ class NatNetClient:
     def _begin_anew(self, info: ServerInfo) -> None:
         """Clock, numbers and models are unknown again."""
         self.info = info
-        if self.stamps is not None:
-            self._unstamped += self.stamps.unstamped
-        self.stamps = FrameStamps(info, self._chosen.latency_s)
+        self.stamps = FrameStamps(info, self._chosen.latency_s, self.health)
         self.health.number = None
         self._falls = 0
         self._wants_models = True
@@ -439,7 +434,6 @@ class NatNetClient:
         if self.bodies is None:
             return None
         stamp_ns = self.stamps(frame, arrived_ns)
-        self.health.unstamped = self._unstamped + self.stamps.unstamped
         if stamp_ns is None:
             return None
         poses = self._poses(frame, stamp_ns)

@@ -119,7 +119,7 @@ def test_a_client_that_was_sent_away_comes_again_also_when_the_server_was_away_a
     pair.until(lambda: len(pair.got) >= count + 50)
     assert pair.client.connection.losses == 1
     assert any("closed the connection; trying again" in sentence for sentence in pair.said)
-    pair.server.refuse()
+    pair.server.close()
     pair.until(lambda: "Connection refused" in pair.client.connection.trouble)
     pair.server.listen()
     pair.number = 3
