@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.configuration import PressureSensors
-from drivers.ethercat.description import SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import CODES, SdoObject, SensorDescription, UnitCode, limits
 from drivers.ethercat.device import conversion_of, dtype_of
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
@@ -22,6 +22,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 
 Signal = Callable[[int], Sequence[float]]
 """Values of `SensorDescription.fields` at a time, ns since the epoch: N, N m, V."""
+_LARGEST_FLOAT = 3.4e38
 
 
 @dataclass(frozen=True)
@@ -60,23 +61,35 @@ class Sensor:
     def __init__(self, description: SensorDescription, signal: Signal) -> None:
         self.status: frozenset[str] = frozenset()
         self._description, self._signal = description, signal
-        self._inputs, self._outputs = dtype_of(description.input_entries), dtype_of(description.output_entries)
-        self._conversion = conversion_of(description, description.fields, expected)
-        self._bias = np.zeros(len(description.fields))
+        inputs, self._outputs = dtype_of(description.input_entries), dtype_of(description.output_entries)
+        assert inputs.fields is not None
+        self._size, self._places = inputs.itemsize, {name: one[1] for name, one in inputs.fields.items()}
+        self._types = {entry.field: entry.type for entry in description.input_entries}
+        si = conversion_of(description, description.fields, expected)
+        self._scales = list(zip(si.fields, si.gain.tolist(), si.offset.tolist(), strict=True))
+        self._bias: Sequence[float] = [0.0] * len(si.fields)
         self._control = 0
 
     def inputs(self, now_ns: int) -> bytes:
         """Process data for the master, sampled now; what is neither measured nor status is zero."""
-        record, conversion = np.zeros(1, self._inputs), self._conversion
-        raw = (np.array(self._signal(now_ns)) - self._bias - conversion.offset) / conversion.gain
-        with np.errstate(over="ignore"):  # of a float: infinite
-            for field, value in zip(conversion.fields, raw.tolist(), strict=True):
-                record[field] = _held(value, self._inputs[field])
-        for level in self.status:
-            first = next((bits for bits in self._description.status if bits.level == level), None)
-            if first is not None:
-                record[first.field] |= self._inputs[first.field].type(first.mask & -first.mask)
-        return record.tobytes()
+        data = bytearray(self._size)
+        for value, bias, (field, gain, offset) in zip(self._signal(now_ns), self._bias, self._scales, strict=True):
+            self._put(data, field, (value - bias - offset) / gain)
+        firsts = {bits.level: bits for bits in reversed(self._description.status) if bits.level in self.status}
+        for field in {bits.field for bits in firsts.values()}:
+            told = [bits.mask & -bits.mask for bits in firsts.values() if bits.field == field]
+            self._put(data, field, sum(set(told)))
+        return bytes(data)
+
+    def _put(self, data: bytearray, field: str, raw: float) -> None:
+        """As the device holds it: a float, or a whole number within its limits."""
+        kind, place = self._types[field], self._places[field]
+        if kind.startswith("float"):
+            struct.pack_into(CODES[kind], data, place, min(max(raw, -_LARGEST_FLOAT), _LARGEST_FLOAT))
+        else:
+            least, most = limits(kind)
+            whole = min(max(round(raw), least), most) if math.isfinite(raw) else 0
+            struct.pack_into(CODES[kind], data, place, whole)
 
     def outputs(self, data: bytes, now_ns: int) -> None:
         """Process data from the master: the bits for bias act when they rise."""
@@ -86,22 +99,14 @@ class Sensor:
         control = int(np.frombuffer(data, self._outputs)[bias.output][0])
         risen, self._control = control & ~self._control, control
         if risen & bias.set:
-            self._bias = np.array(self._signal(now_ns))
+            self._bias = tuple(self._signal(now_ns))
         if risen & bias.clear:
-            self._bias = np.zeros(len(self._bias))
+            self._bias = [0.0] * len(self._bias)
 
 
 def expected(one: SdoObject) -> float:
     """What such an object of the emulated device holds."""
     return one.expected if one.expected is not None else 0.0 if isinstance(one, UnitCode) else 1.0
-
-
-def _held(raw: float, kind: np.dtype[Any]) -> float:
-    """As the device holds it: a whole number within its limits, or a float."""
-    if kind.kind == "f":
-        return raw
-    limits = np.iinfo(kind)
-    return min(max(round(raw), int(limits.min)), int(limits.max)) if math.isfinite(raw) else 0
 
 
 # What the emulated sensors measure: forces, torques and pressures of a bag, of messages as they come, or made up.

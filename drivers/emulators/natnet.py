@@ -105,7 +105,7 @@ def frame(sent: Frame, names: Sequence[str], version: Version, others: Mapping[s
     for since, things in (
         ((2, 5), [text(name) + i32(len(of)) + f32(*of.ravel()) for name, of in zip(names, points, strict=True)]),
         ((2, 5), [f32(0.0, 1.0, 2.0), f32(3.0, 4.0, 5.0)]),  # other markers
-        ((2, 5), [rigid_body(*row, version) for row in rows]),
+        ((2, 5), [rigid_body(*row, version=version) for row in rows]),
         ((2, 5), given.get("skeletons", [])),
         ((4, 1), given.get("assets", [])),
         ((2, 5), labelled),

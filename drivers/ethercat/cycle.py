@@ -45,10 +45,10 @@ def check_interface(interface: str) -> None:
             raw.bind((interface, _EVERY_PROTOCOL))
     except PermissionError as error:  # both ways were tried, neither runs anything as root
         raise UserError(
-            f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this process "
-            f"has not. Without running as root: `sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} --init-groups "
-            f"--inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or for good, in an "
-            "environment of its own (`python3 -m venv --copies ENVIRONMENT`): `sudo setcap cap_net_raw+ep "
+            f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this "
+            f"process has not. Without running as root: `sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} "
+            f"--init-groups --inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or for "
+            "good, in an environment of its own (`python3 -m venv --copies ENVIRONMENT`): `sudo setcap cap_net_raw+ep "
             "ENVIRONMENT/bin/python3`"
         ) from error
     except OSError as error:
@@ -511,5 +511,5 @@ class Cycle:
                 self._hurry.wait(_LOOK_S)
 
 
-def _percentile(values: NDArray[np.float64], share: float) -> float:
+def _percentile(values: NDArray[Any], share: float) -> float:
     return float(np.percentile(values, share)) if len(values) else math.nan

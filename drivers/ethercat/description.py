@@ -418,10 +418,14 @@ def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
     return found
 
 
-def _fits(value: float, kind: str) -> bool:
-    """Whether an integer type of that name, `uint8`, holds a number."""
+def limits(kind: str) -> tuple[int, int]:
+    """Least and largest number of an integer type of that name, `uint8`."""
     bits = int(kind.lstrip("uint"))
-    least, most = (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _fits(value: float, kind: str) -> bool:
+    least, most = limits(kind)
     return value == int(value) and least <= value <= most
 
 

@@ -260,8 +260,8 @@ class Device:
             if mapped[part] != described:
                 raise UserError(
                     f"{self.description.name}: the device maps {mapped[part]} bytes of {part}, its description has "
-                    f"{described}: another firmware, or other PDOs chosen; correct `{part}` of the description, nothing "
-                    "is read before they agree"
+                    f"{described}: another firmware, or other PDOs chosen; correct `{part}` of the description, "
+                    "nothing is read before they agree"
                 )
 
     def read(self, one: SdoObject) -> float:

@@ -215,7 +215,10 @@ def imu_messages(channel: Channel, prefix: str, **variances: float) -> Callable[
     def make(stamp_ns: int, value: Vector) -> Any:
         message = to_message(new, channel, stamp_ns, value[:6], prefix)
         if not np.isnan(value[6]):
-            message.orientation, message.orientation_covariance = axes(new, "Quaternion", value[6:]), np.zeros(9)
+            message.orientation, message.orientation_covariance = (
+                axes(new, "Quaternion", value[6:].tolist()),
+                np.zeros(9),
+            )
         set_variances(message, **variances)
         return message
 

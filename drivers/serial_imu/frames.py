@@ -156,7 +156,7 @@ def _sample(payload: bytes) -> Sample | Fault:
 
 def _settings(payload: bytes) -> Settings | Fault:
     _, *numbers, major, minor, patch, device = _SETTINGS.unpack(payload)
-    found = Settings(*numbers, (major, minor, patch), device)
+    found = Settings(*numbers, firmware=(major, minor, patch), device_id=device)
     are_known = (
         found.low_g_range in LOW_G_COUNTS_PER_G
         and found.gyro_range in GYRO_COUNTS_PER_DEG_S

@@ -35,9 +35,10 @@ from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
 # How a sensor sits on the body.
 
 _DIRECTIONS = {
-    f"{sign}{axis}": (-1.0 if sign == "-" else 1.0) * row for sign in "+-" for axis, row in zip("xyz", np.eye(3))
+    name: sign * row
+    for axis, row in zip("xyz", np.eye(3), strict=True)
+    for name, sign in ((axis, 1.0), (f"+{axis}", 1.0), (f"-{axis}", -1.0))
 }
-_DIRECTIONS |= {name.removeprefix("+"): row for name, row in _DIRECTIONS.items()}
 
 
 def axes_matrix(text: str) -> Matrix:

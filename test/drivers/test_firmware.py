@@ -71,10 +71,6 @@ def low_g_sensor(firmware: Modules, bus: Any, low: int = 0, gyro: int = 0, low_p
     return firmware("sensor").Mpu6050(bus, 0x68, low, gyro, low_pass)
 
 
-def high_g_sensor(firmware: Modules, bus: Any, scale: int = 0) -> Any:
-    return firmware("sensor").H3lis331dl(bus, 0x18, scale)
-
-
 def frames_at(firmware: Modules, us: int) -> Any:
     frames = firmware("frames").Frames()
     for _ in range(us // TICKS):
@@ -115,30 +111,6 @@ def test_settings_frames_are_those_of_the_decoder_and_samples_follow_them(
     found = decode(bytes(frames.sample(0))[:-1])
     assert isinstance(found, Sample)
     assert (found.sequence, found.time_us) == (2, us)
-
-
-@given(content=st.binary(min_size=1, max_size=252))
-def test_stuffing_in_place_is_cobs(firmware: Modules, content: bytes) -> None:
-    from cobs import cobs
-
-    frame = bytearray(b"\xaa" + content + b"\xaa")
-    firmware("frames").stuff(frame)
-    assert bytes(frame) == cobs.encode(content) + b"\0"
-
-
-def test_a_sensor_that_is_missing_reads_zero_and_is_tried_every_hundredth_time(
-    firmware: Modules, board: ModuleType
-) -> None:
-    bus = board.I2C()
-    sensor = high_g_sensor(firmware, bus)
-    bus.high_g.unplugged = True
-    out = bytearray(b"\xff" * 6)
-    read = [sensor.read(out) for _ in range(50)]
-    bus.high_g.unplugged = False
-    read += [sensor.read(bytearray(6)) for _ in range(60)]
-    assert (out, sensor.identity) == (bytes(6), 0x32)
-    assert (bus.high_g.registers[0x20], bus.high_g.registers[0x23]) == (0x3F, 0x80)
-    assert read == [False] * 101 + [True] * 9
 
 
 def test_a_lost_reading_costs_one_and_lost_power_is_found_by_the_check(firmware: Modules, board: ModuleType) -> None:

@@ -89,7 +89,7 @@ def make() -> Iterator[Callable[..., Pair]]:
         pair.close()
 
 
-@pytest.mark.parametrize(("version", "transport"), [("2.5", "unicast"), ("2.11", "multicast"), ("4.1", "multicast")])
+@pytest.mark.parametrize(("version", "transport"), [("2.5", "unicast"), ("4.1", "multicast")])
 def test_frames_come_through_to_the_bit_by_both_ways(make: Callable[..., Pair], version: str, transport: str) -> None:
     pair = make(transport, 0.002, version=version)
     for got in pair.further(50):
@@ -164,9 +164,8 @@ def test_occluded_bodies_are_not_tracked_and_dropped_frames_counted(make: Callab
     assert tracked.any(axis=0).all()
 
 
-@pytest.mark.parametrize("version", [(2, 4), (4, 3)])
-def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair], version: protocol.Version) -> None:
-    pair = make()
+def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair]) -> None:
+    pair, version = make(), (4, 3)
     pair.server.close()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((LOOPBACK, pair.configuration.command_port))
@@ -203,11 +202,6 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
     assert 30 < sum(pair.client.health.unreadable.values()) <= 100
     assert len(pair.client.health.unreadable) < 12
     assert len(pair.server._clients) <= 16
-
-
-def test_an_interface_that_is_none_of_this_host_is_refused() -> None:
-    with pytest.raises(UserError, match="address of this host"):
-        NatNetClient(OptitrackConfiguration(interface="192.0.2.1", server="192.0.2.2"), print)
 
 
 _OTHER_CLIENT = """
