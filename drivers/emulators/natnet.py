@@ -39,9 +39,6 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 #
 # Written apart from the client's parsers, which it is to check: from the samples of OptiTrack's SDK, as those are.
 
-_MARKERS_M = ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0), (0.0, 0.0, 0.05), (-0.04, -0.03, 0.0))
-SIZE_M = 0.014
-
 
 def server_info(info: ServerInfo) -> bytes:
     """Message 1."""
@@ -54,64 +51,45 @@ def server_info(info: ServerInfo) -> bytes:
 
 
 def models(names: Sequence[str], version: Version, others: Sequence[tuple[int, bytes]] = ()) -> bytes:
-    """Message 5: of each body its marker set and itself, numbered from 1.
-
-    Parameters
-    ----------
-    others
-        Further models: kind and content.
-    """
-    labels = b"".join(text(f"Marker{place}") for place in range(len(_MARKERS_M)))
-    parts = [(0, text("all") + i32(0))]
-    for number, name in enumerate(names, 1):
-        parts.append((0, text(name) + i32(len(_MARKERS_M)) + labels))
-        parts.append((1, rigid_body_model(name, number, version)))
-    parts += others
-    sized = version >= (4, 1)
-    rows = [i32(kind) + (i32(len(part)) if sized else b"") + part for kind, part in parts]
+    """Message 5: the bodies, numbered from 1, and further models by kind and content."""
+    bodies = [(1, rigid_body_model(name, number, version)) for number, name in enumerate(names, 1)]
+    parts = [(0, text("all") + i32(0)), *bodies, *others]
+    rows = [i32(kind) + _since((4, 1), i32(len(part)), version) + part for kind, part in parts]
     return message(Kind.MODELS, i32(len(parts)) + b"".join(rows))
 
 
-def rigid_body_model(name: str, number: int, version: Version) -> bytes:
-    """What is told of one of them."""
-    data = text(name) + i32(number, -1) + f32(*[0.0] * 3, *([0.0, 0.0, 0.0, 1.0] if version >= (4, 2) else []))
-    if version >= (3, 0):
-        count = len(_MARKERS_M)
-        data += i32(count) + f32(*sum(_MARKERS_M, ())) + i32(*[0] * count)
-        if version >= (4, 0):
-            data += b"".join(text(f"Marker{place}") for place in range(count))
-    return data
+def rigid_body_model(name: str, number: int, version: Version, markers: int = 0) -> bytes:
+    """What is told of one of them; its markers are at its origin."""
+    data = text(name) + i32(number, -1) + f32(0.0, 0.0, 0.0) + _since((4, 2), f32(0.0, 0.0, 0.0, 1.0), version)
+    labels = _since((4, 0), markers * text("Marker"), version)
+    return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
 
 
-def frame(sent: Frame, names: Sequence[str], version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
-    """Message 7.
+def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
+    """Message 7, of rigid bodies without markers.
 
     Parameters
     ----------
     others
-        One thing each of the sections `skeletons`, `assets`, `force plates` and `devices`, which are empty otherwise.
+        One thing each of the sections `marker sets`, `other markers`, `skeletons`, `assets`, `labelled markers`,
+        `force plates` and `devices`, which are empty otherwise.
     """
     given = {name: [content] for name, content in (others or {}).items()}
-    points = sent.positions_m[:, None] + np.array(_MARKERS_M)
     fields = (sent.ids, sent.positions_m, sent.quaternions_xyzw, sent.tracked)
     rows = zip(*(field.tolist() for field in fields), strict=True)
-    labelled = [
-        i32((place + 1) << 16 | marker + 1) + f32(*point, SIZE_M) + _since((2, 6), u16(10), version)
-        + _since((3, 0), f32(0.0002), version)
-        for place, markers in enumerate(points)
-        for marker, point in enumerate(markers)
-    ]  # fmt: skip
+    given["bodies"] = [rigid_body(version, *row) for row in rows]
     data = i32(sent.number)
-    for since, things in (
-        ((2, 5), [text(name) + i32(len(of)) + f32(*of.ravel()) for name, of in zip(names, points, strict=True)]),
-        ((2, 5), [f32(0.0, 1.0, 2.0), f32(3.0, 4.0, 5.0)]),  # other markers
-        ((2, 5), [rigid_body(*row, version=version) for row in rows]),
-        ((2, 5), given.get("skeletons", [])),
-        ((4, 1), given.get("assets", [])),
-        ((2, 5), labelled),
-        ((2, 9), given.get("force plates", [])),
-        ((2, 11), given.get("devices", [])),
+    for since, name in (
+        ((2, 5), "marker sets"),
+        ((2, 5), "other markers"),
+        ((2, 5), "bodies"),
+        ((2, 5), "skeletons"),
+        ((4, 1), "assets"),
+        ((2, 5), "labelled markers"),
+        ((2, 9), "force plates"),
+        ((2, 11), "devices"),
     ):
+        things = given.get(name, [])
         content = b"".join(things)
         data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
     data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
@@ -123,15 +101,18 @@ def frame(sent: Frame, names: Sequence[str], version: Version, others: Mapping[s
 
 
 def rigid_body(
-    number: int, position: Sequence[float], quaternion: Sequence[float], tracked: bool, version: Version
+    version: Version,
+    number: int,
+    position: Sequence[float],
+    quaternion: Sequence[float],
+    tracked: bool,
+    markers: int = 0,
 ) -> bytes:
-    """Its part of a frame."""
+    """Its part of a frame; markers, which it has before 3.0, are at the origin."""
     if not tracked and version < (2, 6):  # which have no flag
         position, quaternion = (0.0,) * 3, (0.0,) * 4
-    data, count = i32(number) + f32(*position, *quaternion), len(_MARKERS_M)
-    if version < (3, 0):
-        data += i32(count) + f32(*sum(_MARKERS_M, ())) + i32(*range(1, count + 1)) + f32(*[SIZE_M] * count)
-    return data + f32(0.0003) + _since((2, 6), u16(tracked), version)
+    inside = b"" if version >= (3, 0) else i32(markers) + bytes(20 * markers)
+    return i32(number) + f32(*position, *quaternion) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
 
 
 def _since(first: Version, content: bytes, version: Version) -> bytes:
@@ -371,7 +352,7 @@ class NatNetServer:
         ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
         bodies = (ids, of.positions_m, of.quaternions_xyzw, of.tracked)
         sent = Frame(self.number, *bodies, time_s, exposure, (exposure + now) // 2, now, changed)
-        data = frame(sent, of.names, self._version)
+        data = frame(sent, self._version)
         if self._chosen.transport == "multicast":
             self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
         else:

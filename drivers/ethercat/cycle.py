@@ -47,9 +47,9 @@ def check_interface(interface: str) -> None:
         raise UserError(
             f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this "
             f"process has not. Without running as root: `sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} "
-            f"--init-groups --inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or for "
-            "good, in an environment of its own (`python3 -m venv --copies ENVIRONMENT`): `sudo setcap cap_net_raw+ep "
-            "ENVIRONMENT/bin/python3`"
+            f"--init-groups --inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or "
+            "for good, in an environment of its own (`python3 -m venv --copies ENVIRONMENT`): "
+            "`sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3`"
         ) from error
     except OSError as error:
         raise UserError(f"interface {interface}: {error.strerror}") from error

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -156,7 +156,8 @@ def _sample(payload: bytes) -> Sample | Fault:
 
 def _settings(payload: bytes) -> Settings | Fault:
     _, *numbers, major, minor, patch, device = _SETTINGS.unpack(payload)
-    found = Settings(*numbers, firmware=(major, minor, patch), device_id=device)
+    values: tuple[Any, ...] = (*numbers, (major, minor, patch), device)
+    found = Settings(*values)
     are_known = (
         found.low_g_range in LOW_G_COUNTS_PER_G
         and found.gyro_range in GYRO_COUNTS_PER_DEG_S

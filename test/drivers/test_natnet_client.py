@@ -189,7 +189,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.2", 0))
         for _ in range(100):
-            stranger.sendto(natnet.frame(frame_of(poses(), 10**6), NAMES, (4, 1)), (LOOPBACK, own_port))
+            stranger.sendto(natnet.frame(frame_of(poses(), 10**6), (4, 1)), (LOOPBACK, own_port))
             pair.server._socket.sendto(rng.bytes(int(rng.integers(0, 600))), (LOOPBACK, own_port))
             stranger.sendto(rng.bytes(40), command)
     others = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(40)]

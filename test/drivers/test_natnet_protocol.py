@@ -59,7 +59,7 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 def test_every_version_comes_back_to_the_bit(version: Version) -> None:
     sent = replace(poses(20), tracked=np.arange(20) % 3 != 0)
-    kind, payload = protocol.payload(natnet_others.frame(frame_of(sent, 77), sent.names, version))
+    kind, payload = protocol.payload(natnet_others.frame(frame_of(sent, 77), version))
     assert kind == Kind.FRAME
     got = protocol.parse_frame(payload, version)
     assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
@@ -84,7 +84,7 @@ def test_every_version_comes_back_to_the_bit(version: Version) -> None:
 
 @pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
-    whole = natnet_others.frame(frame_of(poses()), NAMES, version)[4:]
+    whole = natnet_others.frame(frame_of(poses()), version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
@@ -120,7 +120,7 @@ def test_another_client_reads_the_emulators_old_versions(version: Version) -> No
     """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
     optirx = pytest.importorskip("optirx", reason="pip install optirx")
     sent = poses()
-    got = optirx.unpack(natnet.frame(frame_of(sent, 5), NAMES, version), (*version, 0, 0))
+    got = optirx.unpack(natnet.frame(frame_of(sent, 5), version), (*version, 0, 0))
     assert got.frameno == 5
     for place, body in enumerate(got.rigid_bodies):
         np.testing.assert_array_equal(body.position, sent.positions_m[place])
