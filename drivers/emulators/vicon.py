@@ -19,8 +19,6 @@ from onboard_estimation.base.errors import UserError
 LOCAL_SEGMENTS = 8
 OFFERED = protocol.WANTED | {LOCAL_SEGMENTS}
 _STATIC = (protocol.STREAM_INFO, protocol.SUBJECT_INFO)
-_MOST_WAITING = 1 << 20
-"""Bytes that wait for a client which does not take them: beyond, it misses frames."""
 _MOST_CLIENTS = 32
 
 
@@ -68,7 +66,6 @@ class _Client:
     is_streaming: bool = False
     frames_asked: int = 0
     told: frozenset[int] = frozenset()  # of the kinds that change seldom, those it has
-    waiting: bytearray = field(default_factory=bytearray)
 
 
 class DataStreamServer:
@@ -88,7 +85,7 @@ class DataStreamServer:
     port
         It listens at.
     missed
-        Frames that clients did not take in time.
+        Frames that clients did not take in time, or were gone by.
 
     Raises
     ------
@@ -152,8 +149,6 @@ class DataStreamServer:
                 data = client.socket.recv(65536)
                 for packet in client.packets.feed(data):
                     self._heed(client, packet)
-            except BlockingIOError:
-                continue
             except (OSError, protocol.StreamError):
                 data = b""
             if not data:
@@ -253,19 +248,12 @@ class DataStreamServer:
                 client.frames_asked += content[0] == 0
 
     def _write(self, client: _Client, data: bytes) -> None:
-        """All of it, or what the client has not taken waits; too much of that, and this is lost."""
-        if client.waiting and len(client.waiting) + len(data) > _MOST_WAITING:
-            self.missed += 1
-            return
-        client.waiting += data
+        """A client that does not take what it asked for is sent away; it may come again."""
         try:
-            sent = client.socket.send(client.waiting)
-        except BlockingIOError:
-            return
+            client.socket.sendall(data)
         except OSError:
+            self.missed += 1
             self._drop(client)
-            return
-        del client.waiting[:sent]
 
     def _drop(self, client: _Client) -> None:
         client.socket.close()

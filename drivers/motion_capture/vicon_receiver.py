@@ -81,8 +81,6 @@ class FrameClock:
         That the numbers count by; NaN: unknown, stamps are arrivals less the latency told.
     device_clock
         That frames are mapped by now; None: they are not.
-    unmapped
-        Frames without a time: the first few after a jump, until it is confirmed.
     implausible_latencies
         How often a latency was told that cannot be: then the last one counts.
     """
@@ -91,7 +89,7 @@ class FrameClock:
         self._latency_s, self._tell = latency_s, tell
         self._told: tuple[float, ...] = ()
         self.device_clock: DeviceClock | None = None
-        self._jumps = self.unmapped = 0
+        self._jumps = 0
         self._since: tuple[int, int] | None = None  # number and arrival that the rate is checked from
         self._contrary_hz = math.nan  # that they rose at in the piece before, against what was told
         self._told_latency_s = 0.0
@@ -130,12 +128,9 @@ class FrameClock:
         if self.device_clock is not None:
             stamp_ns = self.device_clock.stamp_ns(number, exposed_ns)
         if stamp_ns is None:
-            self.unmapped += 1
             return None
-        if not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND:
-            self._last_ns = stamp_ns
-        else:
-            self._last_ns += 1
+        rises = not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND
+        self._last_ns = stamp_ns if rises else self._last_ns + 1
         return self._last_ns
 
     def reconnected(self) -> None:

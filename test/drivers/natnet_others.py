@@ -1,4 +1,4 @@
-"""NatNet messages that have what the emulated server never sends: markers, a skeleton, force plate, device, camera, asset."""
+"""NatNet messages with what the emulated server never sends: markers, skeleton, force plate, device, camera, asset."""
 
 from __future__ import annotations
 

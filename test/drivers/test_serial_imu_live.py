@@ -235,7 +235,7 @@ def test_a_simulated_robot_on_the_wire_is_estimated(tmp_path: Path) -> None:
     nothing_is_left()
     assert "Traceback" not in launch.output
     heights: dict[str, list[tuple[float, float]]] = {"odometry": [], "ground_truth/body/pose": []}
-    lost, low_ns = [], []
+    lost: list[float] = []
     with open_bag(bag) as opened:
         assert opened.custom_data["source"] == "simulated"
         for raw in opened.messages():
@@ -245,17 +245,11 @@ def test_a_simulated_robot_on_the_wire_is_estimated(tmp_path: Path) -> None:
                 pose = message.pose.pose if topic == "odometry" else message.pose
                 stamp = message.header.stamp
                 heights[topic].append((stamp.sec % 100_000 + 1e-9 * stamp.nanosec, pose.position.z))
-            elif topic == "imu/low_g/data_raw":
-                stamp = opened.deserialize(raw).header.stamp
-                low_ns.append(stamp.sec * 10**9 + stamp.nanosec)
             elif raw.topic == "/diagnostics":
                 for status in opened.deserialize(raw).status:
                     lost += [float(one.value) for one in status.values if one.key == "lost"]
     assert lost
     assert max(lost) == 0.0 or "the line is full, the driver does not read" in launch.output
-    gaps_s = 1e-9 * np.diff(low_ns)[2000:]
-    assert gaps_s.min() > 0.0
-    assert np.median(gaps_s) == pytest.approx(1.0 / 840.0, rel=0.01)
     estimate, truth = (np.array(heights[topic]) for topic in heights)
     settled = estimate[estimate[:, 0] > estimate[0, 0] + 8.0]
     error = settled[:, 1] - np.interp(settled[:, 0], truth[:, 0], truth[:, 1])
