@@ -7,14 +7,20 @@ EEPROM says, wherever the master would have them.
 
 from __future__ import annotations
 
+import math
 import struct
 import time
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from drivers.emulators.ethercat_sensor import Sensor, Signal, expected
-from drivers.ethercat.description import CODES, SdoObject, SensorDescription
-from drivers.ethercat.device import ASSIGNMENTS
+import numpy as np
+
+from drivers.ethercat.description import CODES, SdoObject, SensorDescription, UnitCode, limits
+from drivers.ethercat.device import ASSIGNMENTS, conversion_of, dtype_of
+
+Signal = Callable[[int], Sequence[float]]
+"""Values of `SensorDescription.fields` at a time, ns since the epoch: N, N m, V."""
 
 Command = IntEnum("Command", "NOP APRD APWR APRW FPRD FPWR FPRW BRD BWR BRW LRD LWR LRW ARMW FRMW", start=0)
 """What a datagram asks of the slaves: by position, station, broadcast, logical address; to read, to write, both."""
@@ -187,6 +193,79 @@ def eeprom_image(description: SensorDescription, identity: tuple[int, int, int, 
         content += bytes(len(content) % 2)
         image += struct.pack("<2H", kind, len(content) // 2) + content
     return (image + struct.pack("<H", _END)).ljust(_EEPROM_BYTES, b"\xff")
+
+
+# What it measures, as process data: SI values through the factors of its file into counts, status, bias.
+
+_LARGEST_FLOAT = 3.4e38
+
+
+class Sensor:
+    """A sensor as its file describes it.
+
+    Parameters
+    ----------
+    signal
+        What there is to be measured.
+
+    Attributes
+    ----------
+    status
+        Levels (`warning`, `overload`, `error`) that the device tells, each by the first of its bits.
+    """
+
+    def __init__(self, description: SensorDescription, signal: Signal) -> None:
+        self.status: frozenset[str] = frozenset()
+        self._description, self._signal = description, signal
+        inputs, self._outputs = dtype_of(description.input_entries), dtype_of(description.output_entries)
+        assert inputs.fields is not None
+        self._size, self._places = inputs.itemsize, {name: one[1] for name, one in inputs.fields.items()}
+        self._types = {entry.field: entry.type for entry in description.input_entries}
+        si = conversion_of(description, description.fields, expected)
+        self._scales = list(zip(si.fields, si.gain.tolist(), si.offset.tolist(), strict=True))
+        self._bias: Sequence[float] = [0.0] * len(si.fields)
+        self._control = 0
+
+    def inputs(self, now_ns: int) -> bytes:
+        """Process data for the master, sampled now; what is neither measured nor status is zero."""
+        data = bytearray(self._size)
+        for value, bias, (field, gain, offset) in zip(self._signal(now_ns), self._bias, self._scales, strict=True):
+            self._put(data, field, (value - bias - offset) / gain)
+        firsts = {bits.level: bits for bits in reversed(self._description.status) if bits.level in self.status}
+        for field in {bits.field for bits in firsts.values()}:
+            told = [bits.mask & -bits.mask for bits in firsts.values() if bits.field == field]
+            self._put(data, field, sum(set(told)))
+        return bytes(data)
+
+    def _put(self, data: bytearray, field: str, raw: float) -> None:
+        """As the device holds it: a float, or a whole number within its limits."""
+        kind, place = self._types[field], self._places[field]
+        if kind.startswith("float"):
+            struct.pack_into(CODES[kind], data, place, min(max(raw, -_LARGEST_FLOAT), _LARGEST_FLOAT))
+        else:
+            least, most = limits(kind)
+            whole = min(max(round(raw), least), most) if math.isfinite(raw) else 0
+            struct.pack_into(CODES[kind], data, place, whole)
+
+    def outputs(self, data: bytes, now_ns: int) -> None:
+        """Process data from the master: the bits for bias act when they rise."""
+        bias = self._description.bias
+        if bias is None:
+            return
+        control = int(np.frombuffer(data, self._outputs)[bias.output][0])
+        risen, self._control = control & ~self._control, control
+        if risen & bias.set:
+            self._bias = tuple(self._signal(now_ns))
+        if risen & bias.clear:
+            self._bias = [0.0] * len(self._bias)
+
+
+def expected(one: SdoObject) -> float:
+    """What such an object of the emulated device holds."""
+    return one.expected if one.expected is not None else 0.0 if isinstance(one, UnitCode) else 1.0
+
+
+# The controller, and the states of its application.
 
 
 class State(IntEnum):

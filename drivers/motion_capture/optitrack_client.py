@@ -216,14 +216,14 @@ class FrameStamps:
         self._open.append(time.time_ns())
         return self._open[-1]
 
-    def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> bool:
-        """Take an echo; false where nothing was asked like that, or it took too long."""
+    def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> None:
+        """Take an echo, if something was asked like that, and not too long ago."""
         if asked_ns not in self._open or not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
-            return False
+            self._health.refuse("echo not asked for")
+            return
         self._open.remove(asked_ns)
         self.echoes += 1
         self.clock.echo(asked_ns, ticks, arrived_ns)
-        return True
 
     def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
         """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
@@ -366,8 +366,7 @@ class NatNetClient:
         if kind == Kind.FRAME:
             return self._take_frame(payload, arrived_ns)
         if kind == Kind.ECHO and self.stamps is not None:
-            if not self.stamps.answer(*protocol.echo(payload), arrived_ns):
-                self.health.refuse("echo not asked for")
+            self.stamps.answer(*protocol.echo(payload), arrived_ns)
         elif kind == Kind.SERVER_INFO:
             self._take_info(protocol.server_info(payload))
         elif kind == Kind.MODELS and self.info is not None:

@@ -165,8 +165,7 @@ class SerialImuNode(MeasuringNode):
         self._before: dict[str, float] = {}
         self._bytes = 0
         self._silent_since_s = time.monotonic()
-        self._first_s: float | None = None
-        self._checked = False
+        self._check_at_s: float | None = None  # not known yet
         self.offer("zero_gyro", self._zero_gyro)
         self.offer("align_high_g", self._align_high_g)
         self.keep_reading(partial(self._read, line), partial(self._report, line))
@@ -325,24 +324,21 @@ class SerialImuNode(MeasuringNode):
         if time.monotonic() - self._silent_since_s < _SILENT_S:
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
+        said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
         elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is one of its chips another?"
-        else:
-            said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         self.get_logger().warning(said)
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""
-        settings = self._readings.settings
-        if self._checked or settings is None:
+        settings, now_s = self._readings.settings, time.monotonic()
+        if settings is not None and self._check_at_s is None:
+            self._check_at_s = now_s + _CHECKED_AFTER_S
+        if settings is None or self._check_at_s is None or now_s < self._check_at_s:
             return
-        now_s = time.monotonic()
-        self._first_s = now_s if self._first_s is None else self._first_s
-        if now_s - self._first_s < _CHECKED_AFTER_S:
-            return
-        self._checked = True
+        self._check_at_s = math.inf
         found = list(faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
         for sentence in found:
             self.get_logger().warning(sentence)
@@ -351,10 +347,8 @@ class SerialImuNode(MeasuringNode):
 
 
 def _new_file(path: str) -> BinaryIO | None:
-    if not path:
-        return None
     try:
-        return Path(path).open("xb")
+        return Path(path).open("xb") if path else None
     except FileExistsError as error:
         raise UserError(f"raw_log: {path} exists already and is not overwritten; name another, or remove it") from error
     except OSError as error:
