@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from onboard_estimation.ros.message_templates import MessageTemplate, Serialized
 from onboard_estimation.ros.sensor_messages import axes, header, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
-_STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
 _LOOK_S = 0.25
 _MOST_TEMPLATES = 8
@@ -133,7 +131,6 @@ class HebiNode(MeasuringNode):
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
-        readings.sort(key=_STAMP)  # each module's are by its own clock
         rest_s = self.hand_over(readings)
         if self.feed.is_over:
             self.get_logger().info(self.feed.summary)
@@ -169,11 +166,8 @@ class HebiNode(MeasuringNode):
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
         for module in self._modules if self._started else ():
-            sentence = module.change(now_s)
-            if sentence and module.is_silent:
-                self.get_logger().warning(sentence)
-            elif sentence:
-                self.get_logger().info(sentence)
+            if sentence := module.change(now_s):
+                self.say(sentence, module.is_silent)
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
