@@ -151,12 +151,12 @@ class SerialLine(Line):
     def _opened(self) -> bool:
         try:
             self._serial = self._library.Serial(self._name, self._baud, timeout=0, exclusive=True)
+            self._poll.register(self._serial.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
             self._serial.reset_input_buffer()  # what stands there is of before, nobody knows when
         except (OSError, self._library.SerialException, ValueError) as error:
             self.close()
             self._try_later(_cannot_be_opened(self._name, error))
             return False
-        self._poll.register(self._serial.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
         self._wait_s = _FIRST_WAIT_S
         self._say("", f"{self._name}: open at {self._baud} baud")
         return True

@@ -264,11 +264,9 @@ class WrenchStream(Stream):
         keeps = np.asarray(np.isfinite(readings).all(axis=1))
         for _, is_set in spoken if not self._publish_faulty else ():
             keeps = keeps & ~is_set
-        stamps = [stamp_ns - self._latency_ns for stamp_ns in stamps_ns]
-        if not keeps.all():
-            self.refused += int((~keeps).sum())
-            readings = readings[keeps]
-            stamps = [stamp_ns for stamp_ns, keep in zip(stamps, keeps.tolist(), strict=True) if keep]
+        stamps = [at_ns - self._latency_ns for at_ns, keep in zip(stamps_ns, keeps.tolist(), strict=True) if keep]
+        self.refused += int((~keeps).sum())
+        readings = readings[keeps]
         if stamps_ns[0] - self._newest_ns > _GAP_NS:
             self.raw.clear()
         self._newest_ns = stamps_ns[-1]
