@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import ClockType
@@ -23,6 +25,7 @@ from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.sensor_messages import header
 
 _STAY_S, _LOOK_S = 0.0005, 1.0
+_STAMP = attrgetter("stamp_ns")
 STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 
@@ -59,6 +62,13 @@ class DriverNode(SteadyNode):
         """Publish statuses as of now."""
         stamp = header(new, self.get_clock().now().nanoseconds)
         self._diagnostics.publish(new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses))
+
+    def say(self, sentence: str, is_bad: bool) -> None:
+        """Log it; not one call of either: rclpy's loggers want one severity of each line."""
+        if is_bad:
+            self.get_logger().warning(sentence)
+        else:
+            self.get_logger().info(sentence)
 
     def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
         """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.
@@ -140,6 +150,13 @@ class MeasuringNode(DriverNode):
         self._take, self._taken = take, frozenset(one.sensor for one in self.measured if one.topic in topics)
 
     def hand_over(self, readings: Sequence[Measurement]) -> float:
-        """Hand on those that are taken, in this order; for how long the next may wait, s."""
-        taken = [reading for reading in readings if reading.sensor in self._taken]
+        """Hand on those that are taken, by their stamps; for how long the next may wait, s."""
+        taken = sorted((one for one in readings if one.sensor in self._taken), key=_STAMP)
         return self._take(taken) if self._take is not None and taken else 0.0
+
+
+def set_variances(message: Any, **variances: float) -> None:
+    """Of parts of an `Imu`, the same for all axes; a part that is absent stays marked so."""
+    for name, variance in variances.items():
+        if getattr(message, f"{name}_covariance")[0] != -1.0:
+            setattr(message, f"{name}_covariance", (variance * np.eye(3)).ravel())

@@ -157,8 +157,8 @@ def _cable(near: str, far: str) -> Iterator[None]:
 
 def _far(interface: str) -> None:
     """The device; on `off` it is without power and answers no frame, on `on` it starts anew."""
-    from drivers.emulators.ethercat.segment import Segment, Wire
-    from drivers.emulators.ethercat.slave import Slave
+    from drivers.emulators.ethercat_segment import Segment, Wire
+    from drivers.emulators.ethercat_slave import Slave
     from drivers.ethercat.description import find
 
     slave = Slave(find("ati_axia80"), lambda _: (1.0, 2.0, 3.0, 0.1, 0.2, 0.3))

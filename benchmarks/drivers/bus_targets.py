@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.fuzzing import Target
-from drivers.emulators.ethercat import slave as emulated
-from drivers.emulators.ethercat.controller import (
+from drivers.emulators import ethercat_slave as emulated
+from drivers.emulators.ethercat_segment import (
     DATAGRAM,
     ETHERNET_BYTES,
     ETHERTYPE,
@@ -20,10 +20,10 @@ from drivers.emulators.ethercat.controller import (
     MORE,
     PDU_TYPE,
     FrameError,
+    Segment,
     places,
 )
-from drivers.emulators.ethercat.segment import Segment
-from drivers.emulators.ethercat.slave import Slave, State
+from drivers.emulators.ethercat_slave import Slave, State
 from drivers.ethercat.description import WRENCH, SdoObject, SensorDescription, find
 from drivers.ethercat.description import parse as parse_description
 from drivers.ethercat.device import conversion_of, dtype_of
@@ -130,8 +130,7 @@ _SENSORS = tuple(find(name) for name in ("ati_axia80", "me_gsv8"))
 
 def _held() -> tuple[object, ...]:
     """What datagrams and SDOs change of the slave."""
-    objects = tuple([one.value for one in _SLAVE.dictionary.objects.values()])
-    return _SLAVE.state, _SLAVE.error, objects, bytes(_SLAVE.memory)
+    return _SLAVE.state, _SLAVE.error, tuple(_SLAVE.dictionary.objects.values()), bytes(_SLAVE.memory)
 
 
 _FRESH = _held()
@@ -191,7 +190,7 @@ def _check_datagrams(content: bytes) -> None:
 
 
 def _check_sdo(content: bytes) -> None:
-    reply = emulated.answer(content, _SLAVE.dictionary, 1, emulated.MAILBOX_BYTES)
+    reply = emulated.answer(content, _SLAVE.dictionary, 1)
     if reply is not None:
         assert 6 <= len(reply) <= emulated.MAILBOX_BYTES
         assert int.from_bytes(reply[:2], "little") == len(reply) - 6

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
-from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
+from drivers.ethercat.device import Device, check_mapping, conversion_of, dtype_of
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
 
@@ -40,10 +38,7 @@ def written(content: Any) -> bytes:
 
 def rows(name: str, part: str) -> dict[int, list[int]]:
     """What a device of this description maps."""
-    return {
-        pdo.pdo: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
-        for pdo in getattr(find(name), part)
-    }
+    return {pdo.pdo: [entry.mapping for entry in pdo.entries] for pdo in getattr(find(name), part)}
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -101,32 +96,6 @@ def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
         parse(written(content))
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObject) -> None:
-    with pytest.raises(ConfigurationError):
-        parse(data.draw(st.binary(max_size=300)))
-    content: Any = text(data.draw(st.sampled_from(["ati_ft", "beckhoff_el3104"])))
-    inner = content
-    while True:
-        keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
-        key = data.draw(st.sampled_from(keys))
-        if not isinstance(inner[key], (dict, list)) or not inner[key] or data.draw(st.booleans()):
-            break
-        inner = inner[key]
-    inner[key] = data.draw(_VALUES)
-    with suppress(ConfigurationError):
-        one = parse(written(content))
-        assert one.has_wrench or one.voltages
-
-
 def test_single_bits_in_place_of_a_status_word_pass() -> None:
     """As a Beckhoff terminal has them: what the description leaves open may be anything of its length."""
     one, mapped = find("beckhoff_el3104"), rows("beckhoff_el3104", "inputs")
@@ -146,8 +115,9 @@ def test_differences_are_told_with_their_places() -> None:
     assert "byte 28: described is counter, 0x6020:00 of 32 bits; the device has 0x6010:00" in str(caught.value)
     with pytest.raises(UserError, match=r"0x1A01 assigned .0x1C13., its description has 0x1A00"):
         check_mapping(one.name, "inputs", one.inputs, {0x1A01: []})
+    device = Device(one, 0, SimpleNamespace(input=bytes(28), output=bytes(8)), 0, None)
     with pytest.raises(UserError, match="maps 28 bytes of inputs, its description has 32"):
-        check_size(one.name, "inputs", one.inputs, 28)
+        device.check_sizes()
 
 
 def test_units_and_factors_are_those_the_device_tells() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import encode_named_numbers, encode_subject, subjects_of
@@ -138,40 +136,6 @@ def test_a_packet_that_is_none_or_too_long() -> None:
         Packets().feed(struct.pack("<II", PACKET, LARGEST_PACKET + 1))
 
 
-def _known() -> st.SearchStrategy[bytes]:
-    kinds = st.sampled_from([1, 2, 5, 9, 26, 36, 39, OBJECT_ENUMS, CONTENTS, 77])
-    counts = st.integers(0, 0xFFFFFFFF).map(lambda value: struct.pack("<I", value))
-    content = st.lists(st.one_of(st.binary(max_size=40), counts, st.just(b"\x01\0\0\0")), max_size=6).map(b"".join)
-    return st.lists(st.builds(block, kinds, content), max_size=5).map(b"".join)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | _known(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
-def test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own(
-    packet: bytes, changes: list[tuple[int, int]]
-) -> None:
-    other = bytearray(packet)
-    for place, value in changes:
-        if other:
-            other[place % len(other)] = value
-    try:
-        layout, own = layout_of(packet), decode(bytes(other))
-    except StreamError:
-        return
-    assert own.poses is None or len(own.poses.ids) == len(own.poses.values) <= len(packet)
-    if own.offered is None:
-        list(Session().feed(block(PACKET, bytes(other))))
-    assert layout.fits(packet)
-    if layout.fits(bytes(other)):
-        assert same(layout.read(bytes(other)), own)
-
-
-def same(one: Content, other: Content) -> bool:
-    """To the bit."""
-    poses = [None if part.poses is None else (part.poses.ids, part.poses.values.tobytes()) for part in (one, other)]
-    return one._replace(poses=None) == other._replace(poses=None) and poses[0] == poses[1]
-
-
 def test_numbers_alone_keep_the_layout_and_all_else_does_not() -> None:
     poses = block(GLOBAL_SEGMENTS, segments(1, (1, np.ones(3), np.eye(3)), (2, np.ones(3), np.eye(3))))
     latency = block(LATENCY_INFO, encode_named_numbers({"a": 0.004, "b": 0.001}))
@@ -230,7 +194,7 @@ def test_numbers_that_fall_are_a_restart() -> None:
     before, _ = _stamps(clock, 50_000, 6000, 10**18)
     after, exposed = _stamps(clock, 3, 6000, 10**18 + 13 * 10**9)
     known = [stamp is not None for stamp in after]
-    assert known.index(True) == clock.unmapped == 4  # a fifth confirms the jump
+    assert known.index(True) == 4  # a fifth confirms the jump
     assert all(known[4:])
     assert clock.jumps == 1
     assert np.abs(np.array(after[600:]) - exposed[600:]).max() < 300_000

@@ -5,16 +5,84 @@ from __future__ import annotations
 import random
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from drivers.emulators.ethercat.controller import COUNTED_UP, ETHERTYPE, LARGEST_FRAME, FrameError, places
-from drivers.emulators.ethercat.slave import Slave, State
+from drivers.emulators.ethercat_slave import Command, Slave, State
 from drivers.ethercat.cycle import check_interface
 from onboard_estimation.base.configuration import non_negative, parameter
-from onboard_estimation.base.errors import UserError
+
+# EtherCAT frames (ETG.1000.4, IEC 61158-4-12): datagrams one behind the other, each with its working counter.
+#
+#     Ethernet   destination (6 bytes), source (6), EtherType 0x88A4, big-endian
+#     frame      length of all datagrams (11 bits), reserved (1), type 1 (4 bits); all from here on little-endian
+#     datagram   command u8, index u8, address u32, length (11 bits), reserved (3), circulating, more to follow,
+#                interrupt u16, data, working counter u16
+#
+# The address is logical, or in two halves: position (counted up by each slave) or station, and offset in its memory.
+
+ETHERTYPE = 0x88A4
+ETHERNET_BYTES = 14
+LARGEST_FRAME = 1514
+"""Bytes of an Ethernet frame without its checksum."""
+
+HEADER = struct.Struct("<H")
+DATAGRAM = struct.Struct("<BBIHH")
+LENGTH_MASK = 0x07FF
+MORE = 0x8000
+PDU_TYPE = 1
+
+
+class FrameError(ValueError):
+    """Bytes that are no EtherCAT frame; says where and why."""
+
+
+class Place(NamedTuple):
+    """Where a datagram is in a frame: its header starts at `start`, its data at `data`, its counter at `counter`."""
+
+    start: int
+    data: int
+    counter: int
+    command: int
+    address: int
+
+
+def places(frame: bytes | bytearray) -> list[Place]:
+    """The datagrams of an Ethernet frame, each with its place in it.
+
+    Raises
+    ------
+    FrameError
+        It is none of EtherCAT, or one of its lengths lies.
+    """
+    at, size = ETHERNET_BYTES + HEADER.size, len(frame)
+    if size < at:
+        raise FrameError(f"{size} bytes, less than the {at} of the headers")
+    (header,) = HEADER.unpack_from(frame, ETHERNET_BYTES)
+    end = at + (header & LENGTH_MASK)
+    if header >> 12 != PDU_TYPE:
+        raise FrameError(f"frame of type {header >> 12}, not of datagrams ({PDU_TYPE})")
+    if end > size:  # shorter ones are padded to 60 bytes
+        raise FrameError(f"{end - at} bytes of datagrams announced, {size - at} there")
+    found: list[Place] = []
+    while True:
+        data = at + DATAGRAM.size
+        if data > end:
+            raise FrameError(f"datagram {len(found)}: its header ends {data - end} bytes behind the frame's")
+        command, _, address, told, _ = DATAGRAM.unpack_from(frame, at)
+        counter = data + (told & LENGTH_MASK)
+        if counter + 2 > end:
+            raise FrameError(f"datagram {len(found)}: its {counter - data} bytes of data do not fit into the frame")
+        found.append(Place(at, data, counter, command, address))
+        if not told & MORE:
+            return found
+        at = counter + 2
+
+
+# What goes wrong on the way through the slaves, and the way itself.
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
 """DL status: port 0 has a link, or ports 0 and 1; the others are closed."""
@@ -22,6 +90,8 @@ _RETURNED = 0x02
 _STATES = {"pre_op": State.PREOP, "safe_op": State.SAFEOP, "op": State.OP}
 _ABORT = 0x0800_0000
 _NO_REASON = 0x0001
+_COUNTED_UP = frozenset({*range(Command.APRD, Command.FPRD), *range(Command.BRD, Command.LRD)})
+"""Commands whose position each slave counts up."""
 _WAIT_S = 0.1
 _ROOM = 4_194_304
 
@@ -35,12 +105,11 @@ class EthercatFaults:
     """Nothing by default. They begin `after_s` after the first frame; set while the node runs, at once."""
 
     after_s: float = non_negative(5.0, "after the first frame, faults begin", "s")
-    again_s: float = non_negative(0.0, "what lasts for a time begins again so often; 0: once", "s")
     slave: int = parameter(0, "place on the bus of the device that has them", minimum=0)
     frame_loss_rate: float = parameter(0.0, "share of the frames that do not come back", minimum=0.0, maximum=1.0)
     unplugged_s: float = non_negative(0.0, "the cable is out for so long; the devices have power", "s")
     power_off_s: float = non_negative(0.0, "the device has no power for so long, and none behind it is reached", "s")
-    leaves_op: bool = parameter(False, "the device falls into SAFEOP with an error, once or each again_s")
+    leaves_op: bool = parameter(False, "the device falls into SAFEOP with an error, once")
     refused_state: Literal["none", "pre_op", "safe_op", "op"] = parameter(
         "none", "a state of the application layer that the device does not enter"
     )
@@ -54,8 +123,6 @@ class EthercatFaults:
         for one in self.sdo_aborts:
             if not SDO_OBJECT.fullmatch(one):
                 yield f"sdo_aborts: {one!r}, allowed: index and subindex in hexadecimal digits, 0x2021:37"
-        if self.again_s and self.again_s <= max(self.unplugged_s, self.power_off_s):
-            yield f"again_s: {self.again_s:g}, allowed: more than unplugged_s and power_off_s, or 0"
 
 
 class Segment:
@@ -78,16 +145,14 @@ class Segment:
         self._asked: EthercatFaults | None = None
         self._random = random.Random(seed)
         self._begin_s: float | None = None
-        self._round: float | None = None
-        self._off = self._set = False
+        self._is_off = self._are_set = False
         self.connect(len(self.slaves))
 
     def connect(self, reach: int) -> None:
         """Only the first so many are there; their ports know."""
         self.reach = reach
         for place, slave in enumerate(self.slaves[:reach]):
-            slave.links = _BETWEEN if place + 1 < reach else _LAST
-            slave.settle()
+            slave.connect(_BETWEEN if place + 1 < reach else _LAST)
 
     def change(self, faults: EthercatFaults) -> None:
         """Other faults, from the next frame on; from any thread."""
@@ -101,15 +166,10 @@ class Segment:
         FrameError
             It is no EtherCAT frame.
         """
-        comes_back = self._lets_through(time.monotonic()) and self._pass(frame)
-        self.lost += not comes_back
-        return comes_back
-
-    def _pass(self, frame: bytearray) -> bool:
-        """Through all that are reached."""
-        found = places(frame)
+        goes_on, found = self._lets_through(time.monotonic()), places(frame)
         reached = self.slaves[: self.reach]
-        if not reached:
+        if not goes_on or not reached:
+            self.lost += 1
             return False
         now_ns = time.time_ns()
         for slave in reached:
@@ -117,16 +177,14 @@ class Segment:
         frame[6] |= _RETURNED  # the first slave marks the source address as given locally
         for place in found:
             data = frame[place.data : place.counter]
-            address, counted_up = place.address, place.command in COUNTED_UP
-            counter = int.from_bytes(frame[place.counter : place.counter + 2], "little")
+            address, step = place.address, int(place.command in _COUNTED_UP)
+            (counter,) = HEADER.unpack_from(frame, place.counter)
             for slave in reached:
                 counter += slave.execute(place.command, address, data)
-                if counted_up:
-                    address = address & 0xFFFF_0000 | (address + 1) & 0xFFFF
+                address = address & 0xFFFF_0000 | (address + step) & 0xFFFF
             frame[place.data : place.counter] = data
-            frame[place.counter : place.counter + 2] = (counter & 0xFFFF).to_bytes(2, "little")
-            if counted_up:
-                frame[place.start + 2 : place.start + 6] = address.to_bytes(4, "little")
+            HEADER.pack_into(frame, place.counter, counter & 0xFFFF)
+            frame[place.start + 2 : place.start + 6] = address.to_bytes(4, "little")
         return True
 
     def _lets_through(self, now_s: float) -> bool:
@@ -143,44 +201,35 @@ class Segment:
         if passed_s < 0.0:
             return True
         slave = self.slaves[min(faults.slave, len(self.slaves) - 1)]
-        if not self._set:
-            self._set = True
+        if passed_s < faults.power_off_s and not self._is_off:
+            self._is_off = True
+            self.connect(self.slaves.index(slave))
+        elif self._is_off and passed_s >= faults.power_off_s:
+            self._power_up()
+        if not self._are_set:
+            self._are_set = True
             slave.sensor.status = frozenset(one for one in ("overload", "error", "warning") if getattr(faults, one))
             if faults.refused_state != "none":
                 slave.refused = _STATES[faults.refused_state], _NO_REASON
             found = [SDO_OBJECT.fullmatch(one) for one in faults.sdo_aborts]
             slave.dictionary.aborts = {(int(one[1], 16), int(one[2], 16)): _ABORT for one in found if one}
-        current, within_s = divmod(passed_s, faults.again_s) if faults.again_s else (0.0, passed_s)
-        if current != self._round:
-            self._round = current
             if faults.leaves_op and slave.state is State.OP:
-                slave.fail(State.SAFEOP, _NO_REASON)
-        is_off = within_s < faults.power_off_s
-        if is_off and not self._off:
-            self.connect(self.slaves.index(slave))
-        elif self._off and not is_off:
-            self._power_up()
-        self._off = is_off
-        if within_s < faults.unplugged_s:
-            return False
-        return not faults.frame_loss_rate or self._random.random() >= faults.frame_loss_rate
+                slave.enter(State.SAFEOP, _NO_REASON)
+        return passed_s >= faults.unplugged_s and self._random.random() >= faults.frame_loss_rate
 
     def _power_up(self) -> None:
-        """The first slave that is not reached, which keeps what it is told to say."""
-        slave = self.slaves[self.reach]
-        status = slave.sensor.status
-        slave.power_up()
-        slave.sensor.status = status
+        """The first slave that is not reached; its faults are set anew."""
+        self.slaves[self.reach].power_up()
+        self._is_off = self._are_set = False
         self.connect(len(self.slaves))
 
     def _end(self) -> None:
         """What lasts is over."""
-        if self._off:
+        if self._is_off:
             self._power_up()
-        self._off, self._set, self._round = False, False, None
+        self._are_set = False
         for slave in self.slaves:
-            slave.refused, slave.sensor.status = None, frozenset()
-            slave.dictionary.aborts = {}
+            slave.refused, slave.sensor.status, slave.dictionary.aborts = None, frozenset(), {}
 
 
 class Wire:
@@ -208,12 +257,8 @@ class Wire:
         self.fault = ""
         check_interface(interface)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
-            self._socket.bind((interface, ETHERTYPE))
-        except OSError as error:
-            self._socket.close()
-            raise UserError(f"interface {interface}: {error.strerror}") from error
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
+        self._socket.bind((interface, ETHERTYPE))
         self._socket.settimeout(_WAIT_S)
 
     def close(self) -> None:
