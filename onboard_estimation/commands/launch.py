@@ -16,6 +16,7 @@ import typer
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import PACKAGE, resource
 from onboard_estimation.commands import output
+from onboard_estimation.commands.arguments import argument
 
 if TYPE_CHECKING:
     pass
@@ -166,8 +167,7 @@ SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def run(
     words: Annotated[
-        list[str],
-        typer.Argument(metavar="EXECUTABLE [ARGUMENTS...]", help="Executable, and arguments that it gets as they are."),
+        list[str], argument("EXECUTABLE [ARGUMENTS...]", "Executable, and arguments that it gets as they are.")
     ],
 ) -> None:
     """Run one node or tool by name, with ROS arguments where they are wanted.

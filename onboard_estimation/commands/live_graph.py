@@ -12,6 +12,7 @@ import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import output
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import graph_node, place
@@ -22,20 +23,18 @@ topic = typer.Typer(
     help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
 )
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Full name, e.g. `/salp/odometry`.")]
-HiddenOption = Annotated[
-    bool, typer.Option("--include-hidden", help="Also names of which a part starts with an underscore.")
-]
+TopicArgument = Annotated[str, argument("TOPIC", "Full name, e.g. `/salp/odometry`.")]
+HiddenOption = Annotated[bool, flag("Also names of which a part starts with an underscore.", "--include-hidden")]
 
 
 @topic.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
 def list_(
-    show_types: Annotated[bool, typer.Option("-t", "--show-types", help="Show the types too.")] = False,
+    show_types: Annotated[bool, flag("Show the types too.", "-t", "--show-types")] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show types, and the nodes that publish -> that subscribe.")
+        bool, flag("Show types, and the nodes that publish -> that subscribe.", "-v", "--verbose")
     ] = False,
     include_hidden: HiddenOption = False,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """List the topics of all running nodes."""
 
@@ -73,17 +72,13 @@ def list_(
 )
 def echo(
     topic: TopicArgument,
-    once: Annotated[bool, typer.Option("--once", help="Show one message and end.")] = False,
-    field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Only a part, e.g. `pose.pose.position.x` or `position[0]`.")
-    ] = None,
+    once: Annotated[bool, flag("Show one message and end.", "--once")] = False,
+    field: Annotated[str | None, option("FIELD", "Only a part, e.g. `pose.pose.position.x` or `position[0]`.")] = None,
     full_length: Annotated[
-        bool, typer.Option("-f", "--full-length", help="Cut nothing: arrays and texts end after 128 otherwise.")
+        bool, flag("Cut nothing: arrays and texts end after 128 otherwise.", "-f", "--full-length")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", min=0.0, help="Give up after S seconds without a message; 0: never.")
-    ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
+    timeout: Annotated[float, option("S", "Give up after S seconds without a message; 0: never.", min=0.0)] = 0.0,
+    json: Annotated[bool, flag("Each message as a line of JSON, whole.", "--json")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
     from onboard_estimation.live import by_hand
@@ -109,14 +104,11 @@ def echo(
 def pub(
     topic: TopicArgument,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields, `stamp: now`."),
+        list[str] | None, argument("[TYPE] [YAML]", "Its type, otherwise taken from the graph; fields, `stamp: now`.")
     ] = None,
-    once: Annotated[bool, typer.Option("-1", "--once", help="Publish one message and end.")] = False,
-    rate: Annotated[float, typer.Option("-r", "--rate", metavar="HZ", min=0.01, help="Messages a second.")] = 1.0,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without a subscriber.")
-    ] = 5.0,
+    once: Annotated[bool, flag("Publish one message and end.", "-1", "--once")] = False,
+    rate: Annotated[float, option("HZ", "Messages a second.", "-r", "--rate", min=0.01)] = 1.0,
+    timeout: Annotated[float, option("S", "Give up after S seconds without a subscriber.", "--timeout", min=0.1)] = 5.0,
 ) -> None:
     """Publish on a topic that somebody subscribes to, until Ctrl-C or `--once`.
 
@@ -146,12 +138,10 @@ def pub(
 def hz(
     topic: TopicArgument,
     window: Annotated[
-        int, typer.Option("-w", "--window", metavar="N", min=2, max=1_000_000, help="Messages that figures are of.")
+        int, option("N", "Messages that figures are of.", "-w", "--window", min=2, max=1_000_000)
     ] = 10_000,
-    duration: Annotated[
-        float, typer.Option("--duration", metavar="S", min=0.0, help="End after S seconds; 0: with Ctrl-C.")
-    ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Each second a line of JSON.")] = False,
+    duration: Annotated[float, option("S", "End after S seconds; 0: with Ctrl-C.", "--duration", min=0.0)] = 0.0,
+    json: Annotated[bool, flag("Each second a line of JSON.", "--json")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
     from onboard_estimation.live import watching
@@ -210,9 +200,7 @@ param = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Set
 
 EXIT_REFUSED = 1
 
-TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without an answer.")
-]
+TimeoutOption = Annotated[float, option("S", "Give up after S seconds without an answer.", "--timeout", min=0.1)]
 _KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
 
 
@@ -227,15 +215,12 @@ _KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
     ),
 )
 def call(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", help="Full name, e.g. `/salp/reset`.")],
+    service: Annotated[str, argument("SERVICE", "Full name, e.g. `/salp/reset`.")],
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields of the request."
-        ),
+        list[str] | None, argument("[TYPE] [YAML]", "Its type, otherwise taken from the graph; fields of the request.")
     ] = None,
     timeout: TimeoutOption = 5.0,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> int:
     """Call a service and show its response. Exits with 1 where the response says `success: false`.
 
@@ -259,9 +244,9 @@ def call(
     ),
 )
 def set_(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Full name, e.g. `/salp/salp_estimator`.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the parameter, e.g. `gate_probability`.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="In YAML, as in a parameter file.")],
+    node: Annotated[str, argument("NODE", "Full name, e.g. `/salp/salp_estimator`.")],
+    name: Annotated[str, argument("NAME", "Of the parameter, e.g. `gate_probability`.")],
+    value: Annotated[str, argument("VALUE", "In YAML, as in a parameter file.")],
     timeout: TimeoutOption = 5.0,
 ) -> int:
     """Set a parameter of a running node. Exits with 1 and the reason where the node refuses.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -16,8 +16,6 @@ from onboard_estimation.base.errors import UserError, printable
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.trained import ReportTable
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
@@ -155,6 +153,13 @@ def print_tables(tables: Iterable[ReportTable]) -> None:
         for row in one.rows:
             shown.add_row(*row)
         console().print(shown)
+
+
+def print_report(tables: Iterable[ReportTable], sentences: Iterable[str]) -> None:
+    """Print tables, then sentences as a list."""
+    print_tables(tables)
+    for sentence in sentences:
+        say(f"- {sentence}")
 
 
 _DEEPEST = 3

@@ -14,6 +14,7 @@ import typer
 from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 from onboard_estimation.live import keyboard
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.schedule import PlayOptions
@@ -29,26 +30,20 @@ _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
     'record --regex "^/salp/(imu|actuators)/" --storage sqlite3 -o walk',
 )
 def record(
-    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics to record.")] = None,
+    topics: Annotated[list[str] | None, argument("TOPIC...", "Topics to record.")] = None,
     bag: Annotated[Path | None, arguments.into("BAG", "Bag to write, a folder; `recorded_<time>` otherwise.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Record all topics.")] = False,
-    regex: Annotated[
-        str, typer.Option("--regex", "-e", metavar="PATTERN", help="Topics whose name the expression is found in.")
-    ] = "",
-    exclude_regex: Annotated[str, typer.Option("--exclude-regex", "-x", metavar="PATTERN", help="But not those.")] = "",
-    storage: Annotated[
-        str, typer.Option("--storage", "-s", metavar="mcap|sqlite3", help="Format of the bag.")
-    ] = "mcap",
+    everything: Annotated[bool, flag("Record all topics.", "--all", "-a")] = False,
+    regex: Annotated[str, option("PATTERN", "Topics whose name the expression is found in.", "--regex", "-e")] = "",
+    exclude_regex: Annotated[str, option("PATTERN", "But not those.", "--exclude-regex", "-x")] = "",
+    storage: Annotated[str, option("mcap|sqlite3", "Format of the bag.", "--storage", "-s")] = "mcap",
     include_hidden: Annotated[
-        bool, typer.Option("--include-hidden", help="Also topics of which a part starts with an underscore.")
+        bool, flag("Also topics of which a part starts with an underscore.", "--include-hidden")
     ] = False,
     use_sim_time: Annotated[
-        bool, typer.Option("--use-sim-time", help="Log times from /clock; the messages' own stamps never change.")
+        bool, flag("Log times from /clock; the messages' own stamps never change.", "--use-sim-time")
     ] = False,
-    duration: Annotated[
-        float, typer.Option("--duration", metavar="S", min=0.0, help="End after S seconds; 0: with Ctrl-C.")
-    ] = 0.0,
-    json: output.JsonOption = False,
+    duration: Annotated[float, option("S", "End after S seconds; 0: with Ctrl-C.", "--duration", min=0.0)] = 0.0,
+    json: JsonOption = False,
 ) -> None:
     """Record topics into a ROS 2 bag, until Ctrl-C. Topics that appear later are recorded too.
 
@@ -109,14 +104,12 @@ def _simulated(use_sim_time: bool) -> dict[str, object]:
 )
 @arguments.taking_settings(PlayOptions())
 def play(
-    bag: Annotated[Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, .mcap, .db3 or ROS 1 .bag file.")],
+    bag: Annotated[Path, argument("BAG", "Bag: a rosbag2 folder, .mcap, .db3 or ROS 1 .bag file.")],
     settings: Any = None,
-    remap: Annotated[
-        list[str] | None, typer.Option("--remap", "-m", metavar="FROM:=TO", help="Another name for a topic.")
-    ] = None,
-    clock: Annotated[bool, typer.Option("--clock", help="Publish the bag's time on /clock.")] = False,
-    clock_rate: Annotated[float, typer.Option(metavar="HZ", help="How often, with --clock.")] = 40.0,
-    json: output.JsonOption = False,
+    remap: Annotated[list[str] | None, option("FROM:=TO", "Another name for a topic.", "--remap", "-m")] = None,
+    clock: Annotated[bool, flag("Publish the bag's time on /clock.", "--clock")] = False,
+    clock_rate: Annotated[float, option("HZ", "How often, with --clock.")] = 40.0,
+    json: JsonOption = False,
 ) -> None:
     """Play a bag into the live graph: every message at its log time, as its publishers offered it.
 
