@@ -17,8 +17,7 @@ from std_srvs.srv import Trigger
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement, Vector
 from onboard_estimation.live.messages import new
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
-from onboard_estimation.nodes.source import Take
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
 from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.sensor_messages import header
 

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +17,6 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import PACKAGE, resource
 from onboard_estimation.commands import output
 from onboard_estimation.commands.arguments import argument
-
-if TYPE_CHECKING:
-    pass
-
 
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
@@ -101,7 +97,7 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
 
 def _for_ros2(words: Sequence[str]) -> list[str] | None:
     """What `ros2 launch` is to be asked; None: it would not find this package, whose nodes the file starts."""
-    from onboard_estimation.launching.nodes import prefixes
+    from onboard_estimation.launching.stand_in import prefixes
 
     name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
     if name is None or Path(words[0]).is_file():

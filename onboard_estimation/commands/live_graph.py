@@ -37,29 +37,22 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the topics of all running nodes."""
-
-    def names(endpoints: list[Any]) -> list[str]:
-        return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
-
+    found: list[dict[str, Any]] = []
     with graph_node("topic_list") as node:
         discovery.settle(node)
-        found = [
-            {
-                "name": name,
-                "types": types,
-                "publishers": names(discovery.publishers(node, name)),
-                "subscribers": names(discovery.subscriptions(node, name)),
-            }
-            for name, types in discovery.topics(node, include_hidden).items()
-        ]
+        for name, types in sorted(node.get_topic_names_and_types()):
+            ends = discovery.publishers(node, name), discovery.subscriptions(node, name)
+            if any(ends) and (include_hidden or not discovery.is_hidden(name)):
+                nodes = [sorted(discovery.names_of(one)) for one in ends]
+                found.append({"name": name, "types": types, "publishers": nodes[0], "subscribers": nodes[1]})
     if json:
         output.print_json({"topics": found})
     elif not found:
         typer.echo(f"no topic in {place()}: is a node running, with the same ROS_DOMAIN_ID?", err=True)
     for one in () if json else found:
-        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else str(one["name"])
-        nodes = f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
-        typer.echo((line + nodes).rstrip())
+        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else one["name"]
+        line += f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
+        typer.echo(line.rstrip())
 
 
 @topic.command(
@@ -83,14 +76,27 @@ def echo(
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
     from onboard_estimation.live import by_hand
 
-    def show(message: Any) -> None:
-        value = message if field is None else by_hand.pick(message, field)
-        if json:
-            typer.echo(json_library.dumps(by_hand.to_plain(value)))
-        else:
-            typer.echo(by_hand.to_yaml(value, None if full_length else by_hand.LONGEST) + "---")
+    arrived: queue.Queue[Any] = queue.Queue(maxsize=10_000)
 
-    _follow(topic, "topic_echo", timeout, show, once)
+    def put(message: Any) -> None:
+        if not arrived.full():  # a slow terminal must not fill memory
+            arrived.put(message)
+
+    with graph_node("topic_echo") as node:
+        name = discovery.follow(node, topic, timeout, put)
+        while True:
+            try:
+                message = arrived.get(timeout=timeout or None)
+            except queue.Empty:
+                raise UserError(f"no message on {name} within {timeout:g} s in {place()}") from None
+            # Shown in this thread, so that a closed pipe ends the command.
+            value = message if field is None else by_hand.pick(message, field)
+            if json:
+                typer.echo(json_library.dumps(by_hand.to_plain(value)))
+            else:
+                typer.echo(by_hand.to_yaml(value, None if full_length else by_hand.LONGEST) + "---")
+            if once:
+                return
 
 
 @topic.command(
@@ -144,12 +150,9 @@ def hz(
     json: Annotated[bool, flag("Each second a line of JSON.", "--json")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
-    from onboard_estimation.live import watching
-
-    meter = watching.RateMeter(window)
+    meter = discovery.RateMeter(window)
     with graph_node("topic_hz") as node:
-        watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
-        watching.subscribe(node, watched, lambda data: meter.note(time.monotonic_ns()), raw=True)
+        name = discovery.follow(node, topic, 0.0, lambda data: meter.note(time.monotonic_ns()), raw=True)
         started, seen = time.monotonic(), 0
         due = started + 1.0
         while not duration or due <= started + duration + 1e-6:
@@ -158,7 +161,7 @@ def hz(
             rate = meter.read()
             if rate is None or meter.count == seen:
                 if not json:
-                    typer.echo(f"no new messages on {watched.name}")
+                    typer.echo(f"no new messages on {name}")
             elif json:
                 typer.echo(json_library.dumps(asdict(rate)))
             else:
@@ -167,32 +170,6 @@ def hz(
                     f"std dev: {rate.std_dev_s:.5f}s window: {rate.window}"
                 )
             seen = meter.count
-
-
-def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
-    """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
-    from onboard_estimation.live import watching
-
-    with graph_node(name) as node:
-        watched = watching.wait_for_topic(node, topic, timeout_s, _say_waiting)
-        arrived: queue.Queue[Any] = queue.Queue(maxsize=10_000)
-
-        def put(message: Any) -> None:
-            if not arrived.full():  # a slow terminal must not fill memory
-                arrived.put(message)
-
-        watching.subscribe(node, watched, put)
-        while True:
-            try:
-                show(arrived.get(timeout=timeout_s or None))
-            except queue.Empty:
-                raise UserError(f"no message on {watched.name} within {timeout_s:g} s in {place()}") from None
-            if once:
-                return
-
-
-def _say_waiting(name: str, where: str) -> None:
-    typer.echo(f"WARNING: topic [{name}] does not appear to be published yet in {where}; waiting", err=True)
 
 
 service = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Call services of running nodes.")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
+import sys
+import termios
+import threading
 import time
-from collections.abc import Callable
+import tty
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +22,14 @@ from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
-from onboard_estimation.live import keyboard
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import graph_node, place, ros_context, spin_beside
 from onboard_estimation.live.signals import stop_on_signal
 
 _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
+_RIGHT, _UP, _DOWN = "\x1b[C", "\x1b[A", "\x1b[B"
+_KEY_PERIOD_S = 0.05
 
 
 @output.command(
@@ -89,7 +97,6 @@ def record(
 def _simulated(use_sim_time: bool) -> dict[str, object]:
     if not use_sim_time:
         return {}
-
     ros2.require()
     from rclpy.parameter import Parameter
 
@@ -122,8 +129,7 @@ def play(
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.
     """
-    from onboard_estimation.live.bag_player import summary
-    from onboard_estimation.live.player import Played, Player
+    from onboard_estimation.live.bag_player import Played, Player, summary
 
     options = replace(settings, clock_hz=clock_rate if clock else 0.0)
     with stop_on_signal() as stop, ros_context(_ros_arguments(remap or [])):
@@ -156,13 +162,13 @@ def play(
                     return act
 
                 actions = {
-                    keyboard.SPACE: schedule.toggle_paused,
-                    keyboard.RIGHT: schedule.step,
+                    " ": schedule.toggle_paused,
+                    _RIGHT: schedule.step,
                     "s": schedule.step,
-                    keyboard.UP: lambda: schedule.set_rate(schedule.rate * 1.1),
-                    keyboard.DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
+                    _UP: lambda: schedule.set_rate(schedule.rate * 1.1),
+                    _DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
                 }
-                with keyboard.keys({key: then_shown(action) for key, action in actions.items()}):
+                with _keys({key: then_shown(action) for key, action in actions.items()}):
                     player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
     if json:
         output.print_json({"path": str(bag), **asdict(player.played)})
@@ -171,7 +177,6 @@ def play(
 
 
 def _ros_arguments(remap: list[str]) -> list[str]:
-
     words: list[str] = []
     for text in remap:
         before, sign, after = text.partition(":=")
@@ -179,3 +184,38 @@ def _ros_arguments(remap: list[str]) -> list[str]:
             raise UserError(f"--remap {text}: write --remap FROM:=TO")
         words += ["-r", f"{absolute(before)}:={absolute(after)}"]
     return ["--ros-args", *words] if words else []
+
+
+@contextmanager
+def _keys(actions: Mapping[str, Callable[[], None]]) -> Iterator[bool]:
+    """Call the action of each key that is pressed in the block, without Enter; whether there is a keyboard."""
+    try:
+        terminal = sys.stdin.fileno()
+        # A background process that changes the terminal would be stopped by it.
+        there = os.isatty(terminal) and os.tcgetpgrp(terminal) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):
+        there = False
+    if not there:
+        yield False
+        return
+    before = termios.tcgetattr(terminal)
+    ended = threading.Event()
+
+    def listen() -> None:
+        while not ended.is_set():
+            if select.select([terminal], [], [], _KEY_PERIOD_S)[0]:
+                pressed = os.read(terminal, 8).decode("ascii", "replace")
+                if not pressed:
+                    return
+                action = actions.get(pressed) or actions.get(pressed[0])
+                if action is not None:
+                    action()
+
+    thread = threading.Thread(target=listen, name="keyboard", daemon=True)
+    try:
+        tty.setcbreak(terminal)
+        thread.start()
+        yield True
+    finally:
+        ended.set()
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -30,8 +30,7 @@ from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from onboard_estimation.nodes.giving_up import GivesUp
-from onboard_estimation.nodes.outputs import name_in, published_topics
+from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")

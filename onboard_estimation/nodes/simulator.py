@@ -26,9 +26,8 @@ from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, R
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.nodes.pacing import stay
+from onboard_estimation.nodes.pacing import Take, stay
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.source import Take
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header

@@ -430,7 +430,7 @@ def test_what_follows_an_end_runs(launches: Launches) -> None:
 
 GIVES_UP = """[
     (lambda options: python("import sys; sys.exit({})", respawn=True, respawn_delay=0.05, **options))(
-        __import__("onboard_estimation.nodes.giving_up", fromlist=["GivesUp"]).GivesUp().options
+        __import__("onboard_estimation.nodes.for_launch", fromlist=["GivesUp"]).GivesUp().options
     ),
     ]"""
 
@@ -449,7 +449,7 @@ def test_a_node_that_cannot_start_is_given_up_and_the_launch_has_failed(
 
 
 def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
-    from onboard_estimation.nodes.giving_up import GivesUp
+    from onboard_estimation.nodes.for_launch import GivesUp
 
     now_s = [0.0]
     said: list[str] = []

@@ -19,9 +19,8 @@ from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.live_graph import parameter_value
-from onboard_estimation.live import by_hand, discovery, session, watching
+from onboard_estimation.live import by_hand, discovery, session
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
 PATIENTLY = ("--timeout", str(LONGEST_WAIT_S))
@@ -44,7 +43,7 @@ def json_of(*words: str) -> Any:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands wait as long as it takes for a node that is known to be there, and for its answers."""
     monkeypatch.setattr(discovery, "NAMED_S", LONGEST_WAIT_S)
-    monkeypatch.setattr(watching, "_ANNOUNCED_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(discovery, "_ANNOUNCED_S", LONGEST_WAIT_S)
 
 
 def refusal_of_unknown(*words: str) -> str:
@@ -279,7 +278,7 @@ def test_values_that_no_parameter_holds_are_refused() -> None:
 
 @given(st.lists(st.integers(1, 10**10), min_size=1, max_size=30), st.integers(2, 40))
 def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
-    meter = RateMeter(window)
+    meter = discovery.RateMeter(window)
     times = np.concatenate([[0], np.cumsum(gaps_ns)])
     for time_ns in times.tolist():
         meter.note(time_ns)
@@ -295,7 +294,7 @@ def test_commands_start_without_numerical_libraries() -> None:
     """A start costs what is imported: `topic` needs none of these."""
     code = (
         "import sys\nfrom onboard_estimation import cli\n"
-        "from onboard_estimation.live import by_hand, discovery, session, watching\n"
+        "from onboard_estimation.live import by_hand, discovery, session\n"
         "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

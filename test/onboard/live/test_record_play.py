@@ -31,9 +31,8 @@ from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.player import PlayOptions
 from onboard_estimation.live.recorder import Recorder, Selection
-from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.schedule import PlayOptions, Schedule
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 

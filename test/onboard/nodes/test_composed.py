@@ -18,7 +18,7 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.measurement import Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.robot import Robot
-from onboard_estimation.nodes.source import connect
+from onboard_estimation.nodes.pacing import connect
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.measurements import stamp_ns, to_measurement
 from salp_estimation.robot import ROBOT as SALP

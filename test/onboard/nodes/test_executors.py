@@ -191,7 +191,7 @@ def test_a_rest_gathers_readings_and_a_service_has_its_turn_all_the_same() -> No
 
 
 def test_in_step_each_message_is_taken_before_the_next_is_sent() -> None:
-    from onboard_estimation.live.player import InStep
+    from onboard_estimation.live.schedule import InStep
 
     taken_then: list[int] = []
     with graph(reliable=True) as one, one.sender_spun():

@@ -17,7 +17,7 @@ from live_graph import LONGEST_WAIT_S, collect
 
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Measurement, PhaseEvent
-from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.nodes.for_launch import published_topics
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
