@@ -23,22 +23,21 @@ ENVIRONMENT = {"PATH": os.defpath, "HOME": "/"}
 
 def small(file: str, arguments: Mapping[str, str]) -> Any:
     """By the small launcher."""
-    from onboard_estimation.launching import nodes
+    from onboard_estimation.launching import stand_in
     from onboard_estimation.launching.entities import LaunchContext, LogInfo, Process, Shutdown, plan, read
     from onboard_estimation.launching.running import words_of
-    from onboard_estimation.launching.stand_in import served
 
-    find = nodes._program
-    nodes._program = lambda package, executable: [f"{package}/{executable}" if package else executable]
+    find = stand_in._program
+    stand_in._program = lambda package, executable: [f"{package}/{executable}" if package else executable]
     context = LaunchContext(arguments, ENVIRONMENT)
     made: list[Any] = []
-    with served(), tempfile.TemporaryDirectory() as folder:
+    with stand_in.served(), tempfile.TemporaryDirectory() as folder:
         try:
             steps = plan(read(Path(file)), context)
         except Exception as error:
             return _fault(ValueError() if context.faults else error)
         finally:
-            nodes._program = find
+            stand_in._program = find
         if context.faults:
             return _fault(ValueError())
         for step in steps:

@@ -17,10 +17,9 @@ from drivers.emulators.ethercat.segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat.sensor import EmulatedPressure, Played
 from drivers.emulators.ethercat.slave import Slave
 from drivers.ethercat.description import find
-from drivers.node import SteadyNode
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 
 _LOOK_S = 0.05
 _SWITCH_S = 2e-4
