@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -288,14 +286,3 @@ def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
     assert (rate.window, rate.count) == (len(last), len(times))
     expected = [1.0 / last.mean(), last.min(), last.max(), last.std()]
     np.testing.assert_allclose([rate.rate_hz, rate.min_s, rate.max_s, rate.std_dev_s], expected, rtol=1e-9, atol=1e-12)
-
-
-def test_commands_start_without_numerical_libraries() -> None:
-    """A start costs what is imported: `topic` needs none of these."""
-    code = (
-        "import sys\nfrom onboard_estimation import cli\n"
-        "from onboard_estimation.live import by_hand, discovery, session\n"
-        "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -77,14 +77,6 @@ def consistent(found: dict[str, Any]) -> None:
 @pytest.mark.live
 @pytest.mark.usefixtures("compiled_kernels")
 class TestRealNodes:
-    def test_hopper_at_its_rates(self) -> None:
-        found = measured("hopper", "--seconds", "2")
-        consistent(found)
-        assert (found["estimator"], found["topic"]) == ("bounce", "odometry")
-        # Of the simulated robot, which loses some readings itself: all of two seconds, however late they were sent.
-        assert found["sensors_hz"]["imu/low_g"] * found["seconds"] == pytest.approx(2.0 * 840.0, rel=0.05)
-        assert 0.0 < found["outputs_per_s"] <= 200.0  # not 840
-
     def test_too_many_particles_and_sensors_twice_as_fast_are_too_slow_and_the_way_out_is_named(self) -> None:
         words = ("--seconds", "2", "--rate", "2", "--set", "output_rate_hz=10", "--set", "learning.particles=4000")
         found = measured("softrobot", "--estimator", "marginalized_pf", *words, code=1)
