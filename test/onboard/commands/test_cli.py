@@ -242,22 +242,7 @@ def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple
 
 
 @pytest.mark.slow
-def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
-    """And not beside JSON, which is for programs."""
-    words = ["simulate", "salp", "--duration", "1", "--output"]
-    out, shown = on_a_terminal(*words, "first", folder=tmp_path)
-    assert "simulating salp" in shown
-    assert "simulating" not in out
-    silent = command(*words, tmp_path / "second")
-    assert silent.error == ""
-    assert silent.out.splitlines()[0] == out.splitlines()[0].replace("first", str(tmp_path / "second"))
-    out, shown = on_a_terminal(*words, "third", "--json", folder=tmp_path)
-    assert json.loads(out)["messages"] > 0
-    assert shown == ""
-
-
-@pytest.mark.slow
-def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal_in_a_log_and_not_beside_json(tmp_path: Path) -> None:
     """On a terminal a bar, in a log lines; the result on standard output alone."""
     words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward", "--workers", "0"]
     out, shown = on_a_terminal(*words, folder=tmp_path)
@@ -266,6 +251,9 @@ def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
     logged = command(*words, "--output", tmp_path / "again")
     assert logged.error.splitlines()[0] == "salp-ideal: 2 runs, this process"
     assert "2 of 2 runs" not in logged.out
+    out, shown = on_a_terminal("simulate", "salp", "--duration", "1", "--output", "bag", "--json", folder=tmp_path)
+    assert json.loads(out)["messages"] > 0
+    assert shown == ""
 
 
 def test_interruption(tmp_path: Path) -> None:

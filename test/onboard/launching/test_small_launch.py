@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -468,14 +467,6 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     (sentence,) = said
     assert sentence.startswith("error: a has died 4 times within seconds (SIGSEGV) and is not started again")
     assert not acts(2, SimpleNamespace(is_shutdown=True))
-
-
-def test_this_projects_files_are_planned_without_starting_anything() -> None:
-    import launch_plans
-
-    plan = launch_plans.small(str(REPOSITORY / "launch" / "salp.launch.py"), {"record": "r", "namespace": "a"})
-    assert [one["name"] for one in plan] == ["salp_estimator", "markers", "salp_simulator", "recorder"]
-    assert json.dumps(plan[3]["words"]).count('"output": "r"') == 1
 
 
 # In a process of its own.

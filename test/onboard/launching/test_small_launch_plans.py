@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -16,37 +15,16 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PACKAGES = "ONBOARD_ESTIMATION_LAUNCH_PACKAGES"
-COMMON = """
-
-markers:=false namespace:=/ log_level:=debug
-namespace:=laboratory/first record:=new_recording
-source:=hardware drivers:=false
-source:=bag
-source:=bag bag:=BAG rate:=2.5 ground_truth:=vicon
-bag:=BAG rate:=0 start_offset:=3
-bag:=not_there
-source:=sun
-rviz:=true ground_truth:=optitrack_emulator
-record:=BAG
-composed:=true config:=own.yaml nodes:=own.yaml source:=hardware
-model:=own.yaml estimator:=1e3 initial_from_truth:=true
-"""
-MORE = {
-    "hopper.launch.py": """
-source:=simulated hops:=2m scenario:=uneven seed:=7 control:=estimate
-source:=hardware port:=/dev/ttyUSB0 composed:=true
-source:=serial_emulator bag:=BAG duration_s:=2 imu_rate_hz:=400
-source:=hardware control:=estimate
-""",
-    "salp.launch.py": """
-source:=hebi_imitation composed:=true gait:=left ground_truth:=vicon_emulator
-source:=hardware composed:=true namespace:=
-initial_from_truth:=false gait:=1
-""",
-    "softrobot.launch.py": "source:=ethercat_emulator composed:=true scenario:=payload estimator:=marginalized_pf",
-    "thruster_chain.launch.py": "variant:=mixed scenario:=load calibration:=own.yaml",
+LAUNCHES = {
+    "": ["", "source:=bag bag:=BAG rate:=2.5 ground_truth:=vicon", "bag:=BAG rate:=0 start_offset:=3", "source:=sun"],
+    "hopper.launch.py": [
+        "namespace:=laboratory/first record:=new_recording hops:=2m seed:=7 control:=estimate",
+        "source:=hardware port:=/dev/ttyUSB0 composed:=true config:=own.yaml",
+    ],
+    "salp.launch.py": ["source:=hebi_imitation composed:=true gait:=left ground_truth:=vicon_emulator model:=own.yaml"],
+    "softrobot.launch.py": ["source:=ethercat_emulator composed:=true scenario:=payload estimator:=marginalized_pf"],
 }
-"""Arguments of one launch in each line; the first has none."""
+"""Arguments of launches, of all files and of these."""
 OURS = sorted((REPOSITORY / "launch").glob("*.launch.py"))
 THIRD = sorted((REPOSITORY / "test" / "third_robot" / "launch").glob("*.launch.py"))
 EVERYTHING = """
@@ -148,20 +126,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def given(lines: str) -> Iterator[dict[str, str]]:
-    for line in lines.removeprefix("\n").removesuffix("\n").split("\n"):
-        yield dict(one.split(":=", 1) for one in line.split())
-
-
 def cases(folder: Path) -> list[launch_plans.Case]:
-    own = [{}, {"n": "9", "yes": "false"}, {"n": "1e3", "m": "x"}, {"n": "[1, 2]"}, {"yes": "no"}, {"n": "{a: 1}"}]
-    found = [(str(folder / "everything.launch.py"), arguments) for arguments in own]
-    for file in [*OURS, *THIRD]:
-        found += [(str(file), one) for lines in (COMMON, MORE.get(file.name)) if lines for one in given(lines)]
-        if "replay" in file.name:
-            found += [(str(file), {"bag": "BAG", **one}) for one in given(COMMON)]
-    paths = {name: str(folder / name) for name in ("own.yaml", "BAG", "not_there", "new_recording")}
-    return [(file, {name: paths.get(value, value) for name, value in one.items()}) for file, one in found]
+    own = ["", "n:=9 yes:=false", "n:=1e3 m:=x", "n:=[1,2]", "yes:=no", "n:={a:1}"]
+    asked = [(folder / "everything.launch.py", line) for line in own]
+    asked += [(file, line) for file in [*OURS, *THIRD] for line in LAUNCHES[""] + LAUNCHES.get(file.name, [])]
+    paths = {name: str(folder / name) for name in ("own.yaml", "BAG", "new_recording")}
+    given = [(str(file), dict(one.split(":=", 1) for one in line.split())) for file, line in asked]
+    return [(file, {name: paths.get(value, value) for name, value in one.items()}) for file, one in given]
 
 
 def small(case: launch_plans.Case) -> Any:
@@ -184,5 +155,5 @@ def test_real_launch_makes_the_same_of_every_launch_file(folder: Path) -> None:
         assert small(case) == plan, case
     assert all(plan[0] != "fault" for plan in theirs[:2])
     started = [plan for plan in theirs if plan[0] != "fault"]
-    assert len(started) > 100
-    assert len(theirs) - len(started) > 20
+    assert len(started) > 20
+    assert len(theirs) - len(started) > 5
