@@ -17,10 +17,8 @@ from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import graph_node, place
 
-topic = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
+topic = output.group(
+    "Look into topics of the live graph: which there are, what they carry, how often; and publish on them."
 )
 
 TopicArgument = Annotated[str, argument("TOPIC", "Full name, e.g. `/salp/odometry`.")]
@@ -172,8 +170,8 @@ def hz(
             seen = meter.count
 
 
-service = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Call services of running nodes.")
-param = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Set parameters of running nodes.")
+service = output.group("Call services of running nodes.")
+param = output.group("Set parameters of running nodes.")
 
 EXIT_REFUSED = 1
 

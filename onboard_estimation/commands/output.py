@@ -23,6 +23,11 @@ _LINE_PERIOD_S = 5.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+def group(help: str) -> typer.Typer:
+    """Commands below one word."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=help)
+
+
 def examples(*lines: str) -> str:
     """Epilog of a command's help: its arguments, one example a line."""
     return "**Examples**\n\n" + "\n\n".join(f"`{PROGRAM} {line}`" for line in lines)

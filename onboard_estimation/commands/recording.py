@@ -24,7 +24,7 @@ from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.schedule import PlayOptions
-from onboard_estimation.live.session import graph_node, place, ros_context, spin_beside
+from onboard_estimation.live.session import graph_node, place, spun_node
 from onboard_estimation.live.signals import stop_on_signal
 
 _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
@@ -132,44 +132,41 @@ def play(
     from onboard_estimation.live.bag_player import Played, Player, summary
 
     options = replace(settings, clock_hz=clock_rate if clock else 0.0)
-    with stop_on_signal() as stop, ros_context(_ros_arguments(remap or [])):
-        from rclpy.node import Node
+    words = _ros_arguments(remap or [])
+    with stop_on_signal() as stop, spun_node("bag_player", words, enable_rosout=False) as node:
+        player = Player(node, bag, options, stop)
+        schedule = player.schedule
+        shown = time.monotonic()
+        with output.steps(f"playing {bag}", quiet=json) as progress:
 
-        node = Node("bag_player", enable_rosout=False)
-        with spin_beside(node):
-            player = Player(node, bag, options, stop)
-            schedule = player.schedule
-            shown = time.monotonic()
-            with output.steps(f"playing {bag}", quiet=json) as progress:
+            def show_state() -> None:
+                state = " (pause)" if schedule.paused else ""
+                speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
+                progress(f"{player.played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
 
-                def show_state() -> None:
-                    state = " (pause)" if schedule.paused else ""
-                    speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
-                    progress(f"{player.played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
+            def show(played: Played) -> None:
+                nonlocal shown
+                now = time.monotonic()
+                if now - shown >= _PLAYED_PERIOD_S:
+                    shown = now
+                    show_state()
 
-                def show(played: Played) -> None:
-                    nonlocal shown
-                    now = time.monotonic()
-                    if now - shown >= _PLAYED_PERIOD_S:
-                        shown = now
-                        show_state()
+            def then_shown(action: Callable[[], object]) -> Callable[[], None]:
+                def act() -> None:
+                    action()
+                    show_state()  # no message comes in a pause, that would show it
 
-                def then_shown(action: Callable[[], object]) -> Callable[[], None]:
-                    def act() -> None:
-                        action()
-                        show_state()  # no message comes in a pause, that would show it
+                return act
 
-                    return act
-
-                actions = {
-                    " ": schedule.toggle_paused,
-                    _RIGHT: schedule.step,
-                    "s": schedule.step,
-                    _UP: lambda: schedule.set_rate(schedule.rate * 1.1),
-                    _DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
-                }
-                with _keys({key: then_shown(action) for key, action in actions.items()}):
-                    player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
+            actions = {
+                " ": schedule.toggle_paused,
+                _RIGHT: schedule.step,
+                "s": schedule.step,
+                _UP: lambda: schedule.set_rate(schedule.rate * 1.1),
+                _DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
+            }
+            with _keys({key: then_shown(action) for key, action in actions.items()}):
+                player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
     if json:
         output.print_json({"path": str(bag), **asdict(player.played)})
     else:

@@ -11,8 +11,6 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
-import typer
-
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.installed import packaged_text
 from onboard_estimation.commands import arguments, output
@@ -188,7 +186,7 @@ def gait(
     output.say(f"{file}: {'coefficients' if file and file.suffix == '.yaml' else 'picture'}")
 
 
-new = typer.Typer(help="Begin something of your own.", no_args_is_help=True, rich_markup_mode="markdown")
+new = output.group("Begin something of your own.")
 
 
 @new.command(epilog=output.examples("new robot crawler", "new robot crawler --output my_lab/crawler"))
