@@ -81,14 +81,9 @@ def taking(*names: str) -> Callable[[Command], Command]:
     return _taking("options", EvaluateOptions(), names or ("config", "overrides"))
 
 
-def taking_all(command: Command) -> Command:
-    """Give a command all of them."""
-    return _taking("options", EvaluateOptions(), [name for name, _, _ in declared()])(command)
-
-
-def taking_settings(settings: Any) -> Callable[[Command], Command]:
-    """Give a command all options that the class of these settings declares, in the place of an argument `settings`."""
-    return _taking("settings", settings, [name for name, _, _ in declared(settings)])
+def taking_settings(settings: Any, place: str = "settings") -> Callable[[Command], Command]:
+    """Give a command all options that the class of these settings declares, in the place of this argument."""
+    return _taking(place, settings, [name for name, _, _ in declared(settings)])
 
 
 def _taking(place: str, base: Any, names: Collection[str]) -> Callable[[Command], Command]:
@@ -117,6 +112,10 @@ def _parameter(name: str, option: Option, value: Any) -> inspect.Parameter:
     default = [] if option.typed == list[str] else False if option.typed is bool else value
     annotation = getitem(Annotated, (option.typed, shown))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+taking_all = taking_settings(EvaluateOptions(), "options")
+"""Give a command all options of `evaluate`."""
 
 
 _working = partial(option, rich_help_panel="Who does the work")

@@ -123,15 +123,21 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 def _lines(what: str) -> Callable[[str], None]:
     """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
     note(what)
+    now_and_then = every(_LINE_PERIOD_S)
+    return lambda step: note(f"{what}: {step}", quiet=not now_and_then())
+
+
+def every(period_s: float) -> Callable[[], bool]:
+    """Whether the time has passed since it was so."""
     last_s = time.monotonic()
 
-    def told(step: str) -> None:
+    def is_due() -> bool:
         nonlocal last_s
-        if time.monotonic() - last_s >= _LINE_PERIOD_S:
-            note(f"{what}: {step}")
-            last_s = time.monotonic()
+        due = time.monotonic() - last_s >= period_s
+        last_s = time.monotonic() if due else last_s
+        return due
 
-    return told
+    return is_due
 
 
 def _escaped(text: str) -> str:

@@ -63,22 +63,21 @@ def record(
 
     selection = Selection(everything, tuple(topics or ()), regex, exclude_regex, include_hidden)
     path = bag or Path(time.strftime("recorded_%Y_%m_%d-%H_%M_%S"))
-    shown, said = time.monotonic(), 0
+    said = 0
     with stop_on_signal() as stop, graph_node("recorder", **_simulated(use_sim_time)) as node:
         recorder = Recorder(node, BagWriter(path, storage, grows=True), selection)
         typer.echo(f"recording to {path}; Ctrl-C ends it", err=True)
+        now_and_then = output.every(_RECORDED_PERIOD_S)
         with output.steps(f"recording to {path}", quiet=json) as progress:
 
             def show(recorded: Recorded) -> None:
-                nonlocal shown, said
-                now = time.monotonic()
+                nonlocal said
                 if duration and recorded.duration_s >= duration:
                     stop.make()
                 for note in recorded.notes[said:]:
                     typer.echo(f"WARNING: {note}", err=True)
                 said = len(recorded.notes)
-                if now - shown >= _RECORDED_PERIOD_S:
-                    shown = now
+                if now_and_then():
                     size = f"{recorded.size_bytes / 1e6:.1f} MB, {len(recorded.counts)} topics"
                     progress(f"{recorded.duration_s:.0f} s, {recorded.message_count} messages, {size}")
 
@@ -135,8 +134,7 @@ def play(
     words = _ros_arguments(remap or [])
     with stop_on_signal() as stop, spun_node("bag_player", words, enable_rosout=False) as node:
         player = Player(node, bag, options, stop)
-        schedule = player.schedule
-        shown = time.monotonic()
+        schedule, now_and_then = player.schedule, output.every(_PLAYED_PERIOD_S)
         with output.steps(f"playing {bag}", quiet=json) as progress:
 
             def show_state() -> None:
@@ -145,10 +143,7 @@ def play(
                 progress(f"{player.played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
 
             def show(played: Played) -> None:
-                nonlocal shown
-                now = time.monotonic()
-                if now - shown >= _PLAYED_PERIOD_S:
-                    shown = now
+                if now_and_then():
                     show_state()
 
             def then_shown(action: Callable[[], object]) -> Callable[[], None]:
