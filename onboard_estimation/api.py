@@ -459,8 +459,8 @@ def _options(
     config: PathLike | None, parameters: Mapping[str, Any] | None, model: PathLike | None = None, **more: Any
 ) -> EvaluateOptions:
     """As those of `evaluate`."""
-    files = {name: Path(path) for name, path in (("config", config), ("model", model)) if path is not None}
-    return EvaluateOptions(**files, overrides=dict(parameters or {}), **more)
+    file, trained = (None if path is None else Path(path) for path in (config, model))
+    return EvaluateOptions(config=file, overrides=dict(parameters or {}), model=trained, **more)
 
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
