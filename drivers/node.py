@@ -1,4 +1,4 @@
-"""What nodes of drivers and emulators have in common: steady timers, diagnostics, services, readings handed on."""
+"""What nodes of drivers have in common: diagnostics, services, readings handed on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement, Vector
 from onboard_estimation.live.messages import new
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
-from onboard_estimation.nodes.source import Take
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
+from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.sensor_messages import header
 
@@ -33,18 +30,6 @@ STREAM = QoSProfile(depth=500)
 @dataclass(frozen=True)
 class NoRobot:
     """Of a node that runs for no robot of the suite: no parameters beside its own."""
-
-
-class SteadyNode(Node):
-    """A node whose parameters are those of a configuration, and whose timers go by a clock that nobody sets."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, automatically_declare_parameters_from_overrides=True)
-        self._steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-
-    def every(self, period_s: float, callback: Callable[[], object]) -> Any:
-        """A timer."""
-        return self.create_timer(period_s, callback, clock=self._steady)
 
 
 class DriverNode(SteadyNode):

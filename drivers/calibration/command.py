@@ -73,7 +73,7 @@ def imu(
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="YAML", help="Parameter file to write; new.")
     ] = None,
-    json: output.JsonOption = False,
+    json: arguments.JsonOption = False,
 ) -> None:
     """Bias, gain and misalignment of accelerometer and gyro, and their noise, from six positions and three turns.
 

@@ -20,13 +20,12 @@ from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat_slave import Signal, Slave
 from drivers.ethercat.configuration import BusSensors, PressureSensors
 from drivers.ethercat.description import SensorDescription, find
-from drivers.node import SteadyNode
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 
 _LOOK_S = 0.05
 _SWITCH_S = 2e-4

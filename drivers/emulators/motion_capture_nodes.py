@@ -20,13 +20,13 @@ from scipy.spatial.transform import Rotation
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
 from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.node import NoRobot, SteadyNode
+from drivers.node import NoRobot
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import truth_channel
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 
 # Truth for emulated motion capture: poses of several bodies, out of topics or a bag, as frames of one instant each.

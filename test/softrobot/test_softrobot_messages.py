@@ -17,7 +17,7 @@ from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Channel, Estimate
 from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.learning.reduced_rank import LearnedFunction
-from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.nodes.for_launch import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, estimate_transforms

@@ -10,7 +10,7 @@ from rviz_files import MESSAGE_OF_DISPLAY
 
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Estimate
-from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.nodes.for_launch import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import initial_covariance, published_space

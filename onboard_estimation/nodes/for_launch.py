@@ -1,4 +1,8 @@
-"""When a launch gives a node up: one that cannot start would be started again for ever, and its reason scroll away."""
+"""What launch files know of nodes: when one is given up, and the topics that those of a robot publish.
+
+One that cannot start would be started again for ever, and its reason scroll away. Topics of a bag that the nodes
+publish themselves would, played as well, stand beside what they make of the bag, under the same names.
+"""
 
 from __future__ import annotations
 
@@ -79,3 +83,34 @@ def leave_reason(sentence: str) -> None:
     if name := os.environ.get(REASON_VARIABLE):
         with suppress(OSError):
             Path(name).write_text(sentence, encoding="utf-8")
+
+
+_IN_NAMESPACE = (
+    "odometry",
+    "path",
+    "joint_states",
+    "joint_states_stddev",
+    "inertial_parameters",
+    "inertial_parameters_stddev",
+    "observability",
+    "observability_forecast",
+    "state",
+    "state_covariance",
+    "phase_events",
+    "phase_state",
+    "phase",
+    "apex",
+    "stiffness_map",
+    "markers",
+)
+_OF_ALL = ("/tf", "/tf_static", "/diagnostics", "/rosout", "/parameter_events")
+
+
+def published_topics(namespace: str) -> list[str]:
+    """Full names, for a robot in that namespace (`salp`, `/fleet/salp`, or empty)."""
+    return [name_in(namespace, name) for name in _IN_NAMESPACE] + list(_OF_ALL)
+
+
+def name_in(namespace: str, name: str) -> str:
+    """Full name of a node or topic in that namespace."""
+    return "/" + "/".join([*(part for part in namespace.split("/") if part), name])
