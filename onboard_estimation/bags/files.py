@@ -20,13 +20,8 @@ import zstandard
 from numpy.typing import NDArray
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.bags import mcap_files as bag_mcap
-from onboard_estimation.bags import ros1 as bag_ros1
-from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
-from onboard_estimation.bags.mcap_files import McapStorage
-from onboard_estimation.bags.ros1 import Ros1Storage
-from onboard_estimation.bags.sqlite import SqliteStorage
 from onboard_estimation.base.errors import UserError, printable
 
 METADATA = "metadata.yaml"
@@ -212,24 +207,24 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
         file, faults = _decompress_file(file, stack)
     start = file.read(0, min(file.size, _MAGIC_BYTES))
     storages: list[Storage]
-    if start.startswith(bag_mcap.MAGIC):
+    if start.startswith(mcap_files.MAGIC):
         kind, storages = "mcap", list(_mcap_storages(file))
-    elif start.startswith(bag_sqlite.MAGIC):
-        kind, storages = "sqlite3", [SqliteStorage(file, stack)]
-    elif start.startswith(bag_ros1.MAGIC):
-        kind, storages = "ros1", [Ros1Storage(file)]
+    elif start.startswith(sqlite.MAGIC):
+        kind, storages = "sqlite3", [sqlite.SqliteStorage(file, stack)]
+    elif start.startswith(ros1.MAGIC):
+        kind, storages = "ros1", [ros1.Ros1Storage(file)]
     else:
         raise BlockError("it starts as no .mcap, .db3 or .bag file does")
     storages[0].faults[:0] = faults
     return storages, kind
 
 
-def _mcap_storages(file: FileBytes) -> Iterator[McapStorage]:
+def _mcap_storages(file: FileBytes) -> Iterator[mcap_files.McapStorage]:
     """Several files may have been joined into one (`cat`)."""
     begin: int | None = 0
     for _ in range(_MAX_JOINED):
         if begin is not None:
-            yield (storage := McapStorage(file, begin))
+            yield (storage := mcap_files.McapStorage(file, begin))
             begin = storage.following
     if begin is not None:
         storage.faults.append(f"{file.name} was joined from more than {_MAX_JOINED} files, the rest was left out")

@@ -34,8 +34,7 @@ from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import read_bag
-from onboard_estimation.report.evaluate import Evaluation, evaluated
-from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory, is_foreign
+from onboard_estimation.report.evaluate import Evaluation, evaluate_trajectory, evaluated, is_foreign
 from onboard_estimation.report.run_folder import check_free, claimed, content_hashes
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")

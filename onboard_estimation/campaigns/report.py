@@ -34,8 +34,8 @@ from onboard_estimation.campaigns.summary import (
     headlines,
     worst_runs,
 )
+from onboard_estimation.report.page import asset, filled_page, style_hash, table, text
 from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
-from onboard_estimation.report.tables import asset, filled_page, style_hash, table, text
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
 _MOST_LISTED = 2000

@@ -17,9 +17,8 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.trained import Trained, TrainingReport
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.recording import load_recording
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.judging.sources import refuse_rivals
+from onboard_estimation.judging.sources import load_recording, refuse_rivals
 from onboard_estimation.report.run_folder import content_hash
 
 Progress = Callable[[float, str], None]

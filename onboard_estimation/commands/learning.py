@@ -89,7 +89,7 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
     from onboard_estimation.bags.bag import open_bag
     from onboard_estimation.bags.topics import match_topics
     from onboard_estimation.judging.options import WhatIf
-    from onboard_estimation.judging.recording import load_recording
+    from onboard_estimation.judging.sources import load_recording
 
     renamed = options.topics
     extra = {one.topic: one for one in robot.identification_channels(configuration)}

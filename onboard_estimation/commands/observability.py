@@ -100,8 +100,7 @@ def _observed(
     from onboard_estimation.contract.observed import ReplayedRun
     from onboard_estimation.contract.robot import estimator_name
     from onboard_estimation.judging.judge import judge
-    from onboard_estimation.judging.recording import load_recording
-    from onboard_estimation.judging.sources import choose_robot
+    from onboard_estimation.judging.sources import choose_robot, load_recording
 
     with open_bag(bag_path) as bag:
         kinds = {topic: one.message_type for topic, one in bag.topics.items()}

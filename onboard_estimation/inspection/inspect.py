@@ -23,8 +23,8 @@ from onboard_estimation.inspection.report import (
     TimingReport,
     TopicReport,
     TruthReport,
+    render,
 )
-from onboard_estimation.inspection.view import render
 from onboard_estimation.judging.body_frames import FrameReport, find_frames
 from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, named_after, pair
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings

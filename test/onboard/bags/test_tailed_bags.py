@@ -17,8 +17,7 @@ from onboard_estimation.inspection.inspect import inspect_bag
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import simulate_to_bag
 from onboard_estimation.report import run_folder
-from onboard_estimation.report.evaluate import evaluate_bag
-from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory
+from onboard_estimation.report.evaluate import evaluate_bag, evaluate_trajectory
 
 DEAD = "does not decode as sensor_msgs/msg/JointState"
 
