@@ -105,8 +105,8 @@ class Bag(ExitStack[None]):
     ----------
     path
         As it was given.
-    topics
-        By name, sorted. Counts are of the messages that can be read.
+    topics, types
+        By name, sorted. Counts are of the messages that can be read; types are theirs alone.
     format
         `mcap`, `sqlite3` or `ros1`.
     distribution
@@ -319,6 +319,7 @@ class Bag(ExitStack[None]):
             name: TopicInfo(name, connection.message_type or "unknown", count)
             for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
         }
+        self.types: Mapping[str, str] = {name: topic.message_type for name, topic in self.topics.items()}
         readable = int(counts[1:].sum())
         faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
         if counts[0]:

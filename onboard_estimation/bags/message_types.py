@@ -6,8 +6,8 @@
 names in it must be names, and its arrays of a size that the generated code can bear.
 
 What ROS does and `rosbags` does not is mended here: fields left out take ROS's default (a quaternion's w is 1), numbers
-in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters a type's
-hash as the `uint8` that ROS 2 makes of it.
+in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters the hash
+of a type as the `uint8` that ROS 2 makes of it.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ DEFAULTS: Mapping[tuple[str, str], Any] = {
 
 
 def new(message_type: str, **given: Any) -> Any:
-    """A message of the type; fields that are left out have ROS's defaults. What does not fit is seen when it is written.
+    """A message of the type; fields that are left out have ROS's defaults.
+
+    Values are taken as they are: what does not fit the field is told by who writes the message.
 
     Raises
     ------
@@ -193,9 +195,7 @@ def new(message_type: str, **given: Any) -> Any:
     if unknown := given.keys() - fields.keys():
         raise ValueError(f"{message_type} has no field {', '.join(sorted(unknown))}; it has: {', '.join(fields)}")
     values = {
-        name: _converted(entry, given[name])
-        if name in given
-        else DEFAULTS.get((message_type, name)) or _default(entry)
+        name: _converted(entry, given[name]) if name in given else DEFAULTS.get((message_type, name)) or _default(entry)
         for name, entry in fields.items()
     }
     return kind(**values)

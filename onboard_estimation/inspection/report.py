@@ -194,8 +194,7 @@ class Inspection:
 
     def to_mapping(self) -> Mapping[str, Any]:
         """For JSON: plain dictionaries, lists, finite numbers, text and None."""
-        found: Mapping[str, Any] = plain(asdict(self))
-        return found
+        return plain(asdict(self))
 
     def within_namespace(self) -> Inspection:
         """With all names of topics within the namespace."""

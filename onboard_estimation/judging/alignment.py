@@ -168,8 +168,7 @@ def _turn_at(space: StateSpace, record: EstimateSeries, true_parts: Mapping[str,
         if block.kind == SE2:
             return _about_vertical(float(true[2] - seen[2]))
         if block.kind == SO3:
-            turn: Rows = (Rotation.from_quat(true) * Rotation.from_quat(seen).inv()).as_matrix()
-            return turn
+            return (Rotation.from_quat(true) * Rotation.from_quat(seen).inv()).as_matrix()
     return None
 
 

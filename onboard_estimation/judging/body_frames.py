@@ -122,8 +122,7 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
 
     def twice(values: Rows) -> Rows:
         once = cumulative_simpson(values, x=times_s, axis=0, initial=0.0)
-        out: Rows = cumulative_simpson(once, x=times_s, axis=0, initial=0.0)
-        return out
+        return cumulative_simpson(once, x=times_s, axis=0, initial=0.0)
 
     columns = attitudes.reshape(-1, 9)
     columns = columns - columns.mean(axis=0)

@@ -374,8 +374,7 @@ def overlap(readings: Column, tracked: TrackedBody, longest_offset_s: float) -> 
 def turning_axes(rates: Rows) -> NDArray[np.bool_]:
     """Axes of a gyro that are there: a planar robot's driver leaves two at zero, or absent."""
     known = np.isfinite(rates).all(axis=0)
-    turning: NDArray[np.bool_] = np.array(known & (np.nan_to_num(rates).std(axis=0) > 0.0))
-    return turning
+    return np.array(known & (np.nan_to_num(rates).std(axis=0) > 0.0))
 
 
 def _cleaned(readings: Column) -> tuple[Column, float]:

@@ -124,8 +124,7 @@ class DelayFit:
     def squares(self, stretch_s: float) -> Rows:
         """Sum of squared residuals in each stretch of that many seconds, counted from time zero."""
         stretch = (self.times_s / stretch_s).astype(np.int64)
-        sums: Rows = np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
-        return sums
+        return np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
 
 
 class Windows:
@@ -173,8 +172,7 @@ class Windows:
             self.truth = self.projected(motion.values[self.rows])
 
     def projected(self, values: Rows) -> Rows:
-        out: Rows = values - self._basis @ (self._basis.T @ values)
-        return out
+        return values - self._basis @ (self._basis.T @ values)
 
     def regressed(self, sensed: Rows, values: Rows) -> tuple[Rows, Rows]:
         """Fit of values (R, c) by sensed (R, k) in each group: predicted (R, c), and matrices (G, k, c)."""
@@ -360,14 +358,12 @@ def _crossing(rates: Rows) -> Rows:
     out = np.zeros((len(rates), 3, 3))
     x, y, z = rates.T
     out[:, 0, 1], out[:, 0, 2], out[:, 1, 2] = -z, y, -x
-    crossing: Rows = out - np.swapaxes(out, 1, 2)
-    return crossing
+    return out - np.swapaxes(out, 1, 2)
 
 
 def _line(times_s: Rows, values: Rows) -> Rows:
     """Straight lines through the columns, which no window sees: it keeps the numbers small."""
-    found: Rows = np.polynomial.polynomial.polyfit(times_s - times_s[0], values, 1)
-    return found
+    return np.polynomial.polynomial.polyfit(times_s - times_s[0], values, 1)
 
 
 def strapdown(times_s: Rows, rates: Rows) -> Rotation:

@@ -30,7 +30,6 @@ from onboard_estimation.bags.topics import (
     suggested_options,
     truth_channels,
 )
-from onboard_estimation.bags.writing import configuration_in
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
@@ -98,9 +97,8 @@ def read_bag(
     """
     progress("reading the bag")
     with open_bag(bag_path) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        robot, configuration, match = choose_robot(options, kinds, bag_path)
-        _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
+        robot, configuration, match = choose_robot(options, bag.types, bag_path)
+        _refuse_other_build(robot, configuration, match.namespace, bag.types, options.what_if)
         refuse_rivals(bag_path, robot, match, options)
         names = tuple(estimator_name(robot, asked) for asked in estimators)
         for name in names:
@@ -111,13 +109,15 @@ def read_bag(
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
         # Dead messages are said also where these estimators do not listen: another one does.
-        others = {topic: one for topic, one in match.channels.items() if topic not in read.channels}
-        others = {topic: one for topic, one in others.items() if kinds[topic] == one.message_type}
-        recording = replace(recording, notes=(*recording.notes, *losses(read_channels(bag, others))))
-    own = configuration_in(bag_path, robot.name) if options.config is None else None
-    if own is not None:
-        note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."
-        recording = replace(recording, notes=(*recording.notes, note))
+        others = {
+            topic: one
+            for topic, one in match.channels.items()
+            if topic not in read.channels and bag.types[topic] == one.message_type
+        }
+        notes = [*recording.notes, *losses(read_channels(bag, others))]
+    if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
+        notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
+    recording = replace(recording, notes=tuple(notes))
     again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
@@ -277,6 +277,16 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
     return load(robot.configuration_type, source, overrides)
 
 
+def configuration_in(bag: Path, robot: str) -> Path | None:
+    """The robot's parameter file in the folder of a bag; None where there is none.
+
+    A converter writes `<robot>.yaml` there; all that read bags take it in the place of the robot's default file. A
+    parameter file that the user names goes before it.
+    """
+    file = bag / f"{robot}.yaml"
+    return file if file.is_file() else None
+
+
 def model_file(robot: Robot, configuration: Any) -> Path | None:
     """The trained model that a configuration names; None where it names none."""
     if not isinstance(robot, Trained):
@@ -303,14 +313,10 @@ def load_recording(
     UserError
         A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set.
     """
-    kinds = {name: topic.message_type for name, topic in bag.topics.items()}
     match, dropped = _without_dropped(match, what_if)
     if any(channel.required for channel in match.missing) or not match.channels:
-        raise missing_topics(robot.name, match, kinds)
-    refuse_wrong_types(robot.name, match, kinds)
-    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
-    notes = [*match.notes, *([bag.damage] if bag.damage else [])]
-    notes += losses(columns)
+        raise missing_topics(robot.name, match, bag.types)
+    columns, notes = _read(bag, robot, match)
     _refuse_useless(bag, match, columns)
     columns, jumps = _longest_part(columns, match)
     notes += jumps
@@ -327,8 +333,7 @@ def load_recording(
         notes.append(note)
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
-    if match.missing_bodies:
-        notes.append(_missing_truth(match, kinds))
+    notes += _missing_truth(match, bag.types)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
@@ -344,34 +349,35 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     UserError
         A topic has another type.
     """
-    kinds = {name: topic.message_type for name, topic in bag.topics.items()}
     match = replace(match, channels={})
-    refuse_wrong_types(robot.name, match, kinds)
-    columns = read_channels(bag, {**match.truth, **match.held})
+    columns, notes = _read(bag, robot, match)
     tracks, held, lost = _known(match, columns, None)
-    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *lost]
-    if match.missing_bodies:
-        notes.append(_missing_truth(match, kinds))
+    notes += [*lost, *_missing_truth(match, bag.types)]
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
+
+
+def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
+    """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
+    refuse_wrong_types(robot.name, match, bag.types)
+    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
+    return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
 
 
 def _known(
     match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
 ) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
     """Tracks, what else is known, and a sentence on each body of which messages are left out."""
-    tracks, held, notes = {}, {}, []
+    tracks, notes = {}, []
     for topic, one in match.truth.items():
-        column = columns[topic]
-        track = tracks[one.sensor] = BodyTrack.clean(
-            one.sensor, column.stamps_ns, mirror(column.values, mirror_truth or "")
-        )
+        stamps_ns, values = columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
+        track = tracks[one.sensor] = BodyTrack.clean(one.sensor, stamps_ns, values)
         if track.left_out:
             notes.append(
                 f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
                 "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
             )
-    for topic, one in match.held.items():
-        held[one.sensor] = HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
+    found = {one.sensor: columns[topic] for topic, one in match.held.items()}
+    held = {name: HeldValues.clean(column.stamps_ns, column.values) for name, column in found.items()}
     return tracks, held, notes
 
 
@@ -454,14 +460,16 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
     return sources[order].astype(np.int64), order
 
 
-def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
+def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> list[str]:
     """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
+    if not match.missing_bodies:
+        return []
     free = FreeTopics(match, kinds)
     found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
     options = [option for body in found if (option := next(filter(None, body), None))]
     hint = f" ({' '.join(options)}?)" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
-    return f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
+    return [f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."]
 
 
 def losses(columns: Mapping[str, Column]) -> list[str]:

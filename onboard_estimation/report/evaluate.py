@@ -1,4 +1,4 @@
-"""`evaluate`: a bag goes in, a judged run comes out."""
+"""`evaluate`: a bag, or another filter's trajectory from a file or a topic, goes in; a judged run comes out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from onboard_estimation.trajectories.files import format_of, read_trajectory
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,
-    TrackedTruth,
     Trajectory,
     as_record,
     body_truth,
@@ -52,6 +51,21 @@ from onboard_estimation.trajectories.trajectory import (
     true_parts,
 )
 
+Rows = NDArray[np.float64]
+Parts = dict[str, Rows]
+Progress = Callable[[str], None]
+
+_TAKEN = frozenset(
+    {
+        "config", "overrides", "topics", "namespace", "mirror_truth", "trajectory", "truth", "body", "format", "times",
+        "longest_truth_gap_s", "settle_s", "alignment", "estimates_rate_hz",
+    }
+)  # fmt: skip
+"""Options that act on a trajectory; all others are of a filter that is replayed."""
+_OF_A_ROBOT = frozenset({"config", "overrides", "namespace"})
+_FAR_M = 0.5
+_FAR_RAD = 0.2
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -59,9 +73,6 @@ class Evaluation:
 
     result: EvaluationResult
     folder: Path | None
-
-
-Progress = Callable[[str], None]
 
 
 def evaluate_bag(
@@ -83,8 +94,12 @@ def evaluate_bag(
     UserError
         Whatever the user can mend; the message says how.
     """
-    with _read_for_runs(bag_path, options, [options.estimator], output, write, progress) as (read, hashes, folder):
-        return evaluated(read, read.estimators[0], folder if write else None, hashes, progress)
+    if not write:
+        source = read_bag(bag_path, options, [options.estimator], progress)
+        return evaluated(source, source.estimators[0], progress=progress)
+    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
+        source = read_bag(bag_path, options, [options.estimator], progress)
+        return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
 
 
 def evaluate_estimators(
@@ -103,36 +118,32 @@ def evaluate_estimators(
     output
         Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
     """
-    with _read_for_runs(bag_path, options, estimators, output, True, progress) as (read, hashes, folder):
-        for estimator in read.estimators:
-            yield evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
+        source = read_bag(bag_path, options, estimators, progress)
+        folder = claim(_name(source))
+        for estimator in source.estimators:
+            yield evaluated(source, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
     progress(f"{estimator}: {step}")
 
 
+def _name(source: Source) -> str:
+    return f"{source.name}-{source.robot.name}"
+
+
 @contextmanager
-def _read_for_runs(
-    bag_path: Path,
-    options: EvaluateOptions,
-    estimators: Sequence[str | None],
-    output: Path | None,
-    write: bool,
-    progress: Progress,
-) -> Iterator[tuple[Source, Future[dict[str, str]], Path]]:
-    """The bag, hashes of what runs are made of, and the folder for them, claimed before minutes of work."""
+def _new_run(
+    inputs: Mapping[str, Path | None], output: Path | None
+) -> Iterator[tuple[Future[dict[str, str]], Callable[[str], Path]]]:
+    """Hashes of what a run is made of, and a way to its folder by a name; one asked for is claimed before the work."""
+    check_templates()
     with ExitStack() as stack:
-        if write:
-            check_templates()
-            if output is not None:
-                stack.enter_context(claimed_run(output, output))
-        hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
-        read = read_bag(bag_path, options, estimators, progress)
-        folder = output or Path("runs") / f"{read.name}-{read.robot.name}"
-        if write and output is None:
-            folder = stack.enter_context(claimed_run(None, folder))
-        yield read, hashes, folder
+        if output is not None:
+            stack.enter_context(claimed_run(output, output))
+        hashes = stack.enter_context(content_hashes(inputs))
+        yield hashes, lambda name: output or stack.enter_context(claimed_run(None, Path("runs") / name))
 
 
 def evaluated(
@@ -159,25 +170,8 @@ def evaluated(
     known = dict(hashes.result()) if hashes is not None else {}
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
-    result = write_run(
-        result, space, configuration, known, folder, recorded(options), options.estimates_rate_hz, progress, keep
-    )
-    return Evaluation(result, folder)
-
-
-Rows = NDArray[np.float64]
-Parts = dict[str, Rows]
-
-_TAKEN = frozenset(
-    {
-        "config", "overrides", "topics", "namespace", "mirror_truth", "trajectory", "truth", "body", "format", "times",
-        "longest_truth_gap_s", "settle_s", "alignment", "estimates_rate_hz",
-    }
-)  # fmt: skip
-"""Options that act on a trajectory; all others are of a filter that is replayed."""
-_OF_A_ROBOT = frozenset({"config", "overrides", "namespace"})
-_FAR_M = 0.5
-_FAR_RAD = 0.2
+    kept = recorded(options), options.estimates_rate_hz
+    return Evaluation(write_run(result, space, configuration, known, folder, *kept, progress, keep), folder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +206,7 @@ def evaluate_trajectory(
     path: Path,
     options: EvaluateOptions,
     output: Path | None = None,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step: None,
     keep: Keep = "everything",
 ) -> Evaluation:
     """Judge a trajectory file, or a topic of a bag, against a truth, and write a run folder, see `write_run`.
@@ -222,34 +216,19 @@ def evaluate_trajectory(
     UserError
         Whatever the user can mend; the message says how.
     """
-    check_templates()
     _refuse_others(path, options)
-    with ExitStack() as stack:
-        if output is not None:
-            stack.enter_context(claimed_run(output, output))
-        inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
-        for one in inputs.values():
-            if one is not None and not one.exists():
-                raise UserError(f"{one} does not exist")
-        hashes = stack.enter_context(content_hashes(inputs))
+    inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
+    if absent := [str(one) for one in inputs.values() if one is not None and not one.exists()]:
+        raise UserError(f"{absent[0]} does not exist")
+    with _new_run(inputs, output) as (hashes, claim):
         progress("reading")
         trajectory, reference = _read(path, options)
         progress("comparing")
         result, space = _judged(path, options, trajectory, reference)
         name = (options.trajectory or path.name).strip("/").replace("/", "-")
-        where = (options.truth or path).resolve().name
-        folder = output or stack.enter_context(claimed_run(None, Path("runs") / f"{where}-{name}"))
-        result = write_run(
-            result,
-            space,
-            reference.configuration,
-            hashes.result(),
-            folder,
-            recorded(options),
-            options.estimates_rate_hz,
-            progress,
-            keep,
-        )
+        folder = claim(f"{result.bag}-{name}")
+        kept = recorded(options), options.estimates_rate_hz
+        result = write_run(result, space, reference.configuration, hashes.result(), folder, *kept, progress, keep)
         return Evaluation(result, folder)
 
 
@@ -293,9 +272,7 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
         times = options.times if formats[file] == "kitti" else None
         return read_trajectory(file, formats[file], times, stamps_ns)
 
-    tracked: TrackedTruth | None = None
-    recording: LoadedRecording | None = None
-    robot, configuration, stated = None, None, []
+    stated: list[bool] = []
     trajectory: Trajectory | None = None
     if path not in formats:
         with open_bag(path) as bag:
@@ -308,23 +285,20 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
     else:
         with open_bag(place) as bag:
             stated.append(is_simulated(bag))
-            if options.robot is None:
-                judged = None if options.truth else options.trajectory
-                tracked = body_truth(bag, options.body, options.topics, judged)
-                if bag.damage:
-                    tracked = replace(tracked, notes=(bag.damage, *tracked.notes))
-            else:
+            source = "simulated" if any(stated) else "recorded"
+            if options.robot is not None:
                 robot = find_robot(options.robot)
                 configuration = load_configuration(robot, options, place)
-                kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-                match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+                match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
                 recording = load_truth(bag, robot, match)
+                trajectory = trajectory or read_file(path)
+                return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
+            tracked = body_truth(bag, options.body, options.topics, None if options.truth else options.trajectory)
+            if bag.damage:
+                tracked = replace(tracked, notes=(bag.damage, *tracked.notes))
     if trajectory is None:  # of the format kitti, it may take its stamps from the truth
-        trajectory = read_file(path, tracked.track.stamps_ns if tracked is not None else None)
+        trajectory = read_file(path, tracked.track.stamps_ns)
     source = "simulated" if any(stated) else "recorded" if stated else "unknown"
-    if robot is not None and recording is not None:
-        return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
-    assert tracked is not None
     tracks = {tracked.track.body: tracked.track}
     recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
     return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
@@ -365,15 +339,11 @@ def _judged(
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
+    turned = f"Ground truth mirrored in {axes}." if axes else ""
     result, settle_s = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
         unaligned=partial(_unaligned, options.settings.alignment),
-        before=(
-            *trajectory.notes,
-            *recording.notes,
-            f"Ground truth mirrored in {axes}." if axes else "",
-            _what(trajectory, reference.kind),
-        ),
+        before=(*trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
         between=covariance_notes,
         estimator=trajectory.name,
         source=reference.source,

@@ -213,8 +213,7 @@ def _definite(values: Rows) -> NDArray[np.bool_]:
     scaled = values / (scale[:, :, None] * scale[:, None, :])
     symmetric = np.abs(scaled - scaled.transpose(0, 2, 1)).max(axis=(1, 2)) <= _SYMMETRIC
     least = np.linalg.eigvalsh(0.5 * (scaled + scaled.transpose(0, 2, 1)))[:, 0]
-    definite: NDArray[np.bool_] = positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
-    return definite
+    return positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -341,6 +341,9 @@ def test_new_messages_have_the_defaults_of_ros_and_take_what_rclpy_takes() -> No
     assert new("diagnostic_msgs/msg/DiagnosticStatus", level=b"\x02").level == 2
     assert new("std_msgs/msg/UInt8MultiArray", data=b"\x01\x02").data.tolist() == [1, 2]
 
-    for kind, fields, said in ((IMU, {"gyro": 1}, "no field gyro; it has: header"), ("std_msgs/msg/Nothing", {}, "no st")):
+    for kind, fields, said in (
+        (IMU, {"gyro": 1}, "no field gyro; it has: header"),
+        ("std_msgs/msg/Nothing", {}, "no st"),
+    ):
         with pytest.raises(ValueError, match=said):
             new(kind, **fields)
