@@ -6,8 +6,8 @@
 names in it must be names, and its arrays of a size that the generated code can bear.
 
 What ROS does and `rosbags` does not is mended here: fields left out take ROS's default (a quaternion's w is 1), numbers
-in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters the hash
-of a type as the `uint8` that ROS 2 makes of it.
+in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters a
+type's hash as the `uint8` that ROS 2 makes of it.
 """
 
 from __future__ import annotations

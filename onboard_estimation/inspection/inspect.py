@@ -26,7 +26,7 @@ from onboard_estimation.inspection.report import (
     render,
 )
 from onboard_estimation.judging.body_frames import FrameReport, find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, named_after, pair
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
 
@@ -96,10 +96,10 @@ def inspect_bag(
             for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
+        bodies = {name: columns[name][0] for name, topic in bag.topics.items() if is_truth(topic) and name in columns}
         truth = tuple(
-            _truth_report(bag, name, columns[name][0], headers[name], span)
-            for name, topic in bag.topics.items()
-            if is_truth(topic) and topic.count and name in columns and name in headers
+            truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
+            for name, one in bodies.items()
         )
         if progress and truth:
             progress("truth against IMUs")
@@ -214,11 +214,6 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     return int(stamps.min()), int(stamps.max())
 
 
-def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
-    delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
-    return truth_report(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
-
-
 def _motion_reports(
     bag: Bag, columns: Mapping[str, list[Column]]
 ) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
@@ -228,7 +223,7 @@ def _motion_reports(
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
             imus[name] = column
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
-            bodies[name] = TrackedBody.of(BodyTrack.clean(name, column.stamps_ns, column.values), column)
+            bodies[name] = TrackedBody(BodyTrack.clean(name, column.stamps_ns, column.values), delay_s(column))
     if not imus or not bodies:
         return (), ()
     clocks = pair(imus, bodies, named_after(imus, bodies))
