@@ -237,7 +237,7 @@ class Storage(ABC):
         """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
         if len(columns[0]):
             self.message_count += len(columns[0])
-            self.blocks.append(BlockIndex(*columns, place))
+            self.blocks.append(BlockIndex(*columns, place=place))
 
     @property
     def full(self) -> bool:

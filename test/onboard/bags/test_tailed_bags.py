@@ -46,12 +46,10 @@ def tail(topic: str, number: int, data: bytes) -> bytes:
     return data + b"\x7f\xf0\x01\xff" * (number % 3)
 
 
-@pytest.mark.parametrize("name", ["salp", "hopper"])
-def test_tails_change_no_figure_and_are_said(name: str, tmp_path: Path) -> None:
-    """Of a robot whose messages are filtered one by one, and of one with a kernel for all."""
-    plain = recorded(name, tmp_path / "plain")
+def test_tails_change_no_figure_and_are_said(tmp_path: Path) -> None:
+    plain = recorded("hopper", tmp_path / "plain")
     tailed = rewritten(plain, tmp_path / "tailed", tail)
-    before, after = (evaluate_bag(bag, EvaluateOptions(robot=name), write=False).result for bag in (plain, tailed))
+    before, after = (evaluate_bag(bag, EvaluateOptions(robot="hopper"), write=False).result for bag in (plain, tailed))
     assert json.dumps(before.metrics) == json.dumps(after.metrics)
     with open_bag(plain) as bag:
         counts = {topic: found.count - (found.count + 2) // 3 for topic, found in bag.topics.items()}

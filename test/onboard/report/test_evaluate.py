@@ -110,12 +110,6 @@ def test_evaluating_twice_gives_identical_files_but_for_the_time(shown: Path, tm
     assert {**json.loads(out), "folder": "run"} == read_json(shown / "printed.json")
 
 
-def test_both_storages_hold_the_same(shown: Path, tmp_path: Path) -> None:
-    assert command(*SIMULATE, "--storage", "sqlite3", "--output", tmp_path / "b").code == 0
-    result = evaluate_bag(tmp_path / "b", EvaluateOptions(), write=False).result
-    assert json.loads(to_json(result.metrics)) == read_json(shown / "run" / "metrics.json")
-
-
 def test_runs_go_where_nothing_is(shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)

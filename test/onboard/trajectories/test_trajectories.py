@@ -201,26 +201,6 @@ def test_nees_of_odometry_is_that_of_its_covariance_along_the_fixed_axes(tmp_pat
     assert again["metrics"] == found["metrics"]
 
 
-@pytest.mark.parametrize("alignment", ["start", "heading"])
-def test_nees_does_not_depend_on_the_frame(tmp_path: Path, alignment: str) -> None:
-    truth, estimate, covariances = consistent(6)
-    frame = Rotation.from_euler("z", 1.1) if alignment == "heading" else Rotation.from_rotvec([0.4, -0.8, 1.1])
-    turn = np.kron(np.eye(2), frame.as_matrix())
-    moved = np.hstack([frame.apply(estimate[:, :3]) - 4.0, (frame * Rotation.from_quat(estimate[:, 3:])).as_quat()])
-    bags = {
-        "a": bag_of(tmp_path / "a", truth, estimate, covariances),
-        "b": bag_of(tmp_path / "b", truth, moved, turn @ covariances @ turn.T),
-    }
-    plain, other = (
-        judged(bag, "--trajectory", "/odom", "--alignment", alignment, "--output", tmp_path / f"run_{name}")["metrics"]
-        for name, bag in bags.items()
-    )
-    for part in ("position", "attitude"):
-        for key, value in plain[part].items():
-            if isinstance(value, float):
-                assert other[part][key] == pytest.approx(value, rel=1e-6, abs=1e-8), key
-
-
 def test_covariances_that_are_none_are_said_to_be(tmp_path: Path) -> None:
     truth, estimate, covariances = consistent(7)
     some = covariances.copy()
