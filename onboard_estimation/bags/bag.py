@@ -263,7 +263,7 @@ class Bag(ExitStack[None]):
     def _log_order(self) -> list[NDArray[np.int64]]:
         """Per block, each message's place in the log order of the whole bag."""
         if self._ranks is None:
-            times = np.concatenate([block.index.log_times_ns for block in self._blocks])
+            times = np.concatenate([block.messages.log_times_ns for block in self._blocks])
             self._in_order = bool(np.all(times[1:] >= times[:-1]))
             ranks = np.arange(len(times))
             if not self._in_order:
@@ -312,7 +312,7 @@ class Bag(ExitStack[None]):
         first, last = MAX_TIME_NS, 0
         for block in self._blocks:
             counts += np.bincount(block.topics + 1, minlength=len(counts))
-            times = block.index.log_times_ns[block.topics >= 0]
+            times = block.messages.log_times_ns[block.topics >= 0]
             if len(times):
                 first, last = min(first, int(times.min())), max(last, int(times.max()))
         self.topics: Mapping[str, TopicInfo] = {
@@ -393,7 +393,7 @@ class IndexedBlock(NamedTuple):
 
     storage: Storage
     topics: NDArray[np.int64]
-    index: BlockIndex
+    messages: BlockIndex
 
 
 def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:

@@ -246,7 +246,7 @@ def test_stamps_of_another_clock(tmp_path: Path) -> None:
 def test_ground_truth_on_another_clock_than_the_sensors(tmp_path: Path) -> None:
     def shifted(by_ms: int) -> list[Sample]:
         moved = {"ground_truth/link_1/pose": lambda n, s: with_stamp(s, START_NS + (n * 20 - by_ms) * MS)}
-        return recording(moved)
+        return recording(moved, seconds=2)
 
     assert any("may differ by 150 ms" in text for text in texts(inspect(tmp_path / "a", shifted(150))))
     far = inspect(tmp_path / "b", shifted(50_000))
