@@ -32,7 +32,7 @@ from onboard_estimation.bags.blocks import (
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
 from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
 
@@ -370,8 +370,8 @@ def _stated_messages(files: BagFiles) -> list[int]:
     return [count for count in (files.metadata.message_count, None if None in counts else found) if count is not None]
 
 
-def _joined(faults: list[str], most: int = 4) -> str:
-    return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
+def _joined(faults: list[str]) -> str:
+    return first_of(faults, 4, "; ", "; and {} more faults")
 
 
 def size_text(size_bytes: int) -> str:

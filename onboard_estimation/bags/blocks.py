@@ -235,9 +235,10 @@ class Storage(ABC):
 
     def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
         """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
-        if len(columns[0]):
-            self.message_count += len(columns[0])
-            self.blocks.append(BlockIndex(*columns, place=place))
+        connections, log_times_ns, starts, lengths = columns
+        if len(connections):
+            self.message_count += len(connections)
+            self.blocks.append(BlockIndex(connections, log_times_ns, starts, lengths, place))
 
     @property
     def full(self) -> bool:

@@ -22,7 +22,7 @@ from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, Qo
 
 from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 
 METADATA = "metadata.yaml"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -164,11 +164,13 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
     if not found and not others:
         raise UserError(f"{folder} is no bag: it holds no .mcap or .db3 file{_bags_in(folder)}")
     if missing := [name for name in named if name not in found]:
-        faults.append(f"{len(missing)} of {len(named)} files are missing ({_shown(missing)})")
+        faults.append(f"{len(missing)} of {len(named)} files are missing ({first_of(missing, _NAMES_SHOWN)})")
     if twice := [name for name in named if metadata.names.count(name) > 1]:
-        faults.append(f"{METADATA} names {_shown(twice)} more than once")
+        faults.append(f"{METADATA} names {first_of(twice, _NAMES_SHOWN)} more than once")
     if found and others:
-        faults.append(f"{METADATA} does not name {len(others)} more files that are there ({_shown(others)})")
+        faults.append(
+            f"{METADATA} does not name {len(others)} more files that are there ({first_of(others, _NAMES_SHOWN)})"
+        )
     storages: list[Storage] = []
     kinds: list[str] = []
     for name in found + others:
@@ -265,7 +267,7 @@ def _bags_in(folder: Path) -> str:
     for entry in sorted(folder.iterdir()):
         if entry.suffix == ".bag" or is_regular(entry / METADATA):
             found.append(entry.name)
-    return f"; bags in it: {_shown(found, _BAGS_SHOWN)}" if found else ""
+    return f"; bags in it: {first_of(found, _BAGS_SHOWN)}" if found else ""
 
 
 def _bags_beside(path: Path) -> str:
@@ -275,10 +277,6 @@ def _bags_beside(path: Path) -> str:
         return _bags_in(folder).replace("bags in it", f"bags in {folder}") if folder.is_dir() else ""
     except OSError:
         return ""
-
-
-def _shown(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from itertools import islice
 from math import acos, cos, degrees, hypot, radians
 from statistics import median
 
+from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.inspection.report import Finding, Inspection, RobotReport, Severity, TopicReport, TruthReport
 from onboard_estimation.judging.body_frames import FrameReport, Three
@@ -82,10 +83,12 @@ def _worst_first(
     faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
     if not faulty:
         return []
-    shown = "; ".join(f"{topic.name} {say(topic)}" for topic in faulty[:_TOPICS_SHOWN])
-    more = len(faulty) - _TOPICS_SHOWN
-    rest = f"; and {more} more {'topic' if more == 1 else 'topics'}" if more > 0 else ""
-    return [Finding(severity, f"{what}: {shown}{rest}.")]
+    last = "topic" if len(faulty) == _TOPICS_SHOWN + 1 else "topics"
+    return [Finding(severity, f"{what}: {_first([f'{topic.name} {say(topic)}' for topic in faulty], f' {last}')}.")]
+
+
+def _first(words: Sequence[str], last: str = "") -> str:
+    return first_of(words, _TOPICS_SHOWN, "; ", f"; and {{}} more{last}")
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
@@ -177,9 +180,8 @@ def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
         lambda topic: f"{topic.timing.duplicates:,} of {topic.count:,}",
     )
     if empty:
-        names = ", ".join(topic.name for topic in empty[:_TOPICS_SHOWN])
-        more = f" and {len(empty) - _TOPICS_SHOWN} more" if len(empty) > _TOPICS_SHOWN else ""
-        found.append(Finding("note", f"Topics without any message: {names}{more}."))
+        names = first_of([topic.name for topic in empty], _TOPICS_SHOWN)
+        found.append(Finding("note", f"Topics without any message: {names}."))
     return found
 
 
@@ -306,17 +308,13 @@ def _offset(reports: Sequence[ClockReport], words: str, severity: Severity) -> s
         f"against {one.sensor}"
         for one in reports
     ]
-    more = f"; and {len(pairs) - _TOPICS_SHOWN} more" if len(pairs) > _TOPICS_SHOWN else ""
     other = "late" if words == "early" else "early"
     remedy = (
         "evaluate --align-clock moves the truth by that"
         if severity == "warning"
         else "less than half a period of the IMU: it may hold its readings, or take means, and the clocks be right"
     )
-    return (
-        f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: "
-        f"{'; '.join(pairs[:_TOPICS_SHOWN])}{more} ({remedy})."
-    )
+    return f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: {_first(pairs)} ({remedy})."
 
 
 def _differing(reports: Sequence[ClockReport]) -> list[Finding]:
@@ -390,10 +388,9 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     found += [Finding(*said) for one in upright if one.up is not None and (said := _of_up(one, one.up)) is not None]
     away = [one for one in reports if one.lever_m is not None and hypot(*one.lever_m) > _LEVER_M]
     if away:
-        places = "; ".join(_place(one) for one in away[:_TOPICS_SHOWN])
-        more = f"; and {len(away) - _TOPICS_SHOWN} more" if len(away) > _TOPICS_SHOWN else ""
+        places = _first([_place(one) for one in away])
         sentence = (
-            f"IMUs sit beside the origin of the body that is tracked: {places}{more}. Where positions or "
+            f"IMUs sit beside the origin of the body that is tracked: {places}. Where positions or "
             "accelerations are judged, move the body's origin there, or give the estimator the lever arm."
         )
         found.append(Finding("note", sentence))

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from onboard_estimation.bags.bag import size_text
 from onboard_estimation.base.atomic_file import plain
-from onboard_estimation.base.errors import printable
+from onboard_estimation.base.errors import first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.judging.body_frames import FrameReport
 from onboard_estimation.judging.clock_alignment import ClockReport
@@ -311,12 +311,11 @@ def _frames(inspection: Inspection) -> Text:
     for topic in inspection.topics:
         for frame in topic.frames:
             by_frame.setdefault(frame, []).append(topic.name)
-    shown = [
+    frames = [
         f"{frame or '(none)'}: {names[0] if len(names) == 1 else f'{len(names)} topics'}"
-        for frame, names in list(by_frame.items())[:_FRAMES_SHOWN]
+        for frame, names in by_frame.items()
     ]
-    more = f"; and {len(by_frame) - _FRAMES_SHOWN} more" if len(by_frame) > _FRAMES_SHOWN else ""
-    return Text(f"frames  {'; '.join(shown)}{more}", "dim")
+    return Text(f"frames  {first_of(frames, _FRAMES_SHOWN, '; ', '; and {} more')}", "dim")
 
 
 def _is_uneven(timing: TimingReport) -> bool:
