@@ -277,6 +277,12 @@ class WrenchConfiguration:
         cosine, sine = math.cos(angle), math.sin(angle)
         return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 
+    @property
+    def into_base(self) -> Matrix:
+        """(6, 6) orthogonal: from a message to what the robot puts on the sensor, in the base's axes."""
+        sign = 1.0 if self.sign == "robot_on_sensor" else -1.0
+        return sign * np.kron(np.eye(2), self.base_from_sensor)
+
 
 @dataclass(frozen=True)
 class PressureConfiguration:
@@ -386,5 +392,4 @@ class SoftRobotConfiguration:
         """(3,) force that the resting robot's weight shows in the wrench, in sensor coordinates, by its mass."""
         if self.wrench.tare == "with_robot":
             return np.zeros(3)
-        on_sensor = self.segment.mass_kg * self.gravity_in_base_m_s2 @ self.wrench.base_from_sensor
-        return on_sensor if self.wrench.sign == "robot_on_sensor" else -on_sensor
+        return self.segment.mass_kg * self.gravity_in_base_m_s2 @ self.wrench.into_base[:3, :3]
