@@ -17,9 +17,8 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, Step
 from softrobot_estimation.model import grey_box_kernels as kernels
-from softrobot_estimation.model.channels import SPACE, WRENCH, pressure_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import coordinates_of_tip
+from softrobot_estimation.model.configuration import SPACE, WRENCH, SoftRobotConfiguration, pressure_channel
+from softrobot_estimation.model.constant_curvature import state_of_tip
 from softrobot_estimation.model.grey_box import STEP_S, GreyBox
 
 Filtered = TypeVar("Filtered")
@@ -334,10 +333,9 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         row, stddev = self._standing(readings_pa)
         stiffness, spread = box.stiffness, settings.stiffness_spread
         if initial is not None:
-            segment, mean = box.segment, initial.mean
-            row[:3] = coordinates_of_tip(segment, mean[None, SPACE.coordinates("position")], box.beyond_m)[0]
-            jacobian, _ = segment.jacobian(row[:6], offset_m=box.beyond_m)
-            row[3:6] = np.linalg.solve(jacobian, mean[SPACE.coordinates("velocity")])
+            mean = initial.mean
+            place, velocity = (mean[SPACE.coordinates(name)] for name in ("position", "velocity"))
+            row[:6], _ = state_of_tip(box.segment, place, velocity, box.beyond_m)
             row[6:12] = np.tile(row[:3], 2)
             total = float(1e-5 * readings_pa.sum())
             stiffness = float(mean[6]) / kernels.law(box.numbers, float(row[0] ** 2 + row[1] ** 2), total)

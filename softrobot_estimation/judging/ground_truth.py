@@ -26,8 +26,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, 
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.robot import TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack
-from softrobot_estimation.model.channels import TRUE_STIFFNESS, WRENCH
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import TRUE_STIFFNESS, WRENCH, SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
 
 VELOCITY_FRAMES = 5
