@@ -86,8 +86,12 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         while True:
             points = filtered.points
             loads = self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
-            predicted = np.ascontiguousarray(loads[:, known])
-            after, seen, _ = self._unscented.update(filtered, lambda _, loads=predicted: loads, wrench[known], noise)
+            predicted: Matrix = np.ascontiguousarray(loads[:, known])
+
+            def measured(_: Matrix, outputs: Matrix = predicted) -> Matrix:
+                return outputs
+
+            after, seen, _ = self._unscented.update(filtered, measured, wrench[known], noise)
             if inflation > 1.0:
                 return after, replace(seen, inflation=inflation), 0, ()
             accepted, inflation, rejected = decide(_GATE, seen.nis, len(known), rejected_in_a_row)

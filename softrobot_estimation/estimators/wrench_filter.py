@@ -174,32 +174,33 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         chamber, now_ns = self._chamber_of.get(measurement.sensor), measurement.stamp_ns
         if chamber is None and measurement.sensor != WRENCH.sensor:
             return Step(state, used=False)
+        before_ns = now_ns if state.stamp_ns is None else state.stamp_ns
         if state.stamp_ns is None:
             state = state._replace(stamp_ns=now_ns, wrench_ns=now_ns)
         filtered, moved = state.filtered, False
-        if filtered is not None and now_ns > state.stamp_ns:
-            steps, chambers_pa = self._steps(state, state.stamp_ns, now_ns)
+        if filtered is not None and now_ns > before_ns:
+            steps, chambers_pa = self._steps(state, before_ns, now_ns)
             for one in steps:
                 filtered = self.moved(filtered, *one)
             state, moved = state._replace(stamp_ns=now_ns, chambers_pa=chambers_pa, filtered=filtered), True
-        state, events = self._listened(state, state.stamp_ns, now_ns)
+        state, events = self._listened(state, before_ns, now_ns)
         if chamber is not None:
             state = self._with_pressure(state, chamber, measurement)
-            if not (moved and now_ns - state.wrench_ns > _SILENT_NS):
+            filtered = state.filtered
+            if filtered is None or not (moved and now_ns - state.wrench_ns > _SILENT_NS):
                 return Step(state, events=events)
-            moments = self.published(state.filtered, state.chambers_pa)
-            return Step(state, self._estimate(state, *moments), events=events)
+            return Step(state, self._estimate(state, *self.published(filtered, state.chambers_pa)), events=events)
         state, wrench, found = self._with_wrench(state, measurement)
-        if state.filtered is None or wrench is None:
+        if filtered is None or wrench is None:
             return Step(state, events=(*events, *found), used=False)
-        seen, lost = None, ()
+        seen: Innovation | None = None
         if not np.isnan(wrench).all():
             filtered, seen, rejected, lost = self.corrected(
-                state.filtered, wrench, state.chambers_pa, state.rejected_in_a_row
+                filtered, wrench, state.chambers_pa, state.rejected_in_a_row
             )
-            state = state._replace(filtered=filtered, rejected_in_a_row=rejected)
-        estimate = self._estimate(state, *self.published(state.filtered, state.chambers_pa))
-        return Step(state, estimate, seen, (*events, *found, *lost), used=seen is not None)
+            state, found = state._replace(filtered=filtered, rejected_in_a_row=rejected), (*found, *lost)
+        estimate = self._estimate(state, *self.published(filtered, state.chambers_pa))
+        return Step(state, estimate, seen, (*events, *found), used=seen is not None)
 
     def _with_pressure(
         self, state: FilterState[Filtered], chamber: int, measurement: Measurement

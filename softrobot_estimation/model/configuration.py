@@ -282,7 +282,7 @@ class WrenchConfiguration:
     def into_base(self) -> Matrix:
         """(6, 6) orthogonal: from a message to what the robot puts on the sensor, in the base's axes."""
         sign = 1.0 if self.sign == "robot_on_sensor" else -1.0
-        return sign * np.kron(np.eye(2), self.base_from_sensor)
+        return np.asarray(np.kron(sign * np.eye(2), self.base_from_sensor), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -126,13 +126,13 @@ class LaboratorySimulation:
         loads = outputs[:, :6]
         if len(steps):  # first order, as the sensor's electronics
             loads, self._low_passed = lfilter([1.0 - keep], [1.0, -keep], loads, axis=0, zi=self._low_passed)
-        rows = np.hstack([outputs, loads, outlets])
+        sensed = np.hstack([outputs, loads, outlets])
         if self._kept is not None:
-            rows = np.vstack([self._kept.rows, rows])
+            sensed = np.vstack([self._kept.rows, sensed])
         # Samples of the next piece lie between the last steps of this one.
-        kept = rows[-4:]
+        kept = sensed[-4:]
         self._next_step, self._kept = last, _Motion(last - len(kept), m.step_ns, kept)
-        return _Motion(last - len(rows), m.step_ns, rows)
+        return _Motion(last - len(sensed), m.step_ns, sensed)
 
     def _goals(self, steps: NDArray[np.int64]) -> Matrix:
         """(K, C) set points that hold during each step, by the regulators' own scale."""

@@ -14,6 +14,7 @@ from rviz_files import read_rviz
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.configuration import load, to_parameter_file
 from onboard_estimation.base.measurement import Channel, Estimate
 from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.learning.reduced_rank import LearnedFunction
@@ -109,8 +110,9 @@ def test_the_stiffness_map_is_where_the_tip_can_be_and_fades_where_nothing_was_l
 @pytest.mark.slow
 @pytest.mark.live
 def test_a_simulated_robot_is_estimated_drawn_and_recorded_live(tmp_path: Path) -> None:
-    bag = tmp_path / "bag"
-    words = ("softrobot.launch.py", f"record:={bag}", "seed:=3", "estimator:=marginalized_pf")
+    bag, few = tmp_path / "bag", tmp_path / "few.yaml"
+    few.write_text(to_parameter_file(load(SoftRobotConfiguration, {"learning.particles": 60})))  # on a busy machine
+    words = ("softrobot.launch.py", f"record:={bag}", "seed:=3", "estimator:=marginalized_pf", f"config:={few}")
     launch = Launch(*words, log=tmp_path / "launch.log")
     try:
         topics = ("odometry", "state", "state_covariance", "ground_truth/tip/pose", "ground_truth/stiffness", "markers")

@@ -209,7 +209,7 @@ def test_whatever_stands_in_robot_yaml_there_is_no_other_error(tmp_path: Path) -
     said = []
     for section, entries in robot().items():
         for name in entries:
-            for value in (None, "x", 1e308, [[1.0]], {"a": 1}):
+            for value in (None, [], "x", -1, 1e308, [[1.0]], {"a": 1}):
                 content = robot()
                 content[section][name] = value
                 (tmp_path / "robot.yaml").write_text(yaml.safe_dump(content))
