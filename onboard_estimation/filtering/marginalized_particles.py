@@ -556,7 +556,8 @@ class MarginalizedParticleFilter:
             within = deviations.T @ deviations / len(heard) + auxiliary.covariance / share
             together += (heard + normal / np.sqrt(share)) @ np.linalg.solve(within, across.T)
             states, values, offsets = np.split(together, np.cumsum([states.shape[1], values.shape[1]]), axis=1)
-            values = self._bounded(values - self._constants)
+            # Contiguous as they are drawn, so that models are compiled but once.
+            states, values = np.ascontiguousarray(states), self._bounded(values - self._constants)
         moved = errors.copy()
         moved[:, seen.heard] = left
         after = self._continued(
