@@ -23,8 +23,7 @@ from onboard_estimation.judging.judge import judge
 from onboard_estimation.pipeline.estimator import Step
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.model import grey_box_kernels as kernels
-from softrobot_estimation.model.channels import TRUE_STIFFNESS
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import TRUE_STIFFNESS, SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.robot import ROBOT, SoftRobot
 from softrobot_estimation.simulation.paper_simulator import known_configuration

@@ -65,9 +65,8 @@ def filtered(configuration: SoftRobotConfiguration, name: str, recording: Loaded
         state = step.state
         if step.estimate is not None and step.innovation is not None:
             row, stiffness = _known(estimator, state.filtered)
-            heard = state.sensors
             found.append(
-                (measurement.stamp_ns / NANOSECONDS_PER_SECOND, row, heard.chambers_pa, heard.readings_pa, stiffness)
+                (measurement.stamp_ns / NANOSECONDS_PER_SECOND, row, state.chambers_pa, state.readings_pa, stiffness)
             )
     stamps, rows, chambers, readings, stiffnesses = zip(*found, strict=True)
     return Filtered(
@@ -92,7 +91,7 @@ def _known(estimator: Any, state: Any) -> tuple[Array, Stiffness]:
     learned_from = stiffness_prior(estimator.configuration).prior()
 
     def learned_stiffness(row: Array) -> float:
-        phi, _ = learned_from.functions(row[None, :3])
+        phi, _ = learned_from.basis.functions(row[None, :3], learned_from.factors)
         return max(0.25 * box.stiffness, box.stiffness + float(phi[0] @ learned))
 
     return weights @ state.cloud.states, learned_stiffness

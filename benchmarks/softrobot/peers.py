@@ -20,7 +20,7 @@ _C5, _C6 = ([(-1) ** j / factorial(2 * j + first) for j in range(9)][::-1] for f
 
 
 class NumpySegment:
-    """The equations of `curvature_kernels` for a mass at the tip, as sums over columns of all particles."""
+    """The equations of `constant_curvature` for a mass at the tip, as sums over columns of all particles."""
 
     def __init__(self, segment: ConstantCurvatureSegment) -> None:
         self.segment, self.gravity = segment, segment.gravity_m_s2

@@ -24,8 +24,7 @@ from scipy.signal import find_peaks
 
 from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
 from onboard_estimation.base.errors import UserError
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
 from softrobot_estimation.model.grey_box import linearised
 
 Array = NDArray[np.float64]

@@ -22,8 +22,7 @@ from onboard_estimation.filtering.marginalized_particles import (
 from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.model.curvature_kernels import MOTION, acceleration, add_load
+from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration, add_load
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from marker_files import write_two_bodies
 from numpy.typing import NDArray
 
 from benchmarks.softrobot.real_arm import (
@@ -53,20 +52,6 @@ def test_stiffness_of_a_known_arm_is_found() -> None:
             fit_stiffness([100.0, 200.0], bendings)
     with pytest.raises(UserError, match="two different pairs are needed"):
         fit_stiffness([100.0, 100.0], [0.1, 0.1])
-
-
-def test_recordings_without_rest_or_motion_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("c3d", reason="reading .c3d needs the package c3d")
-    still, base, tip = np.tile([0.0, 0.0, 0.0, 1.0], (200, 1)), np.eye(3) * 0.05, np.tile([0.1, 0.0, 0.0], (200, 1))
-
-    with pytest.raises(UserError, match=r"moves by 0.00 mm at most"):
-        read_pressure_step(write_two_bodies(tmp_path / "1mbar.c3d", tip, still, base))
-    tip[5:, 1] = 0.02
-    with pytest.raises(UserError, match=r"moves 0.05 s after the recording begins; it must rest for 0.2 s"):
-        read_pressure_step(write_two_bodies(tmp_path / "2mbar.c3d", tip, still, base))
-    tip[:60, 1] = 0.0
-    with pytest.raises(UserError, match="says no pressure"):
-        read_pressure_step(write_two_bodies(tmp_path / "arm.c3d", tip, still, base))
 
 
 @pytest.mark.data
