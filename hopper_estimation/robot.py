@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filter_model import TRAINED, filters_of, load_filters
-from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.estimators.filters import (
+    BIAS_NAMES,
+    ENCODER_NAMES,
+    TRAINED,
+    filter_names,
+    filters_of,
+    load_filters,
+)
+from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
 from hopper_estimation.model.phases import PHASE_WORDS
-from hopper_estimation.model.topics import LEG, MOTORS, limited_channels
 from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
 from onboard_estimation.base.measurement import Channel, Matrix
@@ -110,7 +115,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """Vertical velocity, by parabolas through 25 ms of the truth."""
-        from hopper_estimation.judging.local_polynomials import velocity_at  # offline only: nodes do without
+        from hopper_estimation.judging.hop_truth import velocity_at  # offline only: nodes do without
 
         return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
 

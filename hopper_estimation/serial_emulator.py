@@ -11,7 +11,7 @@ from typing import Any
 
 from drivers.emulators.serial_imu import PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
 from drivers.serial_imu.frames import NOT_FOUND, Settings
-from hopper_estimation.model.topics import HIGH_G, LOW_G
+from hopper_estimation.model.configuration import HIGH_G, LOW_G
 from hopper_estimation.nodes import HopperSimulatorNode
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.configuration import non_negative, parameter

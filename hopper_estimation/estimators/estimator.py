@@ -12,12 +12,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels, samples
-from hopper_estimation.estimators.filter_model import FilterEntry
-from hopper_estimation.estimators.filters import Filtered, State, body_of, state_filter
+from hopper_estimation.estimators.filters import Filtered, FilterEntry, State, body_of, state_filter
 from hopper_estimation.estimators.samples import Messages, Taken
 from hopper_estimation.estimators.sensor_faults import rest_fault, sensor_faults
-from hopper_estimation.model import topics
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
 from onboard_estimation.base.measurement import (
     NANOSECONDS_PER_SECOND,
@@ -162,7 +160,7 @@ class HopperEstimator(Estimator[HopperState]):
     def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
         """Up to the last reading of the low-g sensor, with which a sample is taken."""
         count = len(measurements)
-        while count and measurements[count - 1].sensor != topics.LOW_G.sensor:
+        while count and measurements[count - 1].sensor != LOW_G.sensor:
             count -= 1
         if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
             return None

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from hopper_estimation.estimators import readings_kernels as readings
 from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.estimators.samples import ordered, taken_of
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
 from hopper_estimation.model.phases import Records
-from hopper_estimation.model.topics import HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Series
 from onboard_estimation.contract.result import Note
@@ -68,9 +67,9 @@ def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int)
         found[high] = AT_ODDS
     elif silent_s > _SILENT_S and (begun or silent_s < np.inf):  # infinite before its first reading
         found[high] = _SILENT
-    elif state[0]["high_equal"] >= sensors.stuck_readings:
+    elif state[0]["equal"][1] >= sensors.stuck_readings:
         found[high] = _STUCK.format(high, low)
-    if state[0]["low_equal"] >= sensors.stuck_readings:
+    if state[0]["equal"][0] >= sensors.stuck_readings:
         found[low] = _STUCK.format(low, high)
     elif hops > 0 and state[0]["zeroed"] == 0.0:
         found[low] = _NOT_ZEROED.format(sensors.rest_s)

@@ -11,12 +11,10 @@ from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exa
 
 from benchmarks.hopper.trials import deviations
 from hopper_estimation.estimators import encoder_kernels as encoder
-from hopper_estimation.estimators.filter_model import filters_of
-from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.model import phases
 from hopper_estimation.model.phases import APEX, DROP, LIFTOFF, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
-from hopper_estimation.training.filter_calibration import filtered, judged
-from hopper_estimation.training.trials import Trial, trial_of
+from hopper_estimation.training.filter_calibration import Trial, filtered, judged, trial_of
 from onboard_estimation.judging.simulated_bags import simulated_recording
 
 KINDS = (encoder.BA1, encoder.DR1)

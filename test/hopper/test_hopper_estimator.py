@@ -30,8 +30,16 @@ from hopper_estimation.estimators import readings_kernels as readings
 from hopper_estimation.estimators.estimator import Ground, HopperEstimator
 from hopper_estimation.estimators.samples import NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
 from hopper_estimation.model import phases
+from hopper_estimation.model.configuration import (
+    ATTITUDE,
+    COMMANDED_HEIGHT,
+    HIGH_G,
+    LEG,
+    LOW_G,
+    MOTORS,
+    limited_channels,
+)
 from hopper_estimation.model.phases import DROP, STARTUP
-from hopper_estimation.model.topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS, limited_channels
 from onboard_estimation.base.measurement import Channel, Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Recording, Series, set_pose_channel
 from onboard_estimation.contract.recorded import LoadedRecording

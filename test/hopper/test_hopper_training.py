@@ -34,7 +34,7 @@ from hopper_samples_for_tests import (
 from scipy.stats import norm
 
 from benchmarks.hopper.trials import deviations
-from hopper_estimation.estimators.filter_model import (
+from hopper_estimation.estimators.filters import (
     PARAMETERS,
     TRAINED,
     FilterEntry,
@@ -45,7 +45,14 @@ from hopper_estimation.estimators.filter_model import (
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, PHASES
-from hopper_estimation.training.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
+from hopper_estimation.training.filter_calibration import (
+    WITHIN_ONE,
+    Trial,
+    calibrated,
+    filtered,
+    scale_and_floor,
+    trials_of,
+)
 from hopper_estimation.training.filter_calibration import judged as judged_trial
 from hopper_estimation.training.filter_training import (
     SEARCHED,
@@ -54,7 +61,6 @@ from hopper_estimation.training.filter_training import (
     neutral_parameters,
     train_filter,
 )
-from hopper_estimation.training.trials import Trial, trials_of
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording
 
@@ -146,10 +152,10 @@ def test_a_little_training_helps_and_can_be_repeated(trials: list[Trial]) -> Non
     papers = train_filter(CONFIGURATION, "kf1", trials, replace(TINY, generations=1, delays=False))
     delays = [phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO]
     assert papers.entry.parameters[delays].tolist() == [0.0, 0.0, 0.0]
-    assert other.search.best.cost == min(one.cost for one in other.search.results)
+    assert other.best.cost == min(one.cost for one in other.results)
     neutral = plain_cost("kf1", neutral_parameters(), trials)
-    assert found.search.best.cost < 0.5 * neutral
-    assert found.search.best.cost == pytest.approx(plain_cost("kf1", found.entry.parameters, trials), rel=1e-9)
+    assert found.best.cost < 0.5 * neutral
+    assert found.best.cost == pytest.approx(plain_cost("kf1", found.entry.parameters, trials), rel=1e-9)
     for one, value in zip(PARAMETERS, found.entry.parameters, strict=True):
         assert one.lower <= value <= one.upper, one.name
 
