@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from onboard_estimation.contract.tracks import BodyTrack
 
 
+def _report() -> Any:
+    from hopper_estimation.judging import report  # offline only: nodes do without
+
+    return report
+
+
 class HopperRobot(
     SimulatedLive[HopperConfiguration],
     Drawn[HopperConfiguration],
@@ -133,40 +139,30 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> dict[str, Any]:
         """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
-        from hopper_estimation.judging.report import hop_figures
-
-        return hop_figures(configuration, series, result)
+        return _report().hop_figures(configuration, series, result)
 
     def presented(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> EvaluationResult:
         """Figures of its hops, height over time, phases by name."""
-        from hopper_estimation.judging.report import presented
-
-        return presented(configuration, result)
+        return _report().presented(configuration, result)
 
     def report_sections(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """Hops in words, with height, phase and readings along the run."""
-        from hopper_estimation.judging.report import hop_section
-
-        return (hop_section(configuration, series, result),)
+        return (_report().hop_section(configuration, series, result),)
 
     def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
         """Each phase."""
-        from hopper_estimation.judging.report import phase_of
-
-        phase = phase_of(result)
+        phase = _report().phase_of(result)
         return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
 
     def notes(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
         """Sensors that are missing or clipped, hops that were missed."""
-        from hopper_estimation.judging.report import hop_notes
-
-        return hop_notes(configuration, series, result)
+        return _report().hop_notes(configuration, series, result)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file holds no filters of the hopper."""

@@ -231,10 +231,12 @@ def leave(e: Encoder, body: Body, x: Record) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(e: Encoder, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
+def run(
+    e: Encoder, parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records
+) -> int:
     """A baseline over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `states` are (1,) of `STATE`.
+    `states` are (1,) of `STATE`; parameters there are none.
     """
     x, found = states[0], 0
     for n in range(len(signals)):
@@ -311,7 +313,7 @@ def run_both(
     """
     x, told, leg_events = states[0], np.empty((len(signals), 6)), np.empty_like(events)
     found = bounce_kernels.run(parameters, body, own, signals, out, events)
-    leg_found = run(e, body, leg, signals, told, leg_events)
+    leg_found = run(e, parameters, body, leg, signals, told, leg_events)
     next_own, next_leg = 0, 0
     for n in range(len(signals)):
         first = next_own

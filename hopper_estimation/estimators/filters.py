@@ -124,24 +124,17 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
     if name == "bounce":
         return StateFilter((bounce.start_state,), bounce_kernels.run, (_BOUNCE_KEPT,), 9)
     if name in _VERTICAL:
-        new = (
-            partial(vertical.start_state, bias=vertical.ZEROED_BIAS_VARIANCE) if name == "kf2" else vertical.start_state
-        )
-        return StateFilter((new,), partial(vertical.run, _VERTICAL[name]), (_HEARD,))
+        start = partial(vertical.start_state, bias=vertical.ZEROED_BIAS_VARIANCE if name == "kf2" else 0.0)
+        return StateFilter((start,), partial(vertical.run, _VERTICAL[name]), (_HEARD,))
     if name in _ERROR_STATE:
-        kept = (*_HEARD, "side_x", "side_y")
-        return StateFilter((errors.start_state,), partial(errors.run, _ERROR_STATE[name]), (kept,))
+        kernel = partial(errors.run, _ERROR_STATE[name])
+        return StateFilter((errors.start_state,), kernel, ((*_HEARD, "side_x", "side_y"),))
     if name == "bounce_encoder":
-        leg = encoder.encoder_of("dr1_best", *masses)
         starts = bounce.start_state, encoder.start_state, encoder.start_both
-        kept_parts = _BOUNCE_KEPT, (), ("own_done", "leg_done", "ratios")
-        return StateFilter(starts, partial(encoder.run_both, leg), kept_parts, 9)
+        kept = _BOUNCE_KEPT, (), ("own_done", "leg_done", "ratios")
+        return StateFilter(starts, partial(encoder.run_both, encoder.encoder_of("dr1_best", *masses)), kept, 9)
     if name in encoder.BASELINES:
-        own = encoder.encoder_of(name, *masses)
-
-        def kernel(_: Array, *rest: Any) -> int:
-            return encoder.run(own, *rest)
-
+        kernel = partial(encoder.run, encoder.encoder_of(name, *masses))
         return StateFilter((encoder.start_state,), kernel, (("time", "count", "read"),))
     raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
 

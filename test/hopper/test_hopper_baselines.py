@@ -31,7 +31,9 @@ def run(kind: int, p: np.ndarray, hops: Hops, leg=None, height: float = 2.0, pha
     state = encoder.start_state(LENGTH + height, 0.0, np.diag([1e-4, 1e-4]), phase)
     out, events = np.empty((count, 6)), np.empty(400, phases.EVENT)
     leg = hops.compression if leg is None else leg
-    found = encoder.run(p, BODY, state, signals(*hops.arguments(), leg=leg), out, events)
+    found = encoder.run(
+        p, np.zeros(phases.PARAMETER_COUNT), BODY, state, signals(*hops.arguments(), leg=leg), out, events
+    )
     return out, events[:found]
 
 
@@ -109,7 +111,8 @@ def test_missing_readings_of_the_encoder(kind):
     assert out[-1, 5] == STARTUP
 
 
-def test_a_leg_that_bounces_on_its_stop_does_not_touch_down(kind=encoder.DR1):
+def test_a_leg_that_bounces_on_its_stop_does_not_touch_down():
+    kind = encoder.DR1
     hops = exact_hops(2.0, 3)
     leg = hops.compression.copy()
     for number, at in hops.events:
@@ -123,9 +126,10 @@ def test_a_leg_that_bounces_on_its_stop_does_not_touch_down(kind=encoder.DR1):
     np.testing.assert_array_equal(kinds[:shorter], [number for number, _ in hops.events[:shorter]])
 
 
-def test_covariance_is_that_of_many_encoders(kind=encoder.BA1):
+def test_covariance_is_that_of_many_encoders():
     """Noise of the encoder alone: the spread of the apexes is what the covariance says, but for what it adds on top."""
     hops = exact_hops(2.0, 2)
+    kind = encoder.BA1
     p = parameters(kind, 0.5619, fit=(1, 4, 0.0))
     p = p._replace(noise=0.002**2, unmodelled=0.0)
     rng = np.random.default_rng(3)

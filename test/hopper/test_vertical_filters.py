@@ -237,13 +237,13 @@ def test_exact_hops_are_seen_in_order_and_time(name, height):
     np.testing.assert_array_equal(out[:, 5], begun[last + 1])
 
 
-def test_a_touchdown_that_was_none_is_given_up(name="kf1"):
+def test_a_touchdown_that_was_none_is_given_up():
     """Caught in the hand and carried: no leg is pressed for so long."""
     hops = exact_hops(1.0, 1)
     dt, low, _, usable, goal, thrust = hops.arguments()
     low = np.where(hops.time > hops.events[0][1], 4.0 + 2.0 * hops.time, low)
-    state = start(name, LENGTH + 1.0)
-    out, events = run(name, parameters(JERK=1000.0), state, (dt, low, low, usable, goal, thrust))
+    state = start("kf1", LENGTH + 1.0)
+    out, events = run("kf1", parameters(JERK=1000.0), state, (dt, low, low, usable, goal, thrust))
     assert events["kind"].tolist() == [TOUCHDOWN]
     end = np.searchsorted(hops.time, hops.events[0][1] + 0.26)
     np.testing.assert_array_equal(out[end:, 5], STARTUP)
