@@ -106,15 +106,12 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
             f"(robot.standing_height_m is {standing:g} m; is the truth's origin on the ground?)"
         )
     # From the start of the first drop, if it was said, else from the highest point before the first touchdown.
+    before = (truth_s < touchdowns[0]) & (truth_s > touchdowns[0] - 1.5)
+    top = int(np.argmax(np.where(before, track.values[:, 2], -np.inf)))
+    first_s, height = float(truth_s[top]), float(track.values[top, 2])
     poses = next((one for one in recording.series if one.channel.sensor == SET_POSE and len(one.stamps_ns)), None)
-    if poses is not None and (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND < touchdowns[0]:
-        first_s = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND
-        height = float(poses.values[0, POSE.position][2])
-    else:
-        before = truth_s < touchdowns[0]
-        before &= truth_s > touchdowns[0] - 1.5
-        top = int(np.argmax(np.where(before, track.values[:, 2], -np.inf)))
-        first_s, height = float(truth_s[top]), float(track.values[top, 2])
+    if poses is not None and (said_s := (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND) < touchdowns[0]:
+        first_s, height = said_s, float(poses.values[0, POSE.position][2])
     last_ns = int(track.stamps_ns[-1])
     first = int(np.searchsorted(samples.stamps_ns, start_ns + round(first_s * NANOSECONDS_PER_SECOND)))
     stop = int(np.searchsorted(samples.stamps_ns, last_ns, side="right"))
@@ -231,15 +228,13 @@ def scale_and_floor(error: Array, sigma: Array, noise: float, least_scale: float
 
 def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Array, Array]:
     """(4,) how late each event is seen (median), and the standard deviation (robust), s."""
-    late: list[list[Array]] = [[] for _ in EVENTS]
-    for run, trial in zip(runs, trials, strict=True):
-        kinds = run.events["kind"]
-        seen = trial.time_s[run.events["sample"]]
-        for kind in range(len(EVENTS)):
-            estimated = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
-            late[kind].append(match_events(trial.hops.events, estimated, kind).error_s)
     delay, stddev = np.zeros(len(EVENTS)), np.full(len(EVENTS), 0.01)
-    for kind, parts in enumerate(late):
+    for kind in range(len(EVENTS)):
+        parts = []
+        for run, trial in zip(runs, trials, strict=True):
+            seen = trial.time_s[run.events["sample"][run.events["kind"] == kind]]
+            estimated = HopEvents.of(np.full(len(seen), kind), seen)
+            parts.append(match_events(trial.hops.events, estimated, kind).error_s)
         differences = np.concatenate(parts)
         if len(differences):
             # Nothing is seen before it happens: what looks so is the motion capture's latency.

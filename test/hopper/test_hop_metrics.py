@@ -16,14 +16,13 @@ from synthetic_hops import Hops, exact_hops
 from benchmarks.hopper.paper_filters import agility_of_constant_hops
 from benchmarks.hopper.paper_tables import TABLE_IV, TABLE_S1
 from hopper_estimation.judging import report
-from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
+from hopper_estimation.judging.hop_metrics import hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
 from hopper_estimation.judging.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
 from hopper_estimation.judging.report import PAPER_DROP_WEIGHT, distance_error_ratio
 from hopper_estimation.model import agility
 from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import PhaseEvent
 
 NOISE_M = 3e-4
 GROUNDS_M = (0.0, 0.05, 0.12, 0.02, -0.06, 0.0, 0.1)
@@ -175,19 +174,6 @@ def test_cycles_of_events() -> None:
     assert hop_cycles(bare, [0.0, 40.0], [0.0, 4.0], STANDING_M).apex_height_m[0] == pytest.approx(0.15)
 
 
-def test_events_of_an_estimator() -> None:
-    seen = [
-        PhaseEvent("touchdown", 2_000_000_000, 2_010_000_000, 0.001, 1),
-        PhaseEvent("something", 2_100_000_000, 2_110_000_000, 0.001, 1),
-        PhaseEvent("apex", 1_500_000_000, 1_520_000_000, 0.001, 0, 1.25),
-    ]
-    events = HopEvents.from_phase_events(seen, 1_000_000_000)
-    np.testing.assert_array_equal(events.kind, [APEX, TOUCHDOWN])
-    np.testing.assert_allclose(events.happened_s, [0.5, 1.0])
-    np.testing.assert_allclose(events.seen_s, [0.52, 1.01])
-    assert events.height_m[0] == 1.25
-
-
 # Matching.
 
 
@@ -321,12 +307,6 @@ def test_heights_above_the_ground_last_left() -> None:
     assert absolute.summary()["m3_apex_height_mape_percent"] < 0.2
     mixed = hop_errors(truth, at, local, velocity, hop_cycles(events, at, local, STANDING_M))
     assert mixed.summary()["m1_height_nmae_percent"] > 2.0
-
-
-def test_command_in_force_at_the_apex() -> None:
-    found = commands_at([0.5, 1.5, 2.0, 9.0, np.nan], [1.0, 2.0], [3.0, 4.0])
-    np.testing.assert_array_equal(found, [np.nan, 3.0, 4.0, 4.0, np.nan])
-    np.testing.assert_array_equal(commands_at([0.5], [], []), [np.nan])
 
 
 # -------------------------------------------------------------------------------------------------------------- agility

@@ -274,7 +274,7 @@ def test_they_are_refused_by_the_same_sentence_message_by_message_and_live_once(
     told: list[str] = []
     channels = ROBOT.channels(CONFIGURATION)
     pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), channels, lag_s=0.02, tell=told.append)
-    estimates = sum(pipeline.process(one) is not None for one in list(loaded(spoilt).measurements())[:4000])
+    estimates = sum(pipeline.process(one) is not None for one in list(loaded(spoilt).measurements())[:6000])
     assert len(told) == 1
     assert "at rest imu/low_g reads x " in told[0]
     assert 400 < estimates < 800, "none after the rest of 0.8 s"

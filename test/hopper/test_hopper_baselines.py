@@ -154,7 +154,7 @@ START = np.diag([1e-4, 1e-2])
 
 @pytest.fixture(scope="module")
 def trial() -> Trial:
-    return trial_of(CONFIGURATION, "4100", simulated_recording(ROBOT, CONFIGURATION, "hardware", "2m", 32.0, 4100))
+    return trial_of(CONFIGURATION, "4100", simulated_recording(ROBOT, CONFIGURATION, "hardware", "2m", 40.0, 4100))
 
 
 def apex_error_percent(configuration, name, entry, trial) -> float:
