@@ -103,19 +103,16 @@ class FilterObjective:
         self._trials = trials
         start = np.diag(START_VARIANCES)
         self._starts = [self._filter.new_state(trial.start_height_m, 0.0, start, DROP) for trial in trials]
+        self._spans = [_on_the_kernels_clock(trial) for trial in trials]
+        hops, samples = np.array([(len(trial.hops.cycles), len(trial.signals)) for trial in trials]).T
+        self._hop_shares, self._sample_shares = hops / hops.sum(), samples / samples.sum()
 
     def problem(self) -> Problem:
         """Names, units and bounds of what is searched."""
         digest = hashlib.sha256(self.estimator.encode())
         for one in self._trials:
-            cycles = one.hops.cycles
-            for part in (
-                one.signals,
-                one.true_height_m,
-                one.true_velocity_m_s,
-                cycles.touchdown_s,
-                cycles.apex_height_m,
-            ):
+            truth = one.true_height_m, one.true_velocity_m_s, one.hops.cycles.touchdown_s, one.hops.cycles.apex_height_m
+            for part in (one.signals, *truth):
                 digest.update(part.tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
@@ -136,7 +133,6 @@ class FilterObjective:
     def __call__(self, population: Array) -> Array:
         """(P,) costs of (P, n) parameters in their units."""
         weight = SURPRISE_WEIGHT if self.estimator == "bounce" else 0.0
-
         longest = max(len(one.signals) for one in self._trials)
 
         def costs(rows: Array) -> list[float]:
@@ -153,29 +149,24 @@ class FilterObjective:
 
     def _cost(self, parameters: Array, room: Filtered, surprise_weight: float) -> float:
         """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
-        errors, miscounts, surprises, squares_z, squares_v, hops, samples = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
-        for one, start in zip(self._trials, self._starts, strict=True):
+        rows = []
+        for one, start, spans in zip(self._trials, self._starts, self._spans, strict=True):
             run = self._filter.run(parameters, self._body, tuple(map(copied, start)), one.signals, room)
             square_z, square_v, count = squared_errors(run.out, one.true_height_m, one.true_velocity_m_s)
-            # The kernels' clock starts one step before the first sample.
-            cycles, begins_s = one.hops.cycles, float(one.time_s[0] - one.signals["dt"][0])
-            spans = cycles.touchdown_s - begins_s, cycles.next_touchdown_s - begins_s
-            apex, miscount, surprise, judged = apex_errors(run.events, self._body.length, *spans, cycles.hop_height_m)
+            apex, miscount, surprise, judged = apex_errors(run.events, self._body.length, *spans)
             if judged == 0 or count == 0:
                 apex, miscount, square_z, square_v, count = 1.0, 1.0, 0.0, 0.0, 1
-            rmse_z, rmse_v = np.sqrt(square_z / count), np.sqrt(square_v / count)
-            errors += apex * len(cycles)
-            miscounts += miscount * len(cycles)
-            surprises += surprise * len(cycles)
-            squares_z += rmse_z * rmse_z * len(one.signals)
-            squares_v += rmse_v * rmse_v * len(one.signals)
-            hops += len(cycles)
-            samples += len(one.signals)
-        rmse = np.sqrt(squares_z / samples) + np.sqrt(squares_v / samples)
-        found = (errors + miscounts) / hops + RMSE_WEIGHT * rmse
-        if surprise_weight > 0.0:
-            found += surprise_weight * (surprises / hops + _USUAL_SURPRISE)
-        return float(found)
+            rows.append((apex + miscount, surprise, square_z / count, square_v / count))
+        apexes, surprises, squares_z, squares_v = np.array(rows).T
+        rmse = np.sqrt(self._sample_shares @ squares_z) + np.sqrt(self._sample_shares @ squares_v)
+        found = self._hop_shares @ apexes + RMSE_WEIGHT * rmse
+        return float(found + surprise_weight * (self._hop_shares @ surprises + _USUAL_SURPRISE))
+
+
+def _on_the_kernels_clock(trial: Trial) -> tuple[Array, Array, Array]:
+    """Both touchdowns of each hop, s since one step before the first sample, and the hop's height, m."""
+    cycles, begins_s = trial.hops.cycles, float(trial.time_s[0] - trial.signals["dt"][0])
+    return cycles.touchdown_s - begins_s, cycles.next_touchdown_s - begins_s, cycles.hop_height_m
 
 
 def neutral_parameters() -> Array:
