@@ -8,7 +8,6 @@ surely it sees each event. Nothing in a file is trusted: sizes, names, bounds an
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -190,18 +189,19 @@ TRAINED = ("bounce", "kf1", "kf2", "eskf1", "eskf2", "kf3")
 """Estimators with parameters of their own."""
 MODEL_OF = {"kf3_kf1": "kf1", "bounce_encoder": "bounce"}
 """Estimators that take the parameters of another."""
-_UPPER_SCALE = 1e7
+_ABOVE_ZERO = 1e-30
 _COVARIANCE = ("height_height_m2", "height_velocity_m2_s", "velocity_velocity_m2_s2")
 _TOUCHDOWN = ("constant_m", "per_velocity_s", "per_apex_height", "stddev_m")
 _BY_PHASE = ("height_scale", "height_floor_m", "velocity_scale", "velocity_floor_m_s")
-_NAMES = {
-    "parameters": tuple(one.name for one in PARAMETERS),
-    "start_covariance": _COVARIANCE,
-    **dict.fromkeys(_BY_PHASE, PHASES),
-    **dict.fromkeys(("event_delay_s", "event_stddev_s"), EVENTS),
-    "touchdown": _TOUCHDOWN,
+_NUMBERS: dict[str, dict[str, tuple[float, float]]] = {
+    "parameters": {one.name: (one.lower, one.upper) for one in PARAMETERS},
+    "start_covariance": dict(zip(_COVARIANCE, [(_ABOVE_ZERO, 1e6), (-1e6, 1e6), (_ABOVE_ZERO, 1e6)], strict=True)),
+    **dict.fromkeys(_BY_PHASE, dict.fromkeys(PHASES, (_ABOVE_ZERO, 1e7))),
+    "event_delay_s": dict.fromkeys(EVENTS, (0.0, 1.0)),
+    "event_stddev_s": dict.fromkeys(EVENTS, (_ABOVE_ZERO, 1.0)),
+    "touchdown": {**dict.fromkeys(_TOUCHDOWN, (-10.0, 10.0)), "stddev_m": (_ABOVE_ZERO, 10.0)},
 }
-"""What a file has of an estimator, and the names of its numbers."""
+"""What a file has of an estimator: the names of its numbers, and their bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,9 +260,9 @@ class FilterModel:
         """Write the file; one that is there is replaced at once, or not at all."""
         entries: dict[str, Any] = {}
         for estimator, entry in self.entries.items():
-            values = {name: getattr(entry, name).tolist() for name in _NAMES if name != "touchdown"}
+            values = {name: getattr(entry, name).tolist() for name in _NUMBERS if name != "touchdown"}
             values["touchdown"] = [*entry.touchdown_fit.tolist(), entry.touchdown_stddev_m]
-            entries[estimator] = {name: dict(zip(_NAMES[name], one, strict=True)) for name, one in values.items()}
+            entries[estimator] = {name: dict(zip(_NUMBERS[name], one, strict=True)) for name, one in values.items()}
         content = {"format": FORMAT, "version": FORMAT_VERSION, "estimators": entries, "training": dict(self.training)}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), f"model {path}")
@@ -314,31 +314,21 @@ def _entry(content: Any, where: str) -> FilterEntry:
         raise UserError(f"{where}: no mapping; train it anew")
     given = content.get("parameters")
     content = {**content, "parameters": {**_ADDED, **given}} if isinstance(given, dict) else content
-    values = {name: _numbers(content, name, keys, where) for name, keys in _NAMES.items()}
-    for one, value in zip(PARAMETERS, values["parameters"], strict=True):
-        if not one.lower <= value <= one.upper:
-            raise UserError(f"{where}: {one.name} is {value:g}, must be between {one.lower:g} and {one.upper:g}")
+    values = {name: _numbers(content.get(name), f"{where}, {name}", bounds) for name, bounds in _NUMBERS.items()}
     start, touchdown = values["start_covariance"], values.pop("touchdown")
-    if start[0] <= 0.0 or start[2] <= 0.0 or start[1] ** 2 >= start[0] * start[2]:
+    if start[1] ** 2 >= start[0] * start[2]:
         raise UserError(f"{where}: start_covariance is none: {start.tolist()}")
-    if any(not np.all((values[name] > 0.0) & (values[name] < _UPPER_SCALE)) for name in _BY_PHASE):
-        raise UserError(f"{where}: a scale or floor is not between 0 and {_UPPER_SCALE:g}; train it anew")
-    delay, stddev = values["event_delay_s"], values["event_stddev_s"]
-    if np.any(delay < 0.0) or np.any(delay > 1.0) or np.any(stddev <= 0.0) or np.any(stddev > 1.0):
-        raise UserError(f"{where}: delays of events must be in 0 to 1 s, their deviations positive; train it anew")
-    if not 0.0 < touchdown[3] < 10.0 or np.any(np.abs(touchdown[:3]) > 10.0):
-        raise UserError(f"{where}: what touchdowns are corrected by is out of bounds: {touchdown.tolist()}; train anew")
     return FilterEntry(**values, touchdown_fit=touchdown[:3], touchdown_stddev_m=float(touchdown[3]))
 
 
-def _numbers(content: Mapping[str, Any], name: str, keys: tuple[str, ...], where: str) -> Array:
-    found = content.get(name)
-    if not isinstance(found, dict) or set(found) != set(keys):
-        raise UserError(f"{where}: {name} must have {', '.join(keys)}")
-    values = [found[key] for key in keys]
-    if not all(type(one) in (int, float) and abs(one) <= sys.float_info.max for one in values):
-        raise UserError(f"{where}: {name} holds what is no finite number")
-    return np.array(values, dtype=np.float64)
+def _numbers(found: Any, where: str, bounds: Mapping[str, tuple[float, float]]) -> Array:
+    if not isinstance(found, dict) or set(found) != set(bounds):
+        raise UserError(f"{where}: must have {', '.join(bounds)}")
+    for key, (low, high) in bounds.items():
+        if type(found[key]) not in (int, float) or not low <= found[key] <= high:
+            shown = f"{found[key]!r:.40}"
+            raise UserError(f"{where}: {key} is {shown}, must be a number between {low:g} and {high:g}; train it anew")
+    return np.array([found[key] for key in bounds], dtype=np.float64)
 
 
 def filters_of(path: str) -> FilterModel:

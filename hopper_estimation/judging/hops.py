@@ -326,6 +326,9 @@ def event_summary(
     return {name: match_events(true, estimated, kind, covered_s, unknown_s).summary() for kind, name in kinds}
 
 
-def _nearest(times_s: Array, at_s: Array) -> Indices:
-    """Index of the nearest of some times to each time."""
-    return np.asarray(np.abs(at_s[:, None] - times_s).argmin(axis=1), np.int64)
+def _nearest(sorted_s: Array, at_s: Array) -> Indices:
+    """Index of the nearest of sorted times to each time."""
+    right = np.clip(np.searchsorted(sorted_s, at_s), 1, max(len(sorted_s) - 1, 1))
+    if len(sorted_s) == 1:
+        return np.zeros(len(at_s), np.int64)
+    return np.where(at_s - sorted_s[right - 1] <= sorted_s[right] - at_s, right - 1, right).astype(np.int64)

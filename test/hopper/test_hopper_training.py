@@ -320,14 +320,17 @@ DAMAGES: list[tuple[Damage | bytes, str]] = [
     (put("estimators", value={}), "holds no estimators"),
     (put("estimators", "kf9", value={}), "kf9 are not known; known are bounce, kf1, kf2"),
     (put(*KF1, value=[1]), "kf1: no mapping"),
-    (put(*KF1, "parameters", "switching_g", value=None), "parameters must have state_cutoff_hz"),
-    (put(*KF1, "parameters", "phase_cutoff_hz", value=4000.0), "is 4000, must be between 5 and 400"),
-    *((put(*VELOCITY_FIT, value=one), "no finite number") for one in ("fast", True, 10**400, float("nan"))),
-    (put(*KF1, "velocity_scale", "drop", value=-1.0), "a scale or floor is not between"),
-    (put(*KF1, "start_covariance", "height_height_m2", value=-1.0), "is none"),
-    (put(*KF1, "event_delay_s", "apex", value=-0.1), "delays of events"),
-    (put(*KF1, "event_stddev_s", "apex", value=0.0), "delays of events"),
-    (put(*KF1, "touchdown", "constant_m", value=50.0), "out of bounds"),
+    (put(*KF1, "parameters", "switching_g", value=None), "parameters: must have state_cutoff_hz"),
+    (put(*KF1, "parameters", "phase_cutoff_hz", value=4000.0), "is 4000.0, must be a number between 5 and 400"),
+    *(
+        (put(*VELOCITY_FIT, value=one), "must be a number between -10 and 10")
+        for one in ("fast", True, 10**400, float("nan"))
+    ),
+    (put(*KF1, "velocity_scale", "drop", value=-1.0), "velocity_scale: drop is -1.0"),
+    (put(*KF1, "start_covariance", "height_velocity_m2_s", value=5.0), "is none"),
+    (put(*KF1, "event_delay_s", "apex", value=-0.1), "event_delay_s: apex is -0.1"),
+    (put(*KF1, "event_stddev_s", "apex", value=0.0), "event_stddev_s: apex is 0.0"),
+    (put(*KF1, "touchdown", "constant_m", value=50.0), "touchdown: constant_m is 50.0"),
 ]
 
 
