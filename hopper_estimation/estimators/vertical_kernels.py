@@ -103,15 +103,6 @@ def update(x: Record, by_z: float, by_v: float, by_b: float, residual: float, va
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
-    """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
-    x, y = velocity / SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
-    fit = (parameters[phases.VEL2] * x + parameters[phases.VEL1]) * x + parameters[phases.VEL0]
-    fit = fit + parameters[phases.CH1] * y + parameters[phases.CH0]
-    return np.exp(min(max(FIT_SCALE * fit, -LARGEST_EXPONENT), LARGEST_EXPONENT))
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
 def assumed_goal(goal: float, apex: float, length: float) -> float:
     """Commanded hop height, m; where none was (NaN) that of the last hop, with its apex at `apex` (0: none)."""
     if not np.isnan(goal):
@@ -125,7 +116,11 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 
     Without a bound, parameters that a training tries let the velocity grow from hop to hop until it is no number.
     """
-    return min(max(lift_scale(parameters, velocity, goal) * velocity, -_FASTEST_M_S), _FASTEST_M_S)
+    x, y = velocity / SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
+    fit = (parameters[phases.VEL2] * x + parameters[phases.VEL1]) * x + parameters[phases.VEL0]
+    fit = fit + parameters[phases.CH1] * y + parameters[phases.CH0]
+    share = np.exp(min(max(FIT_SCALE * fit, -LARGEST_EXPONENT), LARGEST_EXPONENT))
+    return min(max(share * velocity, -_FASTEST_M_S), _FASTEST_M_S)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

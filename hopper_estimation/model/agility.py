@@ -120,7 +120,7 @@ def next_height_m(
 ) -> Array:
     """Hop height after a hop from `previous_height_m` with the stance velocity ratio rho; eq. (16), S11."""
     ratio = np.asarray(velocity_ratio, float) ** 2 * _falling(drop_m_s2) / _falling(rebound_m_s2)
-    return np.asarray(ratio * previous_height_m)
+    return np.asarray(ratio * np.asarray(previous_height_m, float))
 
 
 def stance_velocity_ratio(

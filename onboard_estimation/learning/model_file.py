@@ -73,7 +73,7 @@ class ModelHeader:
     input_units: tuple[str, ...] = parameter(MISSING, "one for each input")
     output_names: tuple[str, ...] = parameter(MISSING, "one for each output")
     output_units: tuple[str, ...] = parameter(MISSING, "one for each output")
-    training: TrainingConditions
+    training: TrainingConditions = parameter(MISSING, "the data that it was trained with")
     package_version: str = parameter("", "of this package; empty until it is saved")
     created_utc: str = parameter("", "ISO 8601; empty until it is saved")
     format_version: int = parameter(FORMAT_VERSION, "of the file")
