@@ -27,7 +27,6 @@ from hopper_samples_for_tests import (
 from scipy.spatial.transform import Rotation
 
 from hopper_estimation.estimators import readings_kernels as readings
-from hopper_estimation.estimators.estimator import HopperEstimator
 from hopper_estimation.estimators.samples import NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import (
@@ -39,7 +38,6 @@ from hopper_estimation.model.configuration import (
     MOTORS,
     limited_channels,
 )
-from hopper_estimation.model.phases import DROP, STARTUP
 from onboard_estimation.base.measurement import Channel, Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Recording, Series, set_pose_channel
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -344,28 +342,3 @@ def test_events_are_told_when_they_happened_not_when_they_were_seen(configuratio
     delays = {(event.name, event.seen_ns - event.stamp_ns) for event in events}
     told = {"touchdown": 8_000_000, "max_squat": 4_000_000, "liftoff": 6_000_000, "apex": 1_000_000}
     assert delays == set(told.items())
-
-
-def test_covariances_are_scaled_by_phase(configuration: Any, short: Recording) -> None:
-    """By the model's scale and floor of the phase that the filter is in."""
-    plain = plain_model().entries["kf1"]
-    no_floors = {"height_floor_m": np.full(5, 1e-9), "velocity_floor_m_s": np.full(5, 1e-9)}
-    scales = {"height_scale": 3.0 * plain.height_scale, "velocity_scale": 2.0 * plain.velocity_scale}
-    estimators = (
-        HopperEstimator(configuration, "kf1", entry) for entry in (plain, replace(plain, **no_floors, **scales))
-    )
-    one, other = (at_once(each, loaded(short), 0.03, CHANNELS) for each in estimators)
-    assert one is not None
-    assert other is not None
-    np.testing.assert_array_equal(one.record.means, other.record.means)
-    phase = np.full(len(one.record.stamps_ns), STARTUP)
-    phase[one.record.stamps_ns >= int(series_of(short, "set_pose").stamps_ns[0])] = DROP
-    for event in one.events:
-        phase[one.record.stamps_ns >= event.seen_ns] = event.phase
-    (z, zv, v), (wide_z, wide_zv, wide_v) = (
-        each.record.covariances[:, [0, 0, 1], [0, 1, 1]].T for each in (one, other)
-    )
-    np.testing.assert_allclose(9.0 * (z - plain.height_floor_m[phase] ** 2), wide_z, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(4.0 * (v - plain.velocity_floor_m_s[phase] ** 2), wide_v, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(6.0 * zv, wide_zv, rtol=1e-9, atol=1e-15)
-    assert np.all(np.abs(zv) < np.sqrt(z * v))
