@@ -294,14 +294,13 @@ def load_state(path: Path) -> StoredRun | None:
     """
     where, what = f"state file {path}", "the state of an optimisation"
     try:
-        arrays = read_arrays(path, where, what, _WAY_OUT, LARGEST_FILE_BYTES, MOST_ARRAYS)
+        arrays: dict[str, NDArray[Any]] = read_arrays(path, where, what, _WAY_OUT, LARGEST_FILE_BYTES, MOST_ARRAYS)
         if {name: (value.dtype.str[1:], value.ndim) for name, value in arrays.items()} != _KINDS:
             raise ValueError(f"arrays {', '.join(f'{name} {value.dtype}' for name, value in sorted(arrays.items()))}")
         header = json.loads(arrays["header"].tobytes().decode())
         if header["format_version"] != FORMAT_VERSION:
             raise ValueError(f"not of format version {FORMAT_VERSION}")
-        costs: NDArray[np.float64] = arrays["costs"].astype(np.float64)
-        sizes, digests = arrays["sizes"], arrays["digests"]
+        costs, sizes, digests = arrays["costs"], arrays["sizes"], arrays["digests"]
         if (sizes < 1).any() or sizes.sum() != len(costs) or digests.shape != (len(sizes), _DIGEST_BYTES):
             raise ValueError(f"{len(costs)} costs and {len(digests)} digests for {len(sizes)} generations")
         if np.isnan(costs).any():
