@@ -75,7 +75,7 @@ def play(node: Any, bag: Path) -> None:
     words = ["play", str(bag), "--rate", "0", "--wait-for-subscribers", str(LONGEST_WAIT_S)]
     player = subprocess.Popen([*MODULE, *words])
     try:
-        spin_until(node, lambda: player.poll() is not None)
+        spin_until(node, lambda: player.poll() is not None, 600.0)
     finally:
         player.kill()
         player.wait()
@@ -87,7 +87,7 @@ def play(node: Any, bag: Path) -> None:
 def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_bit(tmp_path: Path) -> None:
     bag, run = tmp_path / "bag", tmp_path / "run"
     for words in (
-        ("simulate", "hopper", "--variant", "1m", "--duration", "9", "--seed", "5", "--output", str(bag)),
+        ("simulate", "hopper", "--variant", "1m", "--duration", "8", "--seed", "5", "--output", str(bag)),
         ("evaluate", str(bag), "--drop", "ground_truth/body", "--output", str(run)),
     ):
         assert command(*words).code == 0

@@ -216,7 +216,7 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def tuned(bags: list[Path], *words: Any) -> Any:
-    fixed = ("--config", resource("config/salp_ideal.yaml"), "--workers", "0", "--folds", "2", "--evaluations", "9")
+    fixed = ("--config", resource("config/salp_ideal.yaml"), "--workers", "0", "--folds", "2", "--evaluations", "20")
     return command("tune", "salp", *bags, *fixed, *words)
 
 
