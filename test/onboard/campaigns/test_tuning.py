@@ -212,7 +212,7 @@ def test_it_says_whether_it_helped() -> None:
 @pytest.fixture(scope="module")
 def bags(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("bags")
-    return [write(folder / f"bag_{seed}", salp_messages(7.0, seed=seed)) for seed in (1, 2)]
+    return [write(folder / f"bag_{seed}", salp_messages(8.0, seed=seed)) for seed in (1, 2)]
 
 
 def tuned(bags: list[Path], *words: Any) -> Any:
