@@ -14,8 +14,7 @@ import numpy as np
 
 from benchmarks.live import end, memory_of, node, result, role, share_of, start
 from benchmarks.timing import row
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.model.topics import LOW_G
+from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.robot import find_robot

@@ -24,14 +24,13 @@ from benchmarks.hopper.trials import (
 )
 from benchmarks.pool import in_turns
 from benchmarks.timing import row
-from hopper_estimation.estimators.filter_model import filters_of
+from hopper_estimation.estimators.filters import filters_of
 from hopper_estimation.estimators.samples import taken_of
-from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
-from hopper_estimation.model.topics import HIGH_G
+from hopper_estimation.model.configuration import HIGH_G, HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
 from hopper_estimation.simulation.simulator import HopperSimulation
+from hopper_estimation.training.filter_calibration import Trial, trial_of
 from hopper_estimation.training.filter_training import train_filter
-from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.judging.judge import judge

@@ -15,11 +15,10 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from benchmarks.hopper.trials import CONFIGURATION, deviations, simulated
-from hopper_estimation.estimators.filter_model import filters_of
+from hopper_estimation.estimators.filters import filters_of
 from hopper_estimation.estimators.samples import NOMINAL_DT_S
 from hopper_estimation.model.phases import APEX, SIGNAL, TOUCHDOWN, Records
-from hopper_estimation.training.filter_calibration import filtered
-from hopper_estimation.training.trials import Trial
+from hopper_estimation.training.filter_calibration import Trial, filtered
 
 Array = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from benchmarks.hopper.trials import (
 )
 from benchmarks.pool import in_turns
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filter_model import (
+from hopper_estimation.estimators.filters import (
     DEFAULT_FILE,
     FilterEntry,
     FilterModel,
@@ -44,10 +44,9 @@ from hopper_estimation.judging.report import DIRECT, ground_heights
 from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, PHASES, TOUCHDOWN
-from hopper_estimation.training.filter_calibration import filtered
+from hopper_estimation.training.filter_calibration import Trial, filtered, trial_of
 from hopper_estimation.training.filter_calibration import judged as judged_hops
 from hopper_estimation.training.filter_training import train_filter
-from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
 from onboard_estimation.contract.tracks import BodyTrack
@@ -279,7 +278,7 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
     hops = true_hops((track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND, track.values[:, 2], standing_m, 0.0)
     time_s, estimated = (np.array(stamps) - start_ns) / NANOSECONDS_PER_SECOND, np.array(means)
     cycles = hop_cycles(HopEvents.from_phase_events(told, start_ns), time_s, estimated[:, 0], standing_m)
-    found = hop_errors("kf1", hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait], "SE")
+    found = hop_errors(hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait])
     return found.values["m3"], found.values["m5"]
 
 
@@ -333,7 +332,7 @@ def train_shipped() -> None:
     settings = HopperTrainingConfiguration(seeds=(0, 1, 2))
     found = train_filter(CONFIGURATION, "bounce", trials, settings, print)
     path = resource(DEFAULT_FILE)
-    there, best = load_filters(path), found.search.best
+    there, best = load_filters(path), found.best
     about = {
         "cost": best.cost,
         "individuals": settings.individuals,

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper.trials import CONFIGURATION, START_S, at_heights
 from hopper_estimation.estimators.estimator import START_DEVIATION
-from hopper_estimation.estimators.filter_model import filters_of
-from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.estimators.samples import taken_of
 from hopper_estimation.model import dynamics, phases
+from hopper_estimation.model.configuration import HIGH_G, LOW_G
 from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
-from hopper_estimation.model.topics import HIGH_G, LOW_G
 from hopper_estimation.simulation.scenario import HopperScenario, hopper_scenario
 from hopper_estimation.simulation.simulator import HopperSimulation
 from hopper_estimation.training.filter_training import FilterObjective

@@ -12,8 +12,7 @@ from numba.core.registry import CPUDispatcher
 from benchmarks.hopper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated, unknown
 from benchmarks.timing import case, interleaved, rounded, spread
 from hopper_estimation.estimators import vertical_kernels as kernels
-from hopper_estimation.estimators.filter_model import filters_of
-from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.model import phases
 from hopper_estimation.training.filter_training import FilterObjective
 from onboard_estimation.learning.optimisation.minimise import minimise

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recordings import recordings
-from hopper_estimation.estimators.filter_model import FilterEntry
+from hopper_estimation.estimators.filters import FilterEntry
 from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.training.filter_calibration import Trial, trial_of
 from hopper_estimation.training.filter_calibration import judged as judged_hops
-from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import find_robot

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from live_graph import LONGEST_WAIT_S
 
-from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
+from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LOW_G
 from onboard_estimation.base.measurement import Measurement, neutral_value
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE, new_executor
