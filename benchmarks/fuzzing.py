@@ -25,6 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from benchmarks.measuring import Row, cells_row
+
 Fuzzer = Callable[[int], str]
 
 
@@ -66,24 +68,8 @@ MEMORY_BYTES = 2 * 2**30
 HANG_S = 60.0
 _CHUNK = 200
 _EXTREME = (
-    0,
-    1,
-    2,
-    3,
-    9,
-    127,
-    128,
-    255,
-    256,
-    4096,
-    65_535,
-    2**24,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**63,
+    *(0, 1, 2, 3, 9, 127, 128, 255, 256, 4096, 65_535),
+    *(2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63),
 )
 _LONGEST_BLOCK = 64
 
@@ -180,21 +166,19 @@ def fuzzer_of(name: str) -> Fuzzer:
     return found
 
 
-def row(name: str, tally: Tally, table: str, outcomes: Sequence[str] = ()) -> dict[str, object]:
+def tally_row(name: str, tally: Tally, table: str, outcomes: Sequence[str] = ()) -> Row:
     """A run's figures; findings are counted apart from crashes."""
     died = len(tally.findings.get("died or hangs", ()))
-    found = sum(map(len, tally.findings.values())) - died
     cells = {
         "of": name,
         "changed inputs": f"{tally.cases:,}",
         **{one: f"{tally.outcomes[one]:,}" for one in outcomes},
-        "findings": f"{found}",
+        "findings": f"{sum(map(len, tally.findings.values())) - died}",
         "crashes, hangs": f"{died}",
         "slowest, ms of CPU": f"{1e3 * tally.slowest_s:.0f}",
         "most memory, MB": f"{tally.memory_mb:.0f}",
     }
-    found_cases = {"findings": tally.findings, "slowest_case": tally.slowest_case}
-    return {"case": name, "table": table, "cells": cells, **found_cases}
+    return cells_row(table, name, cells, findings=tally.findings, slowest_case=tally.slowest_case)
 
 
 def change_bytes(data: bytes, rng: Random, others: Sequence[bytes] = ()) -> bytes:

@@ -18,6 +18,7 @@ import argparse
 import ast
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -33,6 +34,10 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
+
+
+PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "filterpy", "rosbags", "evo", "matplotlib")
+"""What figures depend on."""
 
 
 class Part(NamedTuple):
@@ -73,10 +78,21 @@ def _of_module(folder: str, path: Path) -> Iterable[Part]:
             yield Part(name, folder, path.stem, node.name, summary, name in unasked)
 
 
+def git(*words: str) -> str:
+    """What git says of this repository; empty where it does not know."""
+    command = ["git", "-C", str(HERE.parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def commit() -> str:
     """The commit that is measured, with a mark where the working tree has changes of its own."""
-    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return git("describe", "--always", "--dirty", "--exclude=*")
+
+
+def older(result: dict[str, Any]) -> bool:
+    """Whether the code that its folder measures was changed after the commit of a result."""
+    _, packages = HEADINGS[parts()[result["benchmark"]].folder]
+    return bool(git("log", "-1", "--format=%h", f"{result['commit'].removesuffix('-dirty')}..HEAD", "--", *packages))
 
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
@@ -93,24 +109,33 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
 
 
 def _conditions(part: Part) -> dict[str, Any]:
-    from benchmarks.machine import machine, versions
+    """What is measured, when, at which commit and on what."""
+    from onboard_estimation.realtime.machine_facts import memory_gb, processor, versions
 
     return {
         "benchmark": part.name,
         "summary": part.summary,
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
-        "machine": machine(),
-        "versions": versions(),
+        "machine": {
+            "processor": processor(),
+            "architecture": platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_gb": memory_gb(),
+            "system": f"{platform.system()} {platform.release()}",
+            "load_average_before": round(os.getloadavg()[0], 2),
+        },
+        "versions": versions(PACKAGES),
     }
 
 
 def load_results() -> dict[str, list[dict[str, Any]]]:
-    """The kept results by folder, in the order of the page."""
+    """The kept results by folder, in the order of the page, each with whether it is `older` than what it measures."""
     found: dict[str, list[dict[str, Any]]] = {folder: [] for folder in HEADINGS}
     for name, part in parts().items():
         if (path := RESULTS / f"{name}.json").exists():
-            found[part.folder].append(json.loads(path.read_text()))
+            result = json.loads(path.read_text())
+            found[part.folder].append({**result, "older": older(result)})
     return found
 
 

@@ -19,13 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 from rich.console import Console
 
+from benchmarks.core.bag_cases import Case, Files
 from benchmarks.core.bag_references import Message, Reading
-from benchmarks.core.bag_seeds import Case, Files
 from onboard_estimation.bags import blocks as bag_blocks
 from onboard_estimation.bags import mcap_files as bag_mcap
 from onboard_estimation.bags import sqlite as bag_sqlite
@@ -33,11 +34,13 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.inspection.inspect import inspect_bag, render
 
+Counts = Counter[Message]
+
 AS_REFERENCE, MORE, SAID, REFUSED = "as reference", "more than reference", "said damaged", "refused"
 CLASSES = (AS_REFERENCE, MORE, SAID, REFUSED)
 
 _CLAIM = re.compile(r"readable are [\d,]+ of [\d,]+ \(100\.0%\)")
-_SHARE = re.compile(r"readable are [\d,]+ of [\d,]+ \(")
+_LOSS = re.compile(r"readable are [\d,]+ of [\d,]+ \(|left out|belong to no topic")
 _ALL = re.compile(r"\b100\.0% of")
 _COMPRESSED = re.compile(rb"\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|BZh")
 _JOURNAL = b"\xd9\xd5\x05\xf9"
@@ -73,19 +76,21 @@ def read_ours(path: Path, deep: bool) -> Ours:
             ours.texts = [ours.damage, bag.distribution or "", *bag.topics, *(topic.message_type for topic in topics)]
             raws = list(bag.messages())
             ours.messages = [(raw.topic, raw.log_time_ns, raw.data) for raw in raws]
-            if Counter(raw.topic for raw in raws) != Counter(
-                {topic.name: topic.count for topic in topics if topic.count}
-            ):
-                raise AssertionError("messages are not as many as their topics say")
+            counts = {topic.name: topic.count for topic in topics if topic.count}
+            assert Counter(raw.topic for raw in raws) == counts, "messages are not as many as their topics say"
             if deep:
                 ours.block_messages = _from_blocks(bag)
                 for raw in raws:
-                    _deserialize(bag, raw)
+                    with suppress(UserError):  # a message that is none may be refused
+                        bag.deserialize(raw)
                 for topic in bag.topics:
                     ours.texts.append(bag.encoding(topic))
                     bag.is_standard(topic), bag.has_header(topic)
         if deep:
-            ours.texts += _shown(render(inspect_bag(path)))
+            console = Console(file=io.StringIO(), width=200)
+            with console.capture() as capture:
+                console.print(render(inspect_bag(path)))
+            ours.texts += capture.get().splitlines()
     except UserError as error:
         ours.refused = str(error) or "(no reason given)"
         ours.texts.append(str(error))
@@ -94,27 +99,9 @@ def read_ours(path: Path, deep: bool) -> Ours:
 
 def read_in_pieces(path: Path) -> Ours:
     """The same as `read_ours`, in blocks of a few messages, as of a large file, and windows of a few bytes."""
-    sizes = {
-        (bag_blocks, "_WINDOW_BYTES"): 64,
-        (bag_mcap, "BLOCK_MESSAGES"): 3,
-        (bag_sqlite, "BLOCK_MESSAGES"): 3,
-    }
-    before = {key: getattr(*key) for key in sizes}
-    try:
-        for (module, name), size in sizes.items():
-            setattr(module, name, size)
+    few = [patch.object(module, "BLOCK_MESSAGES", 3) for module in (bag_mcap, bag_sqlite)]
+    with patch.object(bag_blocks, "_WINDOW_BYTES", 64), few[0], few[1]:
         return read_ours(path, False)
-    finally:
-        for (module, name), size in before.items():
-            setattr(module, name, size)
-
-
-def _shown(inspection: Any) -> list[str]:
-    """What `inspect` shows of a bag."""
-    console = Console(file=io.StringIO(), width=200)
-    with console.capture() as capture:
-        console.print(inspection)
-    return capture.get().splitlines()
 
 
 def _from_blocks(bag: Any) -> list[Message]:
@@ -129,12 +116,6 @@ def _from_blocks(bag: Any) -> list[Message]:
     return [message for _, message in sorted(found, key=lambda entry: entry[0])]
 
 
-def _deserialize(bag: Any, raw: Any) -> None:
-    """A message that is none may be refused."""
-    with suppress(UserError):
-        bag.deserialize(raw)
-
-
 def judge(case: Case, ours: Ours, references: list[Reading], originals: list[Message]) -> Judgement:
     """Hold what we delivered against the rules 1 to 4."""
     findings = {}
@@ -147,59 +128,50 @@ def judge(case: Case, ours: Ours, references: list[Reading], originals: list[Mes
                 findings["refuses what a reference reads"] = f"{reference.reader}: {ours.refused}"
         return Judgement(REFUSED, findings)
     sets = _comparable([ours.messages, originals, *(reference.messages for reference in references)], case.bag_format)
-    delivered, original, *theirs = (Counter(messages) for messages in sets)
+    delivered, original, *theirs = map(Counter, sets)
     lost = original - delivered
     if sets[0] != sorted(sets[0], key=lambda message: message[1]):
         findings["is not in log order"] = ""
     if invented := _invented(delivered, [original, *theirs], case):
         findings["delivers what is not in the file"] = repr(invented)
     if ours.damage:
-        said = _SHARE.search(ours.damage) or re.search("left out|belong to no topic", ours.damage)
-        claims_all = _ALL.search(ours.damage) and not said
+        claims_all = _ALL.search(ours.damage) and not _LOSS.search(ours.damage)
         if len(ours.messages) < len(originals) and (
             _CLAIM.search(ours.damage) or (claims_all and any(lost & messages for messages in theirs))
         ):
             findings["claims 100 % with messages lost"] = f"{sum(lost.values())} lost: {ours.damage}"
         return Judgement(SAID, findings)
-    findings |= _silent_loss(delivered, lost, references, theirs, len(originals), case)
-    as_reference = all(
-        not reference.error and delivered == messages for reference, messages in zip(references, theirs, strict=True)
-    )
+    pairs = list(zip(references, theirs, strict=True))
+    findings |= _silent_loss(delivered, lost, pairs, len(originals), case)
+    as_reference = all(not reference.error and delivered == messages for reference, messages in pairs)
     return Judgement(AS_REFERENCE if as_reference else MORE, findings)
 
 
 def _silent_loss(
-    delivered: Counter[Message],
-    lost: Counter[Message],
-    references: list[Reading],
-    theirs: list[Counter[Message]],
-    originals: int,
-    case: Case,
+    delivered: Counts, lost: Counts, pairs: list[tuple[Reading, Counts]], originals: int, case: Case
 ) -> dict[str, str]:
     """What speaks against a bag that we call whole."""
-    findings = {}
-    fewer = sum(delivered.values()) < originals
+    findings, count = {}, sum(delivered.values())
     can_tell = case.seed.name != "no-index"  # what is cut out of it leaves no trace
-    for number, (reference, messages) in enumerate(zip(references, theirs, strict=True)):
+    for number, (reference, messages) in enumerate(pairs):
         name = reference.reader
         # An index can name one message twice, and hold other stamps than the messages themselves.
         missing = messages - delivered if number == 0 and name != "rosbags" else _unknown(messages, delivered)
         if missing:
             findings[f"silently lacks messages of {name}"] = f"{sum(missing.values())} of {sum(messages.values())}"
-        elif reference.error and fewer and can_tell:
+        elif reference.error and count < originals and can_tell:
             findings[f"silently lost where {name} fails"] = f"{sum(lost.values())} lost, {reference.error}"
-        if reference.declared is not None and reference.declared > sum(delivered.values()):
-            findings[f"silently less than declared to {name}"] = f"{sum(delivered.values())} of {reference.declared}"
-        if reference.unusable and fewer:
+        if reference.declared is not None and reference.declared > count:
+            findings[f"silently less than declared to {name}"] = f"{count} of {reference.declared}"
+        if reference.unusable and count < originals:
             findings[f"silently drops rows of {name}"] = f"{reference.unusable} rows"
-    first = references[0]
-    extra = delivered - theirs[0]
-    if not first.error and first.reader != "rosbags" and extra:
+    first, messages = pairs[0]
+    if not first.error and first.reader != "rosbags" and (extra := delivered - messages):
         findings[f"silently more than {first.reader}"] = f"{sum(extra.values())} more"
     return findings
 
 
-def _unknown(messages: Counter[Message], delivered: Counter[Message]) -> Counter[Message]:
+def _unknown(messages: Counts, delivered: Counts) -> Counts:
     known = {(topic, data) for topic, _, data in delivered}
     return Counter({message: count for message, count in messages.items() if (message[0], message[2]) not in known})
 
@@ -207,27 +179,20 @@ def _unknown(messages: Counter[Message], delivered: Counter[Message]) -> Counter
 def _comparable(lists: list[list[Message]], bag_format: str) -> list[list[Message]]:
     """Messages whose topics can be compared: as ROS 1 names them alike, or without where names were made printable."""
     plain = all(topic.isprintable() and len(topic) < 200 for messages in lists[1:] for topic, _, _ in messages)
-    if not plain:
-        return [[("", stamp, data) for _, stamp, data in messages] for messages in lists]
-    if bag_format == "ros1":
-        return [[(_one_slash(topic), stamp, data) for topic, stamp, data in messages] for messages in lists]
-    return lists
+
+    def named(topic: str) -> str:
+        if not plain:
+            return ""
+        return "/" + "/".join(part for part in topic.split("/") if part) if bag_format == "ros1" else topic
+
+    return [[(named(topic), stamp, data) for topic, stamp, data in messages] for messages in lists]
 
 
-def _one_slash(topic: str) -> str:
-    return "/" + "/".join(part for part in topic.split("/") if part)
-
-
-def _invented(delivered: Counter[Message], known: list[Counter[Message]], case: Case) -> list[Message]:
+def _invented(delivered: Counts, known: list[Counts], case: Case) -> list[Message]:
     """Messages that nobody wrote, or more of them than were written."""
-    suspects = []
-    for message, count in delivered.items():
-        if count > max(messages[message] for messages in known):
-            suspects.append((message, count))
-    if not suspects:
-        return []
-    places = list(_all_bytes(case.files))
-    return [message for message, count in suspects if _occurrences(message, places, case.bag_format) < count]
+    suspects = {one: count for one, count in delivered.items() if count > max(messages[one] for messages in known)}
+    places = list(_all_bytes(case.files)) if suspects else []
+    return [message for message, count in suspects.items() if _occurrences(message, places, case.bag_format) < count]
 
 
 def _occurrences(message: Message, places: list[bytes], bag_format: str) -> int:
@@ -250,27 +215,20 @@ def _all_bytes(files: Files) -> Iterator[bytes]:
     while left:
         content = left.pop()
         yield content
-        for found in _COMPRESSED.finditer(content):
-            unpacked = _unpacked(content[found.start() :])
-            if unpacked:
-                left.append(unpacked)
+        left += filter(None, (_unpacked(content[found.start() :]) for found in _COMPRESSED.finditer(content)))
 
 
 def _unpacked(data: bytes) -> bytes:
     """What there is of compressed data, however it goes on."""
-    reader: Any
+    reader: Any = lz4.frame.LZ4FrameDecompressor()
     if data.startswith(b"BZh"):
         reader = bz2.BZ2Decompressor()
     elif data.startswith(b"\x28"):
         reader = zstandard.ZstdDecompressor().decompressobj()
-    else:
-        reader = lz4.frame.LZ4FrameDecompressor()
     found = b""
-    try:
+    with suppress(Exception):  # any damage
         for byte in data:  # one by one, so that damage behind a block does not take the block away
             found += reader.decompress(bytes([byte]))
             if len(found) > _MOST_UNPACKED_BYTES or getattr(reader, "eof", False):
                 break
-    except Exception:  # any damage
-        pass
     return found

@@ -28,7 +28,7 @@ from mcap.records import Message as McapMessage
 from rosbags.rosbag1 import Reader as Ros1Reader
 from rosbags.rosbag2 import Reader as Rosbag2Reader
 
-from benchmarks.core.bag_seeds import METADATA, Case
+from benchmarks.core.bag_cases import METADATA, Case
 
 Message = tuple[str, int, bytes]
 """Topic, log time in nanoseconds, and the serialised message."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from benchmarks.core.clusters import cluster
-from benchmarks.timing import row
+from benchmarks.measuring import row
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.workers import Workers, all_of, open_workers
 from onboard_estimation.campaigns.campaign import RESULTS, Case, run_campaign

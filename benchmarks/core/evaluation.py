@@ -17,8 +17,7 @@ import numpy as np
 from mcap.stream_reader import StreamReader
 from rosbags.rosbag2 import Reader
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import case, interleaved
+from benchmarks.measuring import case, interleaved, recordings
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.writing import BagWriter

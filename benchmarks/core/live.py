@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import end, memory_of, node, result, role, share_of, start
-from benchmarks.timing import row
+from benchmarks.measuring import row
 from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.topics import LOW_G
 from onboard_estimation.bags.bag import open_bag

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import GRAPH, heard, result, role, start
-from benchmarks.timing import row
+from benchmarks.measuring import row
 from onboard_estimation.base import ros2
 from onboard_estimation.base.installed import resource
 from onboard_estimation.nodes.run import new_executor

@@ -15,8 +15,7 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.drivers.moving_imu import Moved, Recorded, readings_of, record
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import recordings, row
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.judging.body_frames import find_frames
 from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, find_offset

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
-from benchmarks.timing import row
+from benchmarks.measuring import row
 
 BODIES = 20
 NAMES = tuple(f"body_{number}" for number in range(BODIES))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
-from benchmarks.timing import row
+from benchmarks.measuring import row
 from drivers.serial_imu.frames import FrameReader, Sample, encode_sample
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 

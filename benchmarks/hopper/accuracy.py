@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.hopper.hands import judged_hands
 from benchmarks.hopper.trials import (
@@ -22,8 +21,7 @@ from benchmarks.hopper.trials import (
     unknown,
     unknown_recording,
 )
-from benchmarks.pool import in_turns
-from benchmarks.timing import row
+from benchmarks.measuring import Array, Row, in_turns, rms, row
 from hopper_estimation.estimators.filter_model import filters_of
 from hopper_estimation.estimators.samples import taken_of
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
@@ -34,10 +32,8 @@ from hopper_estimation.training.filter_training import train_filter
 from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
+from onboard_estimation.filtering.consistency import coverage
 from onboard_estimation.judging.judge import judge
-
-Array = NDArray[np.float64]
-Row = dict[str, Any]
 
 OWN = {
     "varied": ("heights of 0.3 to 5 m, another every 2 to 8 s", range(7100, 7110), 60.0),
@@ -88,23 +84,19 @@ def hopper_unknown(quick: bool) -> list[Row]:
             rows.append(filter_row(table, f"{form}, {out.name}", judged[-1:], {}))
             print(rows[-1]["case"], rows[-1]["cells"], flush=True)
         rows.append(filter_row(table, f"{form}, all", judged, TARGETS if form == "bounce" and not quick else {}))
-    rows += _shipped_rows(
-        "Unknown hoppers (simulated by others), with what comes with the package", others, {"m3": 12.0}
-    )
-    covered = {"covered": TARGETS["covered"]}
+    table, covered = "Unknown hoppers (simulated by others), with what comes with the package", {"covered": 0.97}
+    rows += _shipped_rows(table, others, {"m3": 12.0})
     own = {
         name: [simulated("hardware", name, seconds, seed) for seed in seeds[: 2 if quick else None]]
         for name, (_, seeds, seconds) in OWN.items()
     }
     for name, trials in own.items():
         rows += _shipped_rows("Own scenario `hardware`, " + OWN[name][0], trials, covered)
-    for event in ("touchdown", "liftoff"):
+    for event, name in product(("touchdown", "liftoff"), ("bounce", "kf1")):
+        rng = np.random.default_rng(5)
+        gapped = [_gapped(one, event, rng) for one in (*others, *own["mixed"])]
         table = f"Unknown and own robots, readings lost for 20 to 70 ms around half of the {event}s"
-        for name in ("bounce", "kf1"):
-            rng = np.random.default_rng(5)
-            rows += _shipped_rows(
-                table, [_gapped(one, event, rng) for one in (*others, *own["mixed"])], covered, (name,)
-            )
+        rows += _shipped_rows(table, gapped, covered, (name,))
     return rows
 
 
@@ -127,17 +119,10 @@ def _gapped(trial: Trial, event: str, rng: np.random.Generator) -> Trial:
             start_s = at_s - rng.uniform(0.0, long_s)
             kept[(trial.time_s >= start_s) & (trial.time_s < start_s + long_s)] = False
     kept[0] = True
-    before = trial.time_s[0] - trial.signals["dt"][0]
-    steps = np.diff(trial.time_s[kept], prepend=before)
-    signals = trial.signals[kept]
-    signals["dt"] = steps
-    return replace(
-        trial,
-        signals=signals,
-        true_height_m=trial.true_height_m[kept],
-        true_velocity_m_s=trial.true_velocity_m_s[kept],
-        time_s=trial.time_s[kept],
-    )
+    signals, time_s = trial.signals[kept], trial.time_s[kept]
+    signals["dt"] = np.diff(time_s, prepend=trial.time_s[0] - trial.signals["dt"][0])
+    true = {name: getattr(trial, name)[kept] for name in ("true_height_m", "true_velocity_m_s")}
+    return replace(trial, signals=signals, time_s=time_s, **true)
 
 
 def hopper_foreign(quick: bool) -> list[Row]:
@@ -177,16 +162,12 @@ def hopper_uneven(quick: bool) -> list[Row]:
         for seed in range(7300, 7301 if quick else 7310):
             recording = recorded("uneven", "mixed", seconds, seed)
             judged = judge(ROBOT, HopperConfiguration(ground_changes=True), name, recording)
-            height = judged.parts["height"]
-            error = height.error[:, 0]
-            within.append(np.mean(np.abs(error) < 3.0 * height.stddev[:, 0], where=np.isfinite(error)))
+            error, stddev = judged.parts["height"].error[:, 0], judged.parts["height"].stddev[:, 0]
+            within.append(coverage(error, stddev, 3.0))
             last_m.append(abs(np.nanmedian(error[judged.time_s > judged.time_s[-1] - last_s])))
-        figure = (
-            f"height within 3 sigma {np.mean(within):.3f} (worst run {np.min(within):.3f}); median error of the last "
-            f"{last_s:g} of {seconds:g} s {np.median(last_m):.2f} m (worst {np.max(last_m):.2f})"
-        )
-        target = ("0.97", np.mean(within) >= 0.97) if name == "bounce" else ()
-        rows.append(row(name, figure, *target))
+        figure = f"height within 3 sigma {np.mean(within):.3f} (worst run {np.min(within):.3f}); median error of the "
+        figure += f"last {last_s:g} of {seconds:g} s {np.median(last_m):.2f} m (worst {np.max(last_m):.2f})"
+        rows.append(row(name, figure, *(("0.97", np.mean(within) >= 0.97) if name == "bounce" else ())))
     return rows
 
 
@@ -227,7 +208,7 @@ def hopper_sensor_faults(quick: bool) -> list[Row]:
     return rows
 
 
-def _fault_row(case: str, found: list[Found]) -> dict[str, Any]:
+def _fault_row(case: str, found: list[Found]) -> Row:
     after_s, touchdowns, before, covered, rms_m = (np.array(one, dtype=np.float64) for one in zip(*found, strict=True))
     figure = (
         f"{np.isfinite(after_s).sum()} of {len(found)} found, after {np.nanmedian(after_s):.1f} s in the median "
@@ -256,20 +237,18 @@ def _found(run_of: tuple[str, int], spoilt: str, since_s: float) -> Found:
     left_out_s = float(taken_of(CONFIGURATION, wrong.series)[1]["at_odds_s"][0])
     result = judge(ROBOT, CONFIGURATION, ROBOT.estimators[0], wrong)
     at_s = end_s - left_out_s if left_out_s > 0.0 else np.nan
-    time_s = (result.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
-    height = result.parts["height"]
-    known = np.isfinite(height.error[:, 0])
-    inside = np.abs(height.error[:, 0]) < 3.0 * height.stddev[:, 0]
-    before, after = known & (time_s >= since_s) & (time_s < at_s), known & (time_s >= at_s + _STANCE_S)
+    time_s, height = (result.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND, result.parts["height"]
+    error, stddev = height.error[:, 0], height.stddev[:, 0]
+    before, after = (time_s >= since_s) & (time_s < at_s), (time_s >= at_s + _STANCE_S) & np.isfinite(error)
     events_s = [
         (one.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND for one in result.phase_events if one.name == "touchdown"
     ]
     return Found(
         at_s - since_s,
         sum(since_s <= one < at_s for one in events_s),
-        float(inside[before].mean()) if before.any() else np.nan,
-        float(inside[after].mean()) if after.any() else np.nan,
-        float(np.sqrt(np.mean(height.error[after, 0] ** 2))) if after.any() else np.nan,
+        coverage(error[before], stddev[before], 3.0),
+        coverage(error[after], stddev[after], 3.0),
+        rms(error[after]) if after.any() else np.nan,
     )
 
 

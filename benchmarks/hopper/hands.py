@@ -12,16 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import NDArray
 
-from benchmarks.hopper.trials import CONFIGURATION, deviations, simulated
+from benchmarks.hopper.trials import CONFIGURATION, deviations, simulated, told
+from benchmarks.measuring import Array, rms
 from hopper_estimation.estimators.filter_model import filters_of
 from hopper_estimation.estimators.samples import NOMINAL_DT_S
 from hopper_estimation.model.phases import APEX, SIGNAL, TOUCHDOWN, Records
-from hopper_estimation.training.filter_calibration import filtered
 from hopper_estimation.training.trials import Trial
-
-Array = NDArray[np.float64]
 
 _GRAVITY, _STANDING_M = CONFIGURATION.robot.gravity_m_s2, CONFIGURATION.robot.standing_height_m
 _LOW_NOISE, _HIGH_NOISE, _LOW_RANGE = 0.15, 4.6, 156.9
@@ -48,16 +45,16 @@ class Hand:
 
     def move(self, height_m: float, seconds: float, velocity_m_s: float = 0.0) -> None:
         """By a quintic with no acceleration at its ends."""
-        (start, speed), x = self._at, self._shares(seconds)
+        start, speed = self._at
         far, before, after = height_m - start, speed * seconds, velocity_m_s * seconds
         third, fourth = 10 * far - 6 * before - 4 * after, -15 * far + 8 * before + 7 * after
         shape = Polynomial([start, before, 0, third, fourth, 6 * far - 3 * before - 3 * after])
-        self._pieces.append(shape(x))
+        self._pieces.append(shape(_times(seconds) / seconds))
         self._at = height_m, velocity_m_s
 
     def hold(self, seconds: float, step_m: float = 0.0, steps_hz: float = 1.8) -> None:
         """Still, or walking."""
-        t = self._shares(seconds) * seconds
+        t = _times(seconds)
         fade = np.clip(np.minimum(t, seconds - t) / 0.5, 0.0, 1.0)
         self._pieces.append(self._at[0] + fade * step_m * np.sin(2.0 * np.pi * steps_hz * t))
 
@@ -66,7 +63,7 @@ class Hand:
         start = self._at[0]
         top = start + 0.12 * speed_m_s
         self.move(top, 0.25, speed_m_s)
-        t = self._shares(2.0 * speed_m_s / _GRAVITY) * 2.0 * speed_m_s / _GRAVITY
+        t = _times(2.0 * speed_m_s / _GRAVITY)
         self._pieces.append(top + speed_m_s * t - 0.5 * _GRAVITY * t**2)
         self._at = top, -speed_m_s
         self.move(start, 0.25)
@@ -76,10 +73,10 @@ class Hand:
         """(N,) at each sample."""
         return np.concatenate(self._pieces)
 
-    @staticmethod
-    def _shares(seconds: float) -> Array:
-        count = max(int(seconds / NOMINAL_DT_S), 2)
-        return np.arange(1, count + 1) / count
+
+def _times(seconds: float) -> Array:
+    count = max(int(seconds / NOMINAL_DT_S), 2)
+    return np.arange(1, count + 1) / count * seconds
 
 
 def handled(height_m: float, velocity_m_s: float, drop_m: float, rng: np.random.Generator) -> tuple[Records, Array]:
@@ -131,11 +128,10 @@ def judged_hands(name: str, seed: int) -> Handled:
     whole = np.concatenate([hops.signals[:stop], signals, hops.signals])
     true_m = np.concatenate([hops.true_height_m[:stop], height_m, hops.true_height_m])
     entry = filters_of("").entry(name)
-    zz, zv, vv = entry.start_covariance
     trial = Trial(
         name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole["dt"]), hops.hops
     )
-    out, events = filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+    out, events = told(name, entry, trial)
     height, _ = deviations(out, entry, trial)
     inside, known = height < 3.0, np.isfinite(height)
     samples, kinds = events["sample"], events["kind"]
@@ -144,15 +140,14 @@ def judged_hands(name: str, seed: int) -> Handled:
     # An apex before the hand has stopped it is one.
     hops_told = there & (kinds == APEX) & (samples > begin + 0.2 / NOMINAL_DT_S)
     landings = samples[(kinds == TOUCHDOWN) & (samples >= end)].astype(np.int64)
-    sane = np.zeros(len(true_m), dtype=bool)
-    sane[landings[1] if len(landings) > 1 else end :] = True
-    hands = np.zeros(len(true_m), dtype=bool)
-    hands[begin:end] = True
+    number = np.arange(len(true_m))
+    hands = known & (number >= begin) & (number < end)
+    sane = known & (number >= (landings[1] if len(landings) > 1 else end))
     return Handled(
         len(height_m) * NOMINAL_DT_S,
         int(hops_told.sum()),
         int((there & (kinds == TOUCHDOWN)).sum()),
-        float(inside[hands & known].mean()),
-        float(inside[sane & known].mean()),
-        float(np.sqrt(np.mean((out[sane & known, 0] - true_m[sane & known]) ** 2))),
+        float(inside[hands].mean()),
+        float(inside[sane].mean()),
+        rms(out[sane, 0] - true_m[sane]),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from benchmarks.hopper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated, unknown
-from benchmarks.timing import case, interleaved, rounded, spread
+from benchmarks.measuring import case, interleaved, rounded, spread
 from hopper_estimation.estimators import vertical_kernels as kernels
 from hopper_estimation.estimators.filter_model import filters_of
 from hopper_estimation.estimators.filters import body_of, state_filter

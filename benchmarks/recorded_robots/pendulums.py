@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import recordings, row
 from onboard_estimation.base.configuration import load, to_mapping
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.base.series import Series

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import recordings, row
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.base.series import Recording, Series

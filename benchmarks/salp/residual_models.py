@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from benchmarks.measuring import Samples, case, interleaved, row
 from benchmarks.salp.peers import ScikitLearnFilter
 from benchmarks.salp.runs import CONFIGURATION, TrainingSet, simulated, trained
-from benchmarks.timing import Samples, case, interleaved, row
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.contract.robot import find_robot

@@ -11,8 +11,8 @@ from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from numba import njit
 from numpy.typing import NDArray
 
+from benchmarks.measuring import case, interleaved, row
 from benchmarks.salp.peers import LinkByLink
-from benchmarks.timing import case, interleaved, row
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
 from onboard_estimation.filtering.unscented import Unscented
 from salp_estimation.model import chain_kernels

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from benchmarks.measuring import case, interleaved
 from benchmarks.softrobot.peers import NumpyCloud, NumpyFilter
-from benchmarks.timing import case, interleaved
 from onboard_estimation.filtering.marginalized_particles import (
     Cloud,
     MarginalizedParticleFilter,

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
-from benchmarks.pool import in_turns
-from benchmarks.recordings import recordings
+from benchmarks.measuring import in_turns, recordings, row
 from benchmarks.strapdown.touchdowns import (
     Matches,
     Touchdown,
@@ -33,7 +32,6 @@ from benchmarks.strapdown.touchdowns import (
     stances_from_force,
     stances_from_position,
 )
-from benchmarks.timing import row
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement

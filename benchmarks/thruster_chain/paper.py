@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.timing import row
+from benchmarks.measuring import row
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
 from thruster_chain_estimation.judging.information import Trajectory, predict
 from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, packed

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measuring import case, interleaved
 from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
-from benchmarks.timing import case, interleaved
 from thruster_chain_estimation.estimators.paper_filter import SPREAD, PaperFilter
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 

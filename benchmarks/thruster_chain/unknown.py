@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.pool import in_turns
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import in_turns, recordings, row
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.result import EvaluationResult

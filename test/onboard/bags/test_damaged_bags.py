@@ -20,7 +20,7 @@ import zstandard
 from bag_formats import SAMPLES, WRITTEN, contents
 from bag_samples import JAZZY, START_NS, Sample, serialised, walk, write_mcap, write_ros1, write_rosbag2
 
-from benchmarks.core.bag_seeds import seeds
+from benchmarks.core.bag_cases import seeds
 from onboard_estimation.bags import blocks as bag_blocks
 from onboard_estimation.bags import mcap_files as bag_mcap
 from onboard_estimation.bags import sqlite as bag_sqlite
@@ -195,7 +195,7 @@ def test_a_message_of_an_impossible_time_is_left_out_and_said(inside: bool, tmp_
 
 
 def test_the_checksum_of_the_data_is_looked_at(tmp_path: Path) -> None:
-    (seed,) = (seed for seed in seeds("mcap") if seed.name == "unchunked-crc")
+    seed = seeds("mcap")["unchunked-crc"]
     path = tmp_path / "a.mcap"
     path.write_bytes(seed.files["a.mcap"])
     whole, damage = contents(path)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.core.bag_cases import Case, kept_cases, scratch_folder, seeds
 from benchmarks.core.bag_judge import judge as held
 from benchmarks.core.bag_judge import read_ours
 from benchmarks.core.bag_references import read_references
-from benchmarks.core.bag_seeds import Case, scratch_folder, seeds
-from benchmarks.core.fuzz_bags import FORMATS, kept_cases, originals, run_case
+from benchmarks.core.fuzz_bags import FORMATS, originals, run_case
 from benchmarks.fuzzing import judge
 
 
@@ -37,7 +37,7 @@ def test_new_changes_are_read_as_the_references_read_them(bag_format: str) -> No
 
 
 def test_the_judge_finds_a_message_that_is_lost_changed_or_doubled(folder: Path) -> None:
-    (seed,) = (seed for seed in seeds("mcap") if seed.name == "lz4")
+    seed = seeds("mcap")["lz4"]
     case = Case("mcap", 1, seed, seed.files)
     (folder / "files").mkdir()
     ours = read_ours(case.write(folder / "files"), False)
