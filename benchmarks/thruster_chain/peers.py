@@ -45,25 +45,6 @@ def _couplings(half_length: Vector, mass: Vector) -> tuple[Matrix, Matrix]:
     return half_length[:, None] * v * half_length, k * reciprocal
 
 
-def centre_acceleration(mass: Vector, force: Matrix) -> Vector:
-    """(2,) acceleration of the chain's centre of mass, last row of equation (11), m/s^2."""
-    acceleration: Vector = force.sum(axis=0) / mass.sum()
-    return acceleration
-
-
-def link_positions(half_length: Vector, heading: Vector, mass: Vector, centre: Vector) -> Matrix:
-    """(N, 2) centres of mass of the links from that of the chain (2,), equations (13) to (16)."""
-    along = half_length[:, None] * np.column_stack([np.cos(heading), np.sin(heading)])
-    return _placed(mass, -_sums(len(mass)) @ along, centre)
-
-
-def _placed(mass: Vector, apart: Matrix, centre: Vector) -> Matrix:
-    """T^-1, equation (14), of how far neighbours are apart (N - 1, 2), and of the centre of mass."""
-    t = np.vstack([_differences(len(mass)), mass / mass.sum()])
-    placed: Matrix = np.linalg.solve(t, np.vstack([apart, centre]))
-    return placed
-
-
 def _sums(count: int) -> Matrix:
     """A of equation (2), (N - 1, N)."""
     return np.eye(count - 1, count) + np.eye(count - 1, count, k=1)
