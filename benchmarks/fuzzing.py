@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -56,10 +57,7 @@ class Target(NamedTuple):
 
 
 PLACES = {
-    "benchmarks.drivers.fuzz": (
-        *("ethercat", "ethercat_description", "natnet", "serial_frames", "serial_log", "serial_readings"),
-        *("serialized_readings", "vicon"),
-    ),
+    "benchmarks.drivers.fuzz": ("serial_frames", "serial_log", "serial_readings", "serialized_readings"),
     "benchmarks.core.fuzz_bags": ("mcap", "sqlite3", "ros1"),
 }
 """Modules with a function `fuzzer(name)`, and its names."""
@@ -114,20 +112,16 @@ def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0, first: int 
 
 def _judged(name: str, chunks: Sequence[range], jobs: int) -> Iterator[Tally]:
     """By as many processes; where one dies, its chunk is judged again, case by case."""
-    left = list(chunks)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(judge, name, chunk): chunk for chunk in chunks}
         for future in as_completed(futures):
-            try:
+            with suppress(BrokenProcessPool):
                 yield future.result()
-            except BrokenProcessPool:
-                continue
-            left.remove(futures[future])
-    for chunk in left:
-        if len(chunk) > 1:
+    for future, chunk in futures.items():
+        if future.exception() and len(chunk) > 1:
             for number in chunk:
                 yield from _judged(name, [range(number, number + 1)], 1)
-        else:
+        elif future.exception():
             yield Tally(1, Counter(failed=1), {"died or hangs": list(chunk)})
 
 

@@ -1,4 +1,4 @@
-"""FilterPy's unscented filters as peers: run through the same measurements as ours, and compared before they are timed."""
+"""FilterPy's unscented filters as peers: run through the measurements of ours, compared before anything is timed."""
 
 from __future__ import annotations
 

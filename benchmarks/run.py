@@ -145,15 +145,6 @@ def keep(result: dict[str, Any]) -> None:
     (RESULTS / f"{result['benchmark']}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
-def keep_rows(name: str, rows: Iterable[dict[str, Any]], order: Sequence[str]) -> None:
-    """Rows that are made one by one: they take the place of the old ones, in the order of their cases."""
-    path = RESULTS / f"{name}.json"
-    kept = json.loads(path.read_text())["cases"] if path.exists() else []
-    cases = {row["case"]: row for row in (*kept, *rows)}
-    keep({**_conditions(parts()[name]), "cases": [cases[case] for case in order if case in cases]})
-    write_table(load_results())
-
-
 def main(arguments: list[str] | None = None) -> None:
     """The command; exit code 1 where a target was missed."""
     known = parts()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 _STARTS_WITHIN_S = 40.0
 
@@ -54,17 +55,10 @@ class Cluster:
     def _spawn(self, name: str, words: list[str], environment: Mapping[str, str] | None = None) -> None:
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]]
         with (place / "log").open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]],
-                    cwd=place,
-                    env={**os.environ, **(environment or {})},
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
+            output: dict[str, Any] = {"stdout": log, "stderr": log, "env": {**os.environ, **(environment or {})}}
+            self._processes.append(subprocess.Popen(command, cwd=place, start_new_session=True, **output))
 
 
 @contextmanager

@@ -121,21 +121,19 @@ def _captured(system: str, driver: list[str], rate_hz: float, seconds: float, li
 
 
 def serial_imu(quick: bool) -> list[Row]:
-    """The serial driver on a pseudo-terminal: losses, latency and share of a core, alone and with the hopper's estimator.
+    """The serial driver on a pseudo-terminal: losses, latency, share of a core, alone and with the hopper's estimator.
 
     Ten minutes at 1 kHz; then driver and estimator in one process, the simulated hopper at 840 Hz on the wire.
     """
     seconds = 20.0 if quick else 600.0
     rows = [_damaged(rate, least, 200_000 if quick else 10_000_000 // 3) for rate, least in ERROR_RATES.items()]
-    listening = {
-        "topic": "imu/low_g/data_raw", "kind": "sensor_msgs/msg/Imu", "number": "linear_acceleration.x", "reliable": True,
-    }  # fmt: skip
+    listening = {"topic": "imu/low_g/data_raw", "kind": "sensor_msgs/msg/Imu", "number": "linear_acceleration.x"}
 
     def counted(numbers: Array) -> Array:
         """Numbers start again; messages come in order, and one is never as late as a whole round."""
         return np.unwrap(np.round(numbers / STANDARD_GRAVITY_M_S2 * _COUNTS_A_G), period=_NUMBERS).astype(np.int64)
 
-    found = driven(["serial_imu"], "serial", seconds, listening, counted, "/hopper")
+    found = driven(["serial_imu"], "serial", seconds, {**listening, "reliable": True}, counted, "/hopper")
     late_ms = 1e-6 * (found.came_ns - found.sent_ns[found.number])
     name = f"serial IMU at {SERIAL_HZ:g} Hz for {seconds:.0f} s"
     median_ms, p99_ms = np.percentile(late_ms, [50.0, 99.0])

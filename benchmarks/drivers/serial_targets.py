@@ -21,7 +21,6 @@ from drivers.serial_imu.frames import (
     FrameReader,
     Sample,
     SerialReadings,
-    Settings,
     encode_sample,
     encode_settings,
 )
@@ -32,24 +31,6 @@ from onboard_estimation.contract.converters import Converted
 
 SAMPLE_BYTES, SETTINGS_BYTES = 28, 25
 _STEPS_US = (0, 1, 1000, 1000, 1000, 16_000, 300_000, 1_000_000, 5_000_000, 59_000_000, 61_000_000, 2**31, 2**32 - 1000)
-
-
-def streams() -> list[bytes]:
-    """Valid ones to begin with."""
-    told = Settings(0, 0, low_g_range=2, gyro_range=1, high_g_range=3, low_pass=2, rate_hz=1000)
-    first, counts = encode_settings(told), (1, -2, 32767)
-    steady = [Sample(k + 1, 1000 * (k + 1), counts, counts, -5, counts, k % 4) for k in range(8)]
-    seconds = [Sample(k + 1, 1_000_000 * k % 2**32, counts, counts, 0, counts, 0) for k in range(4294, 4302)]
-    turned = [Sample(one.sequence % 256, *one[1:]) for one in seconds]
-    return [
-        first,
-        first + b"".join(map(encode_sample, steady)),
-        first + b"".join(map(encode_sample, turned)),
-        encode_sample(steady[3])[9:] + first + encode_sample(steady[0]) + b"\0\0" + encode_sample(steady[1])[:20],
-        b"\1" * 200 + b"\0" + first,
-        b"".join(b"\0" + _sealed(bytes([1, *range(1, length)])) for length in (27, 28, 29)) + b"\0",
-        b"".join(b"\0" + _sealed(bytes([2, *range(1, length)])) for length in (24, 25, 26)) + b"\0",
-    ]
 
 
 def pieces(stream: bytes, lengths: bytes) -> Iterator[bytes]:

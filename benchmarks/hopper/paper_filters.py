@@ -3,8 +3,6 @@
 Every seed is another robot on another day. Each of five training seeds has eight robots of its own (from 900000 up) at
 1, 2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 7000 up. Given are medians
 and the worst over training seeds.
-
-    python -m benchmarks.hopper.paper_filters     # trains `bounce` of config/hopper_filters.json: half an hour
 """
 
 from __future__ import annotations
@@ -30,10 +28,7 @@ from benchmarks.hopper.trials import (
 from benchmarks.measuring import in_turns
 from hopper_estimation.estimators.estimator import HopperEstimator
 from hopper_estimation.estimators.filter_model import (
-    DEFAULT_FILE,
     FilterEntry,
-    FilterModel,
-    load_filters,
     untrained_entry,
 )
 from hopper_estimation.judging.hop_metrics import hop_errors
@@ -47,7 +42,6 @@ from hopper_estimation.training.filter_calibration import filtered
 from hopper_estimation.training.filter_calibration import judged as judged_hops
 from hopper_estimation.training.filter_training import train_filter
 from hopper_estimation.training.trials import Trial, trial_of
-from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
 from onboard_estimation.contract.tracks import BodyTrack
 
@@ -350,28 +344,3 @@ def agility_columns(cycles: HopCycles) -> Array:
     jumping = agility.vertical_jumping_agility(height, stance, rebound)
     hopping = agility.hopping_agility(height, cycles.drop_height_m, cycle)
     return np.column_stack([height, stance, stance + rebound, cycle, jumping, hopping])
-
-
-def train_shipped() -> None:
-    """Train `bounce` on robots that no test or table has, and put it beside the filters that ship."""
-    seeds = {"varied": range(900_200, 900_216), "mixed": range(900_216, 900_220)}
-    trials = [simulated("hardware", variant, 46.0, seed) for variant, some in seeds.items() for seed in some]
-    settings = HopperTrainingConfiguration(seeds=(0, 1, 2))
-    found = train_filter(CONFIGURATION, "bounce", trials, settings, print)
-    path = resource(DEFAULT_FILE)
-    there, best = load_filters(path), found.search.best
-    about = {
-        "cost": best.cost,
-        "individuals": settings.individuals,
-        "generations": settings.generations,
-        "seeds": list(settings.seeds),
-        "best_seed": best.seed,
-        "hops": sum(len(trial.hops.cycles) for trial in trials),
-        "data": f"simulated: scenario hardware, seeds {seeds['varied'][0]} to {seeds['mixed'][-1]}",
-    }
-    training = {**there.training, "filters": {**there.training.get("filters", {}), "bounce": about}}
-    FilterModel({**there.entries, "bounce": found.entry}, training).save(path)
-
-
-if __name__ == "__main__":
-    train_shipped()

@@ -222,7 +222,7 @@ CHAIN_TOLERANCE = 1e-7  # the dense system of a hundred links is badly condition
 
 
 def chain_inputs(count: int) -> tuple[Chain, Array, Array]:
-    """A chain like LandSalp, every link a little different, joint angles of its sigma points (2 N + 5, N - 1), speeds."""
+    """A chain like LandSalp, its links all different, joint angles of its sigma points (2 N + 5, N - 1), rim speeds."""
     rng = np.random.default_rng(count)
     drag = np.column_stack([rng.uniform(*bounds, count) for bounds in ((40.0, 80.0), (20.0, 90.0), (0.2, 0.8))])
     chain = Chain.build(

@@ -202,9 +202,8 @@ def landing_rows(walks: Mapping[str, Walk], found: Mapping[str, Sequence[Touchdo
         by_time = name in WALKS
         matches = match_onsets(stances[:, 0], happened) if by_time else match_stances(stances, happened)
         delays = [(one.seen_ns - one.happened_ns) * 1e-6 for one in found[name]]
-        shown = share_row(
-            f"{name}, touchdowns against Vicon, {'within 50 ms' if by_time else 'one in each stance'}", matches
-        )
+        rule = "within 50 ms" if by_time else "one in each stance"
+        shown = share_row(f"{name}, touchdowns against Vicon, {rule}", matches)
         rows.append(shown | {"delay_ms_median": round(float(np.median(delays))), "delay_ms_worst": round(max(delays))})
     return rows
 

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.drivers.fuzz import kept
 from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
 from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
 from onboard_estimation.base.configuration import ConfigurationError
@@ -125,6 +126,12 @@ def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObje
     with suppress(ConfigurationError):
         one = parse(written(content))
         assert one.has_wrench or one.voltages
+
+
+def test_what_a_fuzzer_kept_is_taken_or_refused() -> None:
+    for data in kept("ethercat_description"):
+        with suppress(ConfigurationError):
+            parse(data)
 
 
 def test_single_bits_in_place_of_a_status_word_pass() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ethercat_datagrams import Datagram, encode, is_returned, parse
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.drivers.bus_targets import Datagram, encode, is_returned, parse
+from benchmarks.drivers.fuzz import kept
 from drivers.emulators.ethercat.controller import LARGEST_FRAME, Command, FrameError, places
 from drivers.ethercat.description import find
 
@@ -113,6 +114,11 @@ def test_no_bytes_do_harm(data: bytes, changes: list[tuple[int, int]]) -> None:
         except FrameError:
             continue
         assert all(one.data <= one.counter <= len(frame) - 2 for one in found)
+
+
+def test_kept_frames_do_none_either() -> None:
+    for frame in kept("ethercat"):
+        test_no_bytes_do_harm.hypothesis.inner_test(frame[1:], [])
 
 
 @pytest.mark.parametrize(

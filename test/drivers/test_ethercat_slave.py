@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
+from ethercat_datagrams import Datagram, encode, parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.drivers.bus_targets import Datagram, encode, parse
 from drivers.emulators.ethercat import slave as emulated
 from drivers.emulators.ethercat.controller import Command
 from drivers.emulators.ethercat.segment import EthercatFaults, Segment

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
+from benchmarks.drivers.fuzz import kept
 from drivers.emulators import natnet
 from drivers.emulators.natnet import Times
 from drivers.motion_capture import optitrack_protocol as protocol
@@ -106,6 +107,14 @@ def read_all(data: bytes, version: Version) -> None:
             parse(data)
         except NatNetFault:
             continue
+
+
+def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
+    """Inputs that take other ways through the reader; the first byte is the version's number."""
+    for data in kept("natnet"):
+        message, version = data[1:], VERSIONS[(data[0] if data else 0) % len(VERSIONS)]
+        read_all(message, version)
+        read_all(message[4:], version)
 
 
 @settings(max_examples=60)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from benchmarks.drivers.fuzz import kept
 from drivers.emulators.vicon import encode_named_numbers, encode_subject, subjects_of
 from drivers.motion_capture.vicon_protocol import (
     CONTENTS,
@@ -164,6 +165,17 @@ def test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_a
     assert layout.fits(packet)
     if layout.fits(bytes(other)):
         assert same(layout.read(bytes(other)), own)
+
+
+def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
+    """Inputs that take other ways through the reader: where a byte is changed, by what, and the packet."""
+    for data in kept("vicon"):
+        place, change = int.from_bytes(data[:2], "little"), data[2]
+        packet = data[3:]
+        changed = packet[place % len(packet)] ^ change if packet else 0
+        test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own.hypothesis.inner_test(
+            packet, [(place, changed)]
+        )
 
 
 def same(one: Content, other: Content) -> bool:
