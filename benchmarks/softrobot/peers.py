@@ -93,7 +93,7 @@ class NumpySegment:
 
 
 class NumpyCloud(NamedTuple):
-    """Particles: states, stiffness, weights, and what they learned: means, C (or R), psi, sums, hyper-parameters."""
+    """Particles: states, stiffness, weights, and what they learned: means, C, psi."""
 
     states: Array
     values: Array
@@ -101,15 +101,12 @@ class NumpyCloud(NamedTuple):
     means: Array
     matrices: Array
     scatters: Array
-    moments: Array
-    squares: Array
     degrees_of_freedom: float
-    log_factors: Array
     draws: Draws
 
 
 class NumpyFilter:
-    """Algorithm 1 with fixed hyper-parameters, or with those on random walks (`walk`), nothing forgotten.
+    """Algorithm 1 with fixed hyper-parameters, nothing forgotten.
 
     Parameters
     ----------
@@ -121,16 +118,15 @@ class NumpyFilter:
 
     def __init__(self, tracker: Any, segment: ConstantCurvatureSegment, gains: Array) -> None:
         self.gains, self.model, self.unknown = gains, NumpySegment(segment), tracker.unknown
-        self.basis, self.walk, self.settings = tracker.unknown.basis, tracker.unknown.walk, tracker.settings
+        self.basis, self.settings = tracker.unknown.basis, tracker.settings
         self.prior = tracker.prior
         self.root = np.linalg.inv(np.linalg.cholesky(np.asarray(self.settings.measurement_covariance)))
         self.process_noise = np.asarray(self.settings.process_noise)
-        self.ratio = 1.0 / self.unknown.noise_share
         basis = self.basis
         self.centre, self.half_widths = np.array(basis.centre), np.array(basis.half_widths)
         self.waves = 0.5 * np.pi * np.arange(1, basis.indices.max() + 1)
         self.norm = np.sqrt(np.prod(np.array(basis.length_scales) / self.half_widths))
-        self.factors = self.norm * (1.0 if self.walk else self.ratio * np.exp(0.5 * basis.log_spectral_densities()))
+        self.factors = self.norm / self.unknown.noise_share * np.exp(0.5 * basis.log_spectral_densities())
 
     def start(self, cloud: Any) -> NumpyCloud:
         """As ours started."""
@@ -140,12 +136,9 @@ class NumpyFilter:
             cloud.values[:, 0],
             np.exp(cloud.log_weights),
             np.zeros((count, m)),
-            np.zeros((count, m, m)) if self.walk else np.tile(np.eye(m), (count, 1, 1)),
+            np.tile(np.eye(m), (count, 1, 1)),
             np.full(count, self.prior.scatters[0]),
-            np.zeros((count, m)),
-            np.zeros(count),
             self.prior.degrees_of_freedom,
-            np.zeros((count, 2)),
             cloud.draws,
         )
 
@@ -183,14 +176,13 @@ class NumpyFilter:
         ancestors = np.minimum(ancestors, count - 1)
         states = ahead[ancestors] + np.sqrt(step_s) * self.process_noise * rng.standard_normal(ahead.shape)
         functions = self.functions(states)
-        learn = self._learned_under_walks if self.walk else self._learned
-        values, learned = learn(cloud, ancestors, functions, step_s, rng)
+        values, learned = self._learned(cloud, ancestors, functions, rng)
         logs = self.density(measured, states, forces, values) - first[ancestors]
         weights = np.exp(logs - logs.max())
         return learned._replace(states=states, values=values, weights=weights / weights.sum(), draws=draws)
 
     def _learned(
-        self, cloud: NumpyCloud, ancestors: Array, functions: Array, step_s: float, rng: np.random.Generator
+        self, cloud: NumpyCloud, ancestors: Array, functions: Array, rng: np.random.Generator
     ) -> tuple[Array, NumpyCloud]:
         """Samples, and statistics with them: rank one."""
         matrices, means, scatters = cloud.matrices[ancestors], cloud.means[ancestors], cloud.scatters[ancestors]
@@ -207,33 +199,4 @@ class NumpyFilter:
             means=means + shares * errors[:, None],
             scatters=scatters + errors**2 / widths,
             degrees_of_freedom=cloud.degrees_of_freedom + 1.0,
-        )
-
-    def _learned_under_walks(
-        self, cloud: NumpyCloud, ancestors: Array, functions: Array, step_s: float, rng: np.random.Generator
-    ) -> tuple[Array, NumpyCloud]:
-        """The same where every particle's prior changes: sums, and a factor for each particle."""
-        normals = rng.standard_normal((len(functions), 2))
-        log_factors = self.walk.walked(cloud.log_factors[ancestors], normals, step_s)
-        logs = 0.5 * self.basis.log_spectral_densities(log_factors[:, 1]) + log_factors[:, :1]
-        roots = self.ratio * np.exp(logs)
-        sums, moments, squares = cloud.matrices[ancestors], cloud.moments[ancestors], cloud.squares[ancestors]
-        precision = sums * roots[:, :, None] * roots[:, None, :]
-        precision[:, np.arange(roots.shape[1]), np.arange(roots.shape[1])] += 1.0
-        right = np.stack([roots * functions, roots * moments], axis=2)
-        gains, means = np.moveaxis(roots[:, :, None] * np.linalg.solve(precision, right), 2, 0)
-        widths = 1.0 + np.einsum("ij,ij->i", gains, functions)
-        expected = np.einsum("ij,ij->i", means, functions)
-        scatters = self.prior.scatters[0] + squares - np.einsum("ij,ij->i", moments, means)
-        drawn = rng.standard_t(cloud.degrees_of_freedom, (len(expected), 1))[:, 0]
-        values = self.bounded(expected + np.sqrt(widths * scatters / cloud.degrees_of_freedom) * drawn)
-        samples = values - self.unknown.constants[0]
-        sums += functions[:, :, None] * functions[:, None, :]
-        return values, cloud._replace(
-            matrices=sums,
-            moments=moments + functions * samples[:, None],
-            squares=squares + samples**2,
-            means=means + gains * ((samples - expected) / widths)[:, None],
-            degrees_of_freedom=cloud.degrees_of_freedom + 1.0,
-            log_factors=log_factors,
         )

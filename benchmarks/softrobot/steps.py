@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from benchmarks.measuring import case, interleaved
+from benchmarks.measuring import Array, Row, case, interleaved
 from benchmarks.softrobot.peers import NumpyCloud, NumpyFilter
 from onboard_estimation.filtering.marginalized_particles import (
     Cloud,
@@ -24,8 +23,6 @@ from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.curvature_kernels import MOTION, acceleration, add_load
-
-Array = NDArray[np.float64]
 
 STEP_S, RATE_HZ = 0.008, 125.0
 FUNCTIONS = 40
@@ -104,7 +101,7 @@ class SoftSegment:
         return states[:, :3]
 
 
-def tracker(particles: int, walk: bool, memory_s: float = np.inf) -> MarginalizedParticleFilter:
+def tracker(particles: int, walk: bool = False, memory_s: float = np.inf) -> MarginalizedParticleFilter:
     """Ours."""
     basis = ReducedRankBasis((0.0,) * 3, (0.82, 0.82, 0.012), (0.55, 0.55, 0.008), FUNCTIONS)
     unknown = UnknownFunction(
@@ -145,17 +142,11 @@ def begun(filter_: MarginalizedParticleFilter) -> Cloud:
     return filter_.start(np.zeros(6), np.diag([4.7e-5, 4.7e-5, 1e-8, 4.7e-3, 4.7e-3, 1e-6]), 1)
 
 
-def ours(filter_: MarginalizedParticleFilter, course: Course, cloud: Cloud, first: int, last: int) -> Cloud:
-    """The cloud after these steps."""
-    for number in range(first, last):
-        cloud, _ = filter_.step(cloud, STEP_S, course.loads[number], course.pressures[number])
-    return cloud
-
-
-def theirs(filter_: NumpyFilter, course: Course, cloud: NumpyCloud, first: int, last: int) -> NumpyCloud:
-    """The same by NumPy."""
+def run_through(filter_: Any, course: Course, cloud: Any, first: int, last: int) -> Any:
+    """The cloud after these steps, ours or NumPy's."""
     for number in range(first, last):
         cloud = filter_.step(cloud, STEP_S, course.loads[number], course.pressures[number])
+        cloud = cloud if isinstance(cloud, NumpyCloud) else cloud[0]
     return cloud
 
 
@@ -167,8 +158,8 @@ def agreement(filter_: MarginalizedParticleFilter, peer: NumpyFilter, course: Co
     RuntimeError
         They are not the same.
     """
-    cloud = ours(filter_, course, begun(filter_), 0, COMPARED_STEPS)
-    other = theirs(peer, course, peer.start(begun(filter_)), 0, COMPARED_STEPS)
+    cloud = run_through(filter_, course, begun(filter_), 0, COMPARED_STEPS)
+    other = run_through(peer, course, peer.start(begun(filter_)), 0, COMPARED_STEPS)
     difference = np.column_stack([cloud.states - other.states, cloud.values[:, 0] - other.values])
     scale = np.column_stack([cloud.states, cloud.values]).std(axis=0)
     largest = float(np.abs(difference / scale).max())
@@ -178,10 +169,9 @@ def agreement(filter_: MarginalizedParticleFilter, peer: NumpyFilter, course: Co
 
 
 def repeated(filter_: MarginalizedParticleFilter, course: Course) -> Callable[[], Cloud]:
-    """Some steps from where the cloud has learned for a while."""
-    last = len(course.loads) - TIMED_STEPS
-    cloud = ours(filter_, course, begun(filter_), 0, last)
-    return partial(ours, filter_, course, cloud, last, last + TIMED_STEPS)
+    """The timed steps over and over, from a cloud that has learned."""
+    cloud = run_through(filter_, course, begun(filter_), 0, LEARNED_STEPS)
+    return partial(run_through, filter_, course, cloud, LEARNED_STEPS, LEARNED_STEPS + TIMED_STEPS)
 
 
 def per_step(samples: dict[str, Array]) -> dict[str, Array]:
@@ -189,7 +179,7 @@ def per_step(samples: dict[str, Array]) -> dict[str, Array]:
     return {name: values / TIMED_STEPS for name, values in samples.items()}
 
 
-def marginalized_pf_step(quick: bool) -> list[dict[str, Any]]:
+def marginalized_pf_step(quick: bool) -> list[Row]:
     """One step of the marginalised particle filter of a soft segment, 500 particles and 40 functions, against NumPy.
 
     Both have the same model: one step of Runge and Kutta over 8 ms, and twice the load on the base. NumPy's is
@@ -200,32 +190,29 @@ def marginalized_pf_step(quick: bool) -> list[dict[str, Any]]:
     they are the clock's. Further: more particles, hyper-parameters learned, with forgetting.
     """
     repetitions = 3 if quick else 11
-    course = Course(LEARNED_STEPS + TIMED_STEPS)
-    rows = []
-    for walk, target_s, name in (
-        (False, 1e-3, "500 particles"),
-        (True, 4e-3, "500 particles, hyper-parameters learned"),
+    course, filter_ = Course(LEARNED_STEPS + TIMED_STEPS), tracker(500)
+    peer = NumpyFilter(filter_, SEGMENT, GAINS)
+    difference = agreement(filter_, peer, course)
+    cloud = run_through(peer, course, peer.start(begun(filter_)), 0, LEARNED_STEPS)
+    candidates: dict[str, Callable[[], object]] = {
+        "ours": repeated(filter_, course),
+        NUMPY: partial(run_through, peer, course, cloud, LEARNED_STEPS, LEARNED_STEPS + TIMED_STEPS),
+    }
+    samples = per_step(interleaved(candidates, repetitions, clock=time.process_time))
+    rows = [
+        case("500 particles", samples, "ours", NUMPY, 4.0, largest_difference=difference),
+        case("500 particles, processor time of a step", samples, "ours", target_s=1e-3),
+    ]
+    for particles, walk, memory_s, target_s in (
+        (500, True, np.inf, 4e-3),
+        (3000, False, np.inf, 8e-3),
+        (800, True, np.inf, 8e-3),
+        (500, False, 20.0, 1e-3),
+        (3000, False, 20.0, 8e-3),
     ):
-        filter_ = tracker(500, walk)
-        peer = NumpyFilter(filter_, SEGMENT, GAINS)
-        difference = agreement(filter_, peer, course)
-        last = len(course.loads) - TIMED_STEPS
-        cloud = theirs(peer, course, peer.start(begun(filter_)), 0, last)
-        candidates: dict[str, Callable[[], object]] = {
-            "ours": repeated(filter_, course),
-            NUMPY: partial(theirs, peer, course, cloud, last, last + TIMED_STEPS),
-        }
-        samples = per_step(interleaved(candidates, repetitions, clock=time.process_time))
-        rows.append(case(name, samples, "ours", NUMPY, None if walk else 4.0, largest_difference=difference))
-        rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=target_s))
-    for particles, walk, memory_s, name in (
-        (3000, False, np.inf, "3000 particles"),
-        (800, True, np.inf, "800 particles, hyper-parameters learned"),
-        (500, False, 20.0, "500 particles, forgetting within 20 s"),
-        (3000, False, 20.0, "3000 particles, forgetting within 20 s"),
-    ):
+        name = f"{particles} particles{', hyper-parameters learned' if walk else ''}"
+        name += f", forgetting within {memory_s:g} s" if memory_s < np.inf else ""
         candidate = repeated(tracker(particles, walk, memory_s), course)
         samples = per_step(interleaved({"ours": candidate}, repetitions, clock=time.process_time))
-        target_s = 1e-3 if particles == 500 else 1.0 / RATE_HZ
         rows.append(case(f"{name}, processor time of a step", samples, "ours", target_s=target_s))
     return rows

@@ -9,7 +9,6 @@ from benchmarks.softrobot.steps import COMPARED_STEPS, GAINS, SEGMENT, TOLERANCE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("walk", [False, True])
-def test_particles_are_those_of_the_filter_in_numpy(walk: bool) -> None:
-    filter_, course = tracker(200, walk), Course(COMPARED_STEPS)
+def test_particles_are_those_of_the_filter_in_numpy() -> None:
+    filter_, course = tracker(200), Course(COMPARED_STEPS)
     assert agreement(filter_, NumpyFilter(filter_, SEGMENT, GAINS), course) < TOLERANCE
