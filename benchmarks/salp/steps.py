@@ -17,8 +17,7 @@ from numba import njit
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.measuring import Array, Row, case, interleaved, row
-from benchmarks.peers import Runner, agreement, filterpy_runner
+from benchmarks.measuring import Array, Row, Runner, agreement, case, filterpy_runner, interleaved, row
 from benchmarks.salp.link_by_link import LinkByLink
 from benchmarks.salp.paper_filter import PaperFilter
 from benchmarks.salp.runs import CONFIGURATION, ROBOT, TrainingSet, simulated, trained

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import style
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares, minimize_scalar
 from scipy.signal import bilinear, lfilter
@@ -18,7 +16,6 @@ from scipy.stats import t as student_t
 
 from benchmarks.measuring import Array, Row, cells_row, row
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.contract.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 from recorded_robots.soft_arm import read_soft_arm
 
 STARTED_SHARE, ARRIVED_SHARE = 0.02, 0.3
@@ -431,31 +428,3 @@ def course_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
         "off": f"{ends[0] / ends[1] - 1.0:+.1%}",
     }
     return cells_row("The arm's whole course at a pressure left out", cells["left out"], cells)
-
-
-def arm_figure(steps: Sequence[PressureStep]) -> Figure:
-    """The law of all steps against bending; each step's course as recorded and as the others foretell it."""
-    shape, law = fitted(steps)
-    quiet = {"axes.grid": True, "font.size": 9.0, "grid.color": "#CCCCCC", "legend.frameon": False}
-    with style.context(["default", quiet]):
-        figure = Figure(figsize=(9.0, 3.6), dpi=110, layout="constrained")
-        left, right = figure.subplots(1, 2)
-        bendings = np.radians(np.linspace(0.5, 80.0, 200))
-        stiffness, factor = law.stiffness_mbar_rad(bendings), np.exp(law.unsure(bendings))
-        left.fill_between(np.degrees(bendings), stiffness / factor, stiffness * factor, color=BAND_COLOUR, alpha=0.3)
-        left.plot(np.degrees(bendings), stiffness, color=ESTIMATE_COLOUR, label="law, and 90 % of runs")
-        seen = shape.bending([step.plateau()[0] for step in steps])
-        read = [step.pressure_mbar for step in steps] / seen
-        left.plot(np.degrees(seen), read, "o", color=TRUTH_COLOUR, label="plateaus at 2 s")
-        left.set(xlabel="bending (deg)", ylabel="stiffness over gain (mbar/rad)", ylim=(0.0, None))
-        for step in steps:
-            labels = ("recorded", "foretold by the other pressures") if step is steps[0] else (None, None)
-            right.plot(step.times_s, 1e3 * step.deflections_m, color=TRUTH_COLOUR, label=labels[0])
-            predicted = 1e3 * foreseen(step, steps)
-            right.plot(step.times_s, predicted, color=ESTIMATE_COLOUR, linestyle="--", label=labels[1])
-            end = (step.end_s, 1e3 * step.deflections_m[-1])
-            right.annotate(f" {step.pressure_mbar:g} mbar", end, va="center", fontsize=8.0)
-        right.set(xlabel="since the tip began to move (s)", ylabel="tip moved by (mm)", xlim=(0.0, 7.2))
-        left.legend()
-        right.legend(loc="center right", bbox_to_anchor=(1.0, 0.41))
-    return figure

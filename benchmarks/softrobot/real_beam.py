@@ -22,8 +22,15 @@ from scipy.linalg import eigh
 from scipy.optimize import least_squares, root
 from scipy.signal import find_peaks
 
-from benchmarks.measuring import Array, Row, cells_row, row
-from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
+from benchmarks.measuring import Array, Row, cells_row, recordings, row
+from benchmarks.softrobot.real_arm import (
+    TipMotion,
+    course_row,
+    deflection_row,
+    law_rows,
+    read_pressure_step,
+    read_tip_motion,
+)
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
 from softrobot_estimation.model.grey_box import linearised
@@ -423,3 +430,24 @@ def release_row(release: Release) -> Row:
 
 def _shown(one: Measured, scale: float, digits: int) -> str:
     return f"{scale * one.value:.{digits}f} +- {scale * one.uncertainty:.{digits}f}"
+
+
+def soft_arm(quick: bool) -> list[Row]:
+    """A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
+
+    The figures of `docs/softrobot.md`. Needs the recordings; nothing here is timed.
+    """
+    folder = recordings("soft_arm")
+    steps = sorted(map(read_pressure_step, folder.glob("*mbar*.c3d")), key=lambda step: step.pressure_mbar)
+    releases = read_releases(folder)
+    beams, tables = beam_rows(releases)
+    return [
+        *(deflection_row(step, steps) for step in steps),
+        *beams,
+        *damping_rows(releases),
+        *material_rows(releases),
+        *law_rows(steps),
+        *(course_row(step, steps) for step in steps),
+        *(release_row(one) for one in releases),
+        *tables,
+    ]

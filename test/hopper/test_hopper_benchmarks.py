@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hopper import paper_filters
-from benchmarks.hopper.hands import judged_hands
+from benchmarks.hopper.accuracy import judged_hands
 from benchmarks.hopper.paper_filters import Size, Subject
 from benchmarks.hopper.steps import Samples
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.softrobot.peers import NumpyFilter
-from benchmarks.softrobot.steps import COMPARED_STEPS, GAINS, SEGMENT, TOLERANCE, Course, agreement, tracker
+from benchmarks.softrobot.steps import (
+    COMPARED_STEPS,
+    GAINS,
+    SEGMENT,
+    TOLERANCE,
+    Course,
+    NumpyFilter,
+    agreement,
+    tracker,
+)
 
 
 @pytest.mark.slow

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.drivers.fuzz import TARGETS, kept
-from benchmarks.drivers.serial_targets import is_frame, mended
+from benchmarks.drivers.fuzz import TARGETS, is_frame, kept, mended
 from benchmarks.fuzzing import judge
 from drivers.serial_imu.frames import FrameReader, Settings, encode_settings
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.core.bag_cases import Case, kept_cases, scratch_folder, seeds
-from benchmarks.core.bag_judge import judge as held
-from benchmarks.core.bag_judge import read_ours
 from benchmarks.core.bag_references import read_references
-from benchmarks.core.fuzz_bags import FORMATS, originals, run_case
+from benchmarks.core.fuzz_bags import FORMATS, originals, read_ours, run_case
+from benchmarks.core.fuzz_bags import judge as held
 from benchmarks.fuzzing import judge
 
 
