@@ -5,6 +5,7 @@
     python -m benchmarks --only unscented_step --only evaluate_bag
     python -m benchmarks --quick            # fewer repetitions, only printed
     python -m benchmarks --show salp_hardware  # all that is kept of one, measured earlier
+    python -m benchmarks --page             # the page from what is kept, with what is older than its code marked
 
 A benchmark is a module in one of the folders of `HEADINGS`, its parts are the public functions whose only parameter is
 `quick`: each returns the cases of a result (see `timing.case`), is named by itself (`run`: by its module) and says in
@@ -89,10 +90,16 @@ def commit() -> str:
     return git("describe", "--always", "--dirty", "--exclude=*")
 
 
+@cache
+def _newest(folder: str) -> str:
+    """The newest commit that changed the code that the benchmarks of a folder measure."""
+    return git("log", "-1", "--format=%H", "--", *HEADINGS[folder][1])
+
+
 def older(result: dict[str, Any]) -> bool:
-    """Whether the code that its folder measures was changed after the commit of a result."""
-    _, packages = HEADINGS[parts()[result["benchmark"]].folder]
-    return bool(git("log", "-1", "--format=%h", f"{result['commit'].removesuffix('-dirty')}..HEAD", "--", *packages))
+    """Whether the code that a result tells of was changed after the commit of the result."""
+    newest = _newest(parts()[result["benchmark"]].folder)
+    return git("merge-base", newest or "HEAD", result["commit"].removesuffix("-dirty")) != newest
 
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
@@ -153,6 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", action="append", metavar="NAME", choices=known, help="may repeat")
     parser.add_argument("--show", metavar="NAME", choices=known, help="print a kept result and end")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions; the results are only printed")
+    parser.add_argument("--page", action="store_true", help="write the page anew from what is kept, and end")
     options = parser.parse_args(arguments)
     if options.list:
         for one in known.values():
@@ -160,6 +168,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if options.show:
         print(shown(json.loads((RESULTS / f"{options.show}.json").read_text())))
+        return
+    if options.page:
+        write_table(load_results())
         return
     for variable in ONE_THREAD[:3]:  # before anything imports NumPy
         os.environ.setdefault(variable, "1")
