@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.hopper.trials import (
     CONFIGURATION,
@@ -24,8 +23,9 @@ from benchmarks.hopper.trials import (
     deviations,
     recorded,
     simulated,
+    told,
 )
-from benchmarks.measuring import in_turns
+from benchmarks.measuring import Array, Row, cells_row, in_turns, row
 from hopper_estimation.estimators.estimator import HopperEstimator
 from hopper_estimation.estimators.filter_model import (
     FilterEntry,
@@ -38,15 +38,11 @@ from hopper_estimation.judging.report import DIRECT, ground_heights
 from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, PHASES, TOUCHDOWN
-from hopper_estimation.training.filter_calibration import filtered
 from hopper_estimation.training.filter_calibration import judged as judged_hops
 from hopper_estimation.training.filter_training import train_filter
 from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, PhaseEvent, filter_order
 from onboard_estimation.contract.tracks import BodyTrack
-
-Array = NDArray[np.float64]
-Row = dict[str, Any]
 
 TRAINING_S = {"1m": 5.2, "2m": 7.2, "3m": 8.8, "4m": 10.6}
 TEST_S = {"1m": 20.0, "2m": 20.0, "3m": 24.0, "4m": 28.0}
@@ -103,26 +99,20 @@ def rows(size: Size, subjects: tuple[Subject, ...]) -> list[Row]:
     out, covered = [], []
     for subject in subjects:
         results = [one for one, (of, *_) in zip(found, jobs, strict=True) if of == subject]
-        values = np.array([one.errors for one in results])
-        cells = {"": subject.label}
-        for k, (metric, words) in enumerate(METRICS.items()):
+        values, cells = np.array([one.errors for one in results]), {"": subject.label}
+        for column, (metric, words) in zip(values.T, METRICS.items(), strict=True):
             scale, unit = (1e3, "ms") if metric == "m4" else (1.0, "%")
-            cells[words] = f"{scale * np.median(values[:, k]):.3g} ({scale * values[:, k].max():.3g}) {unit}"
-        out.append(
-            {"case": f"errors, {subject.label}", "table": "Median over the training seeds (worst)", "cells": cells}
-        )
-        if subject.label.startswith("kf1"):
-            within = np.sum([one.within for one in results], axis=0)
-            shares = within[..., 1:] / np.maximum(within[..., :1], 1.0)
-            for name, one in zip(("height", "velocity"), shares, strict=True):
-                cells = {"": f"{subject.label}, {name}"}
-                cells |= {PHASES[k].replace("_", " "): f"{one[k, 0]:.2f}, {one[k, 1]:.3f}" for k in range(4)}
-                covered.append(
-                    {"case": f"coverage, {cells['']}", "table": "Within one, three standard deviations", "cells": cells}
-                )
+            cells[words] = f"{scale * np.median(column):.3g} ({scale * column.max():.3g}) {unit}"
+        out.append(cells_row("Median over the training seeds (worst)", f"errors, {subject.label}", cells))
+        within = np.sum([one.within for one in results], axis=0)
+        shares = within[..., 1:] / np.maximum(within[..., :1], 1.0)
+        for name, one in zip(("height", "velocity"), shares, strict=True) if subject.label[:3] == "kf1" else ():
+            cells = {"": f"{subject.label}, {name}"}
+            cells |= {PHASES[k].replace("_", " "): f"{one[k, 0]:.2f}, {one[k, 1]:.3f}" for k in range(4)}
+            covered.append(cells_row("Within one, three standard deviations", f"coverage, {cells['']}", cells))
     entries = [one.entry for one, (of, *_) in zip(found, jobs, strict=True) if of == subjects[0]]
     seeds = range(FIRST_TEST_SEED, FIRST_TEST_SEED + size.test_seeds)
-    return [*out, *covered, *_ground_rows(entries, seeds), *_control_rows(entries, seeds)]
+    return [*out, *covered, *_ground_rows(entries, seeds), _control_row(entries, seeds)]
 
 
 class Result(NamedTuple):
@@ -163,17 +153,15 @@ def _within(out: Array, entry: FilterEntry, trial: Trial) -> Array:
 
 def _ground_rows(entries: list[FilterEntry], seeds: range) -> list[Row]:
     """After 30 hops: mean size of the error over test robots, median over training seeds; the drift of a hop."""
-    jobs = [(entry, scenario, seed) for scenario in GROUND_STEP_M for entry in entries for seed in seeds]
-    found = in_turns(ground_errors, jobs)
-    out: list[Row] = []
-    for place, scenario in enumerate(GROUND_STEP_M):
-        part = found[place * len(entries) * len(seeds) :][: len(entries) * len(seeds)]
-        for way in part[0]:
-            errors = np.array([one[way] for one in part]).reshape(len(entries), len(seeds), -1)
+    out = []
+    for scenario in GROUND_STEP_M:
+        found = in_turns(ground_errors, [(entry, scenario, seed) for entry in entries for seed in seeds])
+        for way in found[0]:
+            errors = np.array([one[way] for one in found]).reshape(len(entries), len(seeds), -1)
             size, signed = np.median(np.abs(errors[..., -1]).mean(axis=1)), np.median(errors[..., -1].mean(axis=1))
             step = np.abs(np.diff(errors, axis=-1)).mean()
             figure = f"{size:.3f} m mean size, {signed:+.3f} m with sign, {step:.3f} m a hop"
-            out.append({"case": f"ground height after {GROUND_HOPS} hops, {scenario}, {way}", "figure": figure})
+            out.append(row(f"ground height after {GROUND_HOPS} hops, {scenario}, {way}", figure))
     return out
 
 
@@ -209,8 +197,7 @@ def _summed(entry: FilterEntry, trial: Trial) -> Array:
 
     A touchdown that was not told counts as one at the standing height: nothing is known of a change.
     """
-    zz, zv, vv = entry.start_covariance
-    run = filtered(CONFIGURATION, "kf1", entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+    run = told("kf1", entry, trial)
     kinds, height, told_s = run.events["kind"], run.events["height"], trial.time_s[run.events["sample"]]
     # The filter takes a touchdown for as late as its position update does.
     at_touchdown = height - entry.parameters[phases.DELAY_TD] * run.events["velocity"]
@@ -228,21 +215,21 @@ def _summed(entry: FilterEntry, trial: Trial) -> Array:
     return np.asarray(ground_heights(apex, touchdown, standing_m, DIRECT))
 
 
-def _control_rows(entries: list[FilterEntry], seeds: range) -> list[Row]:
+def _control_row(entries: list[FilterEntry], seeds: range) -> Row:
     """Where the simulated controller goes by the estimate, each test robot with one training seed's filter."""
     jobs = [
         (entries[k % len(entries)], seed, gait, CONTROL_S[gait]) for k, seed in enumerate(seeds) for gait in CONTROL_S
     ]
     m3, off_m = (np.concatenate(one) for one in zip(*in_turns(controlled, jobs), strict=True))
     figure = f"M3 {np.nanmean(m3):.1f} %, apexes {np.nanmean(off_m):.2f} m off the command, {len(m3)} hops"
-    return [{"case": "controlled by its own estimate, kf1", "figure": figure}]
+    return row("controlled by its own estimate, kf1", figure)
 
 
 def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tuple[Array, Array]:
     """(N,) M3, %, and (N,) how far the apexes are off the command, m."""
     simulation: Any = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed))
     estimator = HopperEstimator(CONFIGURATION, "kf1", entry)
-    state, order, told = estimator.start(None), filter_order(ROBOT.channels(CONFIGURATION)), []
+    state, order, seen = estimator.start(None), filter_order(ROBOT.channels(CONFIGURATION)), []
     drop_ns = round(START_S * NANOSECONDS_PER_SECOND)
     stamps, means, poses = [], [], []
     for stop_ns in range(_CONTROL_NS, drop_ns + round(seconds * NANOSECONDS_PER_SECOND) + 1, _CONTROL_NS):
@@ -255,9 +242,8 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
         newest = None
         for stamp_ns, _, sensor, value in sorted(readings, key=lambda one: one[:3]):
             state, estimate, _, events, _ = estimator.step(state, Measurement(stamp_ns, sensor, value))
-            told += [
-                one for one in events if isinstance(one, PhaseEvent) and one.seen_ns >= drop_ns
-            ]  # as offline: from the first drop on
+            # As offline: from the first drop on.
+            seen += [one for one in events if isinstance(one, PhaseEvent) and one.seen_ns >= drop_ns]
             if estimate is not None:
                 newest = estimate
                 stamps.append(stamp_ns)
@@ -271,7 +257,7 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
     start_ns, standing_m = int(track.stamps_ns[0]), CONFIGURATION.robot.standing_height_m
     hops = true_hops((track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND, track.values[:, 2], standing_m, 0.0)
     time_s, estimated = (np.array(stamps) - start_ns) / NANOSECONDS_PER_SECOND, np.array(means)
-    cycles = hop_cycles(HopEvents.from_phase_events(told, start_ns), time_s, estimated[:, 0], standing_m)
+    cycles = hop_cycles(HopEvents.from_phase_events(seen, start_ns), time_s, estimated[:, 0], standing_m)
     found = hop_errors("kf1", hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait], "SE")
     return found.values["m3"], found.values["m5"]
 
@@ -305,23 +291,19 @@ TABLE_IV = (
 
 def hopper_agility(quick: bool) -> list[Row]:
     """Agility: of the platforms in the paper's Table IV from their heights and times, of the simulated robot's hops."""
-    out: list[Row] = []
+    out = []
     for one in TABLE_IV:
-        found = agility_of_constant_hops(one.hop_height_m, one.stance_and_rebound_s, one.cycle_s)
-        figure = (
-            f"jumping {found[0]:.2f} m/s (printed {one.vertical_jumping_agility_m_s:.2f}), hopping {found[1]:.2f} m/s "
-        )
-        out.append({"case": one.platform, "figure": f"{figure}(printed {one.hopping_agility_m_s:.2f})"})
+        jumping, hopping = agility_of_constant_hops(one.hop_height_m, one.stance_and_rebound_s, one.cycle_s)
+        figure = f"jumping {jumping:.2f} m/s (printed {one.vertical_jumping_agility_m_s:.2f}), hopping "
+        figure += f"{hopping:.2f} m/s (printed {one.hopping_agility_m_s:.2f})"
+        out.append(row(one.platform, figure))
     for gait in HEIGHTS_M:
         trials = [simulated("hardware", gait, START_S + _AGILITY_S, seed) for seed in range(100, 101 if quick else 103)]
         columns = np.concatenate([agility_columns(one.hops.cycles) for one in trials])
         cells = {"set height": gait, "hops": str(len(columns))}
-        for name, column in zip(AGILITY_COLUMNS, columns.T, strict=True):
-            known = column[np.isfinite(column)]
-            cells[name] = f"{known.mean():.3f} ± {known.std(ddof=1):.3f}"
-        out.append(
-            {"case": f"agility, {gait}", "table": "Simulated hops by set height, mean and deviation", "cells": cells}
-        )
+        mean, deviation = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0, ddof=1)
+        cells |= {name: f"{m:.3f} ± {s:.3f}" for name, m, s in zip(AGILITY_COLUMNS, mean, deviation, strict=True)}
+        out.append(cells_row("Simulated hops by set height, mean and deviation", f"agility, {gait}", cells))
     return out
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.measuring import Row, cells_row, in_turns, middle_worst, recordings, rms
+from benchmarks.measuring import Array, Row, cells_row, in_turns, middle_worst, recordings, rms
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -32,7 +31,6 @@ from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 from salp_estimation.training.residual_training import train
 from salp_estimation.training.runs import training_run
 
-Array = NDArray[np.float64]
 Source = Callable[[], LoadedRecording]
 
 ROBOT, CONFIGURATION, GAIT_NAMES = find_robot("salp"), SalpConfiguration(), tuple(GAITS)
