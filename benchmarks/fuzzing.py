@@ -94,10 +94,10 @@ class Tally:
         self.memory_mb = max(self.memory_mb, other.memory_mb)
 
 
-def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0, first: int = 0) -> Tally:
+def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0) -> Tally:
     """Judge that many cases, or until so long has passed; progress goes to the standard error stream."""
     total, begin_s = Tally(), time.monotonic()
-    chunks = [range(at, min(at + _CHUNK, first + cases)) for at in range(first, first + cases, _CHUNK)]
+    chunks = [range(at, min(at + _CHUNK, cases)) for at in range(0, cases, _CHUNK)]
     while chunks:
         part, chunks = chunks[: 10 * jobs], chunks[10 * jobs :]
         for tally in _judged(name, part, jobs):
@@ -214,7 +214,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzzing", description="Changed inputs, judged.")
     parser.add_argument("name", choices=[name for names in PLACES.values() for name in names])
     parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=0.0, help="end after so long (default: never)")
     parser.add_argument("--case", type=int, help="only this one, in this process, its exception shown")
@@ -222,7 +221,7 @@ def main() -> None:
     if options.case is not None:
         print(fuzzer_of(options.name)(options.case))
         return
-    tally = fuzz(options.name, options.cases, options.jobs, options.seconds, options.first)
+    tally = fuzz(options.name, options.cases, options.jobs, options.seconds)
     print(tally)
     sys.exit(1 if tally.findings else 0)
 

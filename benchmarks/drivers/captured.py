@@ -36,8 +36,8 @@ ERROR_RATES = {1e-4: 0.996, 1e-3: 0.96, 5e-3: 0.83}
 _BATCH = 20_000
 _NUMBERS, _COUNTS_A_G = 30_000, 2048.0
 """Samples are numbered by the counts of the low-g sensor's x axis, which this many fit into."""
-_STARTS_S, _SETTLES_S = 6.0, 5.0
-"""Device and driver find each other; the driver finds the device's clock."""
+_STARTS_S, _SETTLES_S, _TOGETHER_S = 6.0, 5.0, 10.0
+"""Device and driver find each other; the driver finds the device's clock; driver and estimator start in one process."""
 
 
 class Driven(NamedTuple):
@@ -180,7 +180,7 @@ def _composed(seconds: float) -> Row:
         listener = role("listen", topic="odometry", kind="nav_msgs/msg/Odometry", namespace="/hopper", reliable=True)
         device = node(["serial_imu_emulator"], **places)
         together = node(["composed", "serial_imu", "hopper_estimator"], **places)
-        time.sleep(_STARTS_S)
+        time.sleep(_TOGETHER_S)
         used = share_of(together, seconds)
         end(together, device)
         got = result(listener, 90.0)
