@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ethercat_datagrams import Datagram, encode, is_returned, parse
 
-from benchmarks.drivers.bus_targets import Datagram, encode, is_returned, parse
 from drivers.emulators.ethercat_segment import EthercatFaults, FrameError, Segment
 from drivers.emulators.ethercat_slave import Command, Slave, State, answer
 from drivers.ethercat.description import find

@@ -9,8 +9,11 @@ from pathlib import Path
 import natnet_others
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from natnet_samples import NAMES, TICKS, TIME_S, frame_of, poses
 
+from benchmarks.drivers.fuzz import kept
 from drivers.emulators import natnet
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
@@ -80,6 +83,44 @@ def test_every_version_comes_back_to_the_bit(version: Version) -> None:
     if version >= (3, 0):
         info = replace(info, clock_hz=10_000_000, data_port=1511, is_multicast=False, group="239.1.2.3")
     assert protocol.server_info(protocol.payload(natnet.server_info(info))[1]) == info
+
+
+def read_all(data: bytes, version: Version) -> None:
+    """Read bytes as each kind of message; only `NatNetFault` may come of it."""
+    for parse in (
+        lambda one: protocol.parse_frame(one, version),
+        lambda one: protocol.rigid_bodies(one, version),
+        protocol.payload,
+        protocol.server_info,
+        protocol.echo,
+    ):
+        try:
+            parse(data)
+        except NatNetFault:
+            continue
+
+
+def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
+    """Inputs that take other ways through the reader; the first byte is the version's number."""
+    for data in kept("natnet"):
+        message, version = data[1:], VERSIONS[(data[0] if data else 0) % len(VERSIONS)]
+        read_all(message, version)
+        read_all(message[4:], version)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(VERSIONS), st.booleans(), st.binary(max_size=2000), st.data())
+def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
+    version: Version, is_frame: bool, any_bytes: bytes, data: st.DataObject
+) -> None:
+    read_all(any_bytes, version)
+    whole = natnet_others.frame(frame_of(poses()), version) if is_frame else natnet_others.models(NAMES, version)
+    message = bytearray(whole[4:])
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(message) - 4))
+        value = data.draw(st.sampled_from([-1, 0, 1, 2**31 - 1, -(2**31), 65535]) | st.integers(-(2**31), 2**31 - 1))
+        struct.pack_into("<i", message, place, value)
+    read_all(bytes(message[: data.draw(st.integers(0, len(message)))]), version)
 
 
 @pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, accelerated, drawn_links, in_mujoco, read
 
-from benchmarks.thruster_chain import peers as paper_equations
+from benchmarks.thruster_chain import steps as paper_equations
 from thruster_chain_estimation.model.dynamics import propagate, rods
 
 

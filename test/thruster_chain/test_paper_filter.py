@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.thruster_chain.peers import PrintedModel, filterpy_filter
+from benchmarks.thruster_chain.steps import PrintedModel, filterpy_filter
 from thruster_chain_estimation.estimators import paper_filter as paper
 from thruster_chain_estimation.model.dynamics import read_imus, rods
 
