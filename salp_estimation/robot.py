@@ -194,7 +194,7 @@ class SalpRobot(
         if not configuration.residual_model or part is None:
             return ()
         from salp_estimation.estimators.residual_model import load_model
-        from salp_estimation.training.runs import model_notes
+        from salp_estimation.training.report import model_notes
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)

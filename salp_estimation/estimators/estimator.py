@@ -26,13 +26,13 @@ What is then left of a gyro is its scale and its bias, which is learned while th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from onboard_estimation.base.measurement import Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering.gating import Innovation, decide
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from onboard_estimation.pipeline.sensor_trust import SensorTrust, bridged_s
@@ -232,12 +232,8 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         self._gyro_noise_rad_s = configuration.gyro.noise_stddev_rad_s
         self._bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
 
-    def begun(self, initial: Estimate | None) -> tuple[Filtered, Wheels]:
+    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
         """Sigma points of the initial moments."""
-        if initial is None:
-            mean, covariance = self.space.origin(), self.configuration.initial_covariance()
-        else:
-            mean, covariance = initial.mean, initial.covariance
         count = len(self._links)
         biases = (Bias(0.0, self.configuration.initial.gyro_bias_stddev_rad_s**2),) * count
         return Filtered(self._unscented.start(mean, covariance), biases), Wheels(np.zeros(count))
@@ -254,16 +250,15 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         duration_s = bridged_s(elapsed_ns)
         if duration_s <= 0.0:
             return filtered, wheels
-        links, longest, controls = self._links, self.configuration.process.longest_step_s, wheels.rim_speeds_m_s
+        longest = self.configuration.process.longest_step_s
         steps = max(1, int(np.ceil(duration_s / longest - 1e-9)))
         step_s = duration_s / steps
-
-        def propagate(points: Matrix) -> Matrix:
-            return kernels.propagate(links, points, controls, step_s, longest)
-
-        points, moves = filtered.points, not wheels.rest
+        propagate = partial(
+            kernels.propagate, self._links, controls=wheels.rim_speeds_m_s, duration=step_s, longest_step=longest
+        )
+        points, noise = filtered.points, (self._wheel_noise, self._error_root, not wheels.rest, step_s)
         for _ in range(steps):
-            noise_root = process_noise_root(links, points.points, self._wheel_noise, self._error_root, moves, step_s)
+            noise_root = process_noise_root(self._links, points.points, *noise)
             points = self._unscented.predict(points, propagate, noise_root)
         return Filtered(points, filtered.biases), wheels.after(duration_s)
 
@@ -285,21 +280,22 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         single, lasting = noise.single(rate, bias.variance), noise.lasting(rate, bias.variance, period_s)
         moved, largest = (self._nothing, 0.0) if wheels.rest else (self._moved[link], noise.moved / period_s)
 
-        def update(points: SigmaPoints) -> tuple[SigmaPoints, Innovation]:
+        points, inflation = filtered.points, 1.0
+        for _ in range(2):  # again where the gate asks for a wider covariance
             rates, explained = gyro_rate(self._links, points.packed, self._spread, controls, link, moved, largest)
             left = np.array([[math.sqrt(lasting - explained)]])
-            after, seen, _ = self._unscented.update(points, lambda _: rates, measured, left)
+            after, seen, _ = self._unscented.update(points, lambda _, rates=rates: rates, measured, left)
             spread = single + max(0.0, float(seen.root[0, 0]) ** 2 - lasting)
             nis = float(seen.value[0]) ** 2 / spread
-            return after, Innovation(seen.value, np.array([[math.sqrt(spread)]]), nis, True)
-
-        points, seen = update(filtered.points)
-        accepted, inflation, rejected = decide(self._gate, seen.nis, 1, gyro.rejected_in_a_row, may_recover)
-        if inflation > 1.0:
-            points, seen = update(self._unscented.inflated(filtered.points, inflation))
-            seen = replace(seen, inflation=inflation)
-        elif not accepted:
-            points, seen = filtered.points, replace(seen, accepted=False)
+            if inflation > 1.0:
+                break
+            accepted, inflation, rejected = decide(self._gate, nis, 1, gyro.rejected_in_a_row, may_recover)
+            if inflation == 1.0:
+                break
+            points = self._unscented.inflated(points, inflation)
+        passes = accepted or inflation > 1.0
+        seen = Innovation(seen.value, np.array([[math.sqrt(spread)]]), nis, passes, inflation)
+        points = after if passes else filtered.points
         bias = bias.after(period_s, self._bias_walk) if period_s < math.inf else bias
         return Filtered(points, (*filtered.biases[:link], bias, *filtered.biases[link + 1 :])), seen, rejected
 

@@ -23,8 +23,7 @@ from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
-from salp_estimation.estimators.residual_filter import FilterState
+from salp_estimation.estimators.residual_estimator import FilterState, ResidualEstimator, initial_covariance
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 
@@ -114,7 +113,7 @@ class _AsStated(ResidualEstimator):
     """The filter, which nothing makes less sure than it is."""
 
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
-        return self._filter.stated(filtered)
+        return self.stated(filtered)
 
 
 def _errors(configuration: SalpConfiguration, one: HeldOut) -> HeldOutErrors | None:

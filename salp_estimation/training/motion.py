@@ -120,14 +120,13 @@ class Motion:
         return out
 
     def held(self, stamps_ns: Stamps, values: Rows) -> Rows:
-        """Means (K, m) of values (M, m) that hold from their stamp to the next, e.g. commands; NaN before the first.
+        """Means (K, m) of values (M, m), in order, that hold until the next, e.g. commands; NaN before the first.
 
         Averaged over the two intervals that the finite difference at an instant spans, so that both belong to the same
         time; not low-passed.
         """
-        order = np.argsort(stamps_ns, kind="stable")
-        at_s = (stamps_ns[order] - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        return self._mean(PPoly(values[order][None], np.append(at_s, at_s[-1] + 1.0)), np.inf)
+        at_s = (stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+        return self._mean(PPoly(values[None], np.append(at_s, at_s[-1] + 1.0)), np.inf)
 
     def sampled(self, stamps_ns: Stamps, values: Rows) -> Rows:
         """Means (K, m) of a signal known by its samples (M, m), e.g. of a gyro, linear between them; NaN outside.

@@ -26,7 +26,7 @@ from salp_estimation.model.drag_regressor import DragTerms, balance, wheel_jacob
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
 from salp_estimation.simulation.simulator import IdealScenario, pose_values
 from salp_estimation.training.identification import Samples, fit_drag
-from salp_estimation.training.identification_runs import Run, effort_channel, run_from_recording
+from salp_estimation.training.runs import Run, effort_channel, run_from_recording
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_links
 from salp_estimation.training.validation import validate
