@@ -15,8 +15,8 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
 from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.model.configuration import SalpConfiguration
-from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gait_fit import held
 from salp_estimation.model.gaits import GAITS, Gait

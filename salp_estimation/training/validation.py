@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.plots import INK, SERIES, add_title, plain, write_figure
-from salp_estimation.model.chain import Chain
-from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.model.chain import Chain, DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.training.runs import Run
 
 Array = NDArray[np.float64]

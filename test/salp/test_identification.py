@@ -20,15 +20,14 @@ from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
-from salp_estimation.model.chain import Chain
+from salp_estimation.model.chain import Chain, DragTerms, balance, wheel_jacobians
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.model.drag_regressor import DragTerms, balance, wheel_jacobians
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
 from salp_estimation.simulation.simulator import IdealScenario, pose_values
 from salp_estimation.training.identification import Samples, fit_drag
-from salp_estimation.training.runs import Run, effort_channel, run_from_recording
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_links
+from salp_estimation.training.runs import Run, effort_channel, run_from_recording
 from salp_estimation.training.validation import validate
 
 CHAIN = ChainConfiguration()

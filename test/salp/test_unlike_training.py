@@ -24,12 +24,11 @@ from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import WARN, HealthReport
 from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_calibration import UNJUDGED_FACTOR, HeldOutErrors, inflation
 from salp_estimation.estimators.residual_estimator import NOVEL_FROM, ResidualEstimator
-from salp_estimation.estimators.residual_filter import ResidualFilter
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
+from salp_estimation.training.residual_training import UNJUDGED_FACTOR, HeldOutErrors, inflation
 
 Array = NDArray[np.float64]
 CONFIGURATION = SalpConfiguration()
