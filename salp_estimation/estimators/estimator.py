@@ -108,33 +108,6 @@ class Bias(NamedTuple):
         return Bias(self.mean + gain * error, (1.0 - gain) * self.variance)
 
 
-class ReadingNoise:
-    """Variances of a gyro's readings about what the model says, (rad/s)^2.
-
-    Attributes
-    ----------
-    moved
-        Density of the part that moves the robot as well, (rad/s)^2/Hz.
-    """
-
-    def __init__(self, settings: SalpConfiguration) -> None:
-        self._white = settings.gyro.noise_stddev_rad_s**2
-        self._scale = settings.gyro.scale_stddev**2
-        self._model = settings.process.link_rate_error_rad_s**2
-        self._lasts_s = 2.0 * settings.process.error_time_s
-        self.moved = self._lasts_s * self._model
-
-    def single(self, rate_rad_s: float, bias_variance: float) -> float:
-        """Of one reading of that rate, less its bias."""
-        return self._white + self._model + self._scale * rate_rad_s**2 + bias_variance
-
-    def lasting(self, rate_rad_s: float, bias_variance: float, period_s: float) -> float:
-        """Of white noise in the place of errors that last, so long after that gyro's last reading."""
-        repeated = self._model + self._scale * rate_rad_s**2
-        biases = max(1.0, 2.0 * BIAS_TIME_S / period_s) * bias_variance
-        return self._white + max(1.0, self._lasts_s / period_s) * repeated + biases
-
-
 def link_errors(count: int) -> Matrix:
     """(N + 2, N): how the base and the joints turn where one link turns and the others do not."""
     out = np.zeros((count + 2, count))
@@ -227,9 +200,13 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         turning, speeds = link_errors(len(self._links)), np.eye(self.space.dimension, 2)
         sizes = [process.body_speed_error_m_s * speeds, process.link_rate_error_rad_s * turning]
         self._error_root = lasting * np.hstack(sizes)
-        self._noise = ReadingNoise(configuration)
-        self._moved, self._nothing = self._noise.moved * turning.T.copy(), np.zeros(self.space.dimension)
-        self._gyro_noise_rad_s = configuration.gyro.noise_stddev_rad_s
+        # Variances of a gyro's reading about what the model says, (rad/s)^2, how long the model's error lasts, and the
+        # density, (rad/s)^2/Hz, with which it moves the robot.
+        gyro = configuration.gyro
+        self._white, self._scale = gyro.noise_stddev_rad_s**2, gyro.scale_stddev**2
+        self._model, self._lasts_s = process.link_rate_error_rad_s**2, 2.0 * process.error_time_s
+        self._moves = self._lasts_s * self._model
+        self._moved, self._nothing = self._moves * turning.T.copy(), np.zeros(self.space.dimension)
         self._bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
 
     def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
@@ -274,12 +251,14 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         link, controls, period_s = reading.link, wheels.rim_speeds_m_s, max(reading.period_s, LEAST_PERIOD_S)
         bias = filtered.biases[link]
         if wheels.are_known_to_rest:
-            bias = bias.learned(reading.rate_rad_s, self._gyro_noise_rad_s)
+            bias = bias.learned(reading.rate_rad_s, self.configuration.gyro.noise_stddev_rad_s)
         rate = reading.rate_rad_s - bias.mean
-        measured, noise = np.array([rate]), self._noise
-        single, lasting = noise.single(rate, bias.variance), noise.lasting(rate, bias.variance, period_s)
-        moved, largest = (self._nothing, 0.0) if wheels.rest else (self._moved[link], noise.moved / period_s)
-
+        measured, scaled = np.array([rate]), self._scale * rate**2
+        single = self._white + self._model + scaled + bias.variance
+        # White noise in the place of errors that last, so long after that gyro's last reading.
+        repeated = max(1.0, self._lasts_s / period_s) * (self._model + scaled)
+        lasting = self._white + repeated + max(1.0, 2.0 * BIAS_TIME_S / period_s) * bias.variance
+        moved, largest = (self._nothing, 0.0) if wheels.rest else (self._moved[link], self._moves / period_s)
         points, inflation = filtered.points, 1.0
         for _ in range(2):  # again where the gate asks for a wider covariance
             rates, explained = gyro_rate(self._links, points.packed, self._spread, controls, link, moved, largest)

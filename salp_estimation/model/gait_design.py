@@ -14,7 +14,7 @@ Where they stand for the motion of a cycle they are exponential coordinates: the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -27,10 +27,9 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import ChainConfiguration
-from salp_estimation.model.gait_fit import cycle, effort, exponential, fit, logarithm
+from salp_estimation.model.gait_fit import cycle, exponential, fit, logarithm
 from salp_estimation.model.gaits import GAITS, Gait
 
-MOTIONS = ("forward", "backward", "left", "right", "turning")
 DISTANCE_M = 0.03
 """A cycle of the forward gait that is published for LandSalp, and of the others beside it."""
 LANDSALP_TURN_RAD, LANDSALP_LENGTH_M = float(np.deg2rad(45.0)), 0.816
@@ -52,32 +51,22 @@ class DesignedGait:
     ----------
     gait
         Rim speeds.
-    net_motion, net_shape_rad
-        (3,) pose after a cycle (x, y in m, heading in rad) seen from the pose before, and (N - 1,) what the joint
-        angles have changed by.
     first_order_motion
-        (3,) the same pose as Lie brackets and averaging predict it.
-    effort_m2_s2
-        Mean of |u|^2 over a cycle.
-    joint_lower_rad, joint_upper_rad, joint_mean_rad
-        (N - 1,) over a cycle.
+        (3,) pose after a cycle (x, y in m, heading in rad), as Lie brackets and averaging predict it.
+    joints_rad
+        (3, N - 1) lowest, highest and mean joint angles over a cycle.
     peak_gyro_rates_rad_s
         (N,) largest turning rates of the links.
     time_s, states
-        (K,) and (K, N + 2): one cycle, from the origin.
+        (K,) and (K, N + 2): one cycle, from the origin, straight.
     """
 
     gait: Gait
-    net_motion: Vector
-    net_shape_rad: Vector
     first_order_motion: Vector
-    effort_m2_s2: float
-    joint_lower_rad: Vector
-    joint_upper_rad: Vector
-    joint_mean_rad: Vector
+    joints_rad: Matrix
     peak_gyro_rates_rad_s: Vector
-    time_s: Vector = field(repr=False)
-    states: Matrix = field(repr=False)
+    time_s: Vector
+    states: Matrix
 
 
 def design(
@@ -92,7 +81,7 @@ def design(
     Parameters
     ----------
     motion
-        One of `MOTIONS`, or the pose (x_m, y_m, heading_rad) after a cycle, seen from the pose before.
+        One of `GAITS`, or the pose (x_m, y_m, heading_rad) after a cycle, seen from the pose before.
 
     Raises
     ------
@@ -113,15 +102,15 @@ def design(
 def named_motion(
     chain: Chain, name: str, distance_m: float | None = None, turn_rad: float | None = None
 ) -> tuple[float, float, float]:
-    """Pose after a cycle of a motion of `MOTIONS`; by default 3 cm, or the turn that suits the chain's length.
+    """Pose after a cycle of a motion of `GAITS`; by default 3 cm, or the turn that suits the chain's length.
 
     Raises
     ------
     UserError
         Another name, or a distance or turn that does not go with it.
     """
-    if name not in MOTIONS:
-        raise UserError(f"no gait {name!r}; there are {', '.join(MOTIONS)}")
+    if name not in GAITS:
+        raise UserError(f"no gait {name!r}; there are {', '.join(GAITS)}")
     if name == "turning":
         if distance_m is not None:
             raise UserError("a distance does not go with the gait 'turning': give a turn")
@@ -142,15 +131,11 @@ def describe(chain: Chain, gait: Gait) -> DesignedGait:
     states = cycle(chain, gait, _STEPS)
     time_s = np.linspace(0.0, gait.period_s, _STEPS + 1)
     rates = [chain.gyro_rates(state[3:], u) for state, u in zip(states, gait.controls(time_s), strict=True)]
+    angles = states[:, 3:]
     return DesignedGait(
         gait=gait,
-        net_motion=states[-1, :3],
-        net_shape_rad=states[-1, 3:],
         first_order_motion=exponential(first_order_motion(chain, gait)[:3]),
-        effort_m2_s2=effort(gait),
-        joint_lower_rad=states[:, 3:].min(axis=0),
-        joint_upper_rad=states[:, 3:].max(axis=0),
-        joint_mean_rad=states[:-1, 3:].mean(axis=0),
+        joints_rad=np.array([angles.min(axis=0), angles.max(axis=0), angles[:-1].mean(axis=0)]),
         peak_gyro_rates_rad_s=np.abs(rates).max(axis=0),
         time_s=time_s,
         states=states,

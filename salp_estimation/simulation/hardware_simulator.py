@@ -355,16 +355,13 @@ class HardwareSimulation:
     def _actual_speeds(self, time_s: Vector, step_s: float) -> Array:
         """(K, N): commands, held between their stamps, delayed and lagged."""
         actuator = self.scenario.actuator
-        out = np.empty((len(time_s), len(self._speeds)))
-        keep = np.exp(-step_s / actuator.lag_s)
-        for i, delay_s in enumerate(self.robot.delay_s):
-            held_s = np.floor((time_s - delay_s) * actuator.command_rate_hz) / actuator.command_rate_hz
-            asked = self._commanded(held_s)[:, i]
-            speed = self._speeds[i]
-            out[0, i] = speed
-            for k in range(1, len(time_s)):
-                speed = asked[k - 1] + keep * (speed - asked[k - 1])
-                out[k, i] = speed
+        keep, rate_hz = np.exp(-step_s / actuator.lag_s), actuator.command_rate_hz
+        held_s = np.floor((time_s - self.robot.delay_s[:, None]) * rate_hz) / rate_hz
+        asked = np.column_stack([self._commanded(at_s)[:, wheel] for wheel, at_s in enumerate(held_s)])
+        out = np.empty_like(asked)
+        out[0] = self._speeds
+        for k in range(1, len(out)):
+            out[k] = asked[k - 1] + keep * (out[k - 1] - asked[k - 1])
         return out
 
     def _imus(
@@ -389,23 +386,19 @@ class HardwareSimulation:
             nominal_ns = stamps_between(start_ns, stop_ns, gyro.rate_hz)
             jitter = np.clip(rng.normal(size=len(nominal_ns)), -3.0, 3.0) * gyro.jitter_stddev_s
             stamps = np.clip(nominal_ns + np.round(jitter * 1e9).astype(np.int64), start_ns, max(stop_ns - 1, start_ns))
-            stamps = stamps[rng.uniform(size=len(stamps)) >= gyro.lost_share]
-            stamps = np.unique(stamps)
+            stamps = np.unique(stamps[rng.uniform(size=len(stamps)) >= gyro.lost_share])
             rate = np.interp(stamps, grid_ns, turning[:, i])
             period_s = 1.0 / gyro.rate_hz
             walk = self._walk[i] + np.cumsum(
                 gyro.bias_walk_rad_s_sqrt_s * np.sqrt(period_s) * rng.normal(size=(len(stamps), 3)), axis=0
             )
             self._walk[i] = walk[-1] if len(walk) else self._walk[i]
-            values = np.zeros((len(stamps), 6))
-            tilt = robot.gyro_tilt[i]
+            tilt, noise = robot.gyro_tilt[i], rng.normal(size=(2, len(stamps), 3))
             axes = np.array([tilt[0], tilt[1], np.cos(tilt[0]) * np.cos(tilt[1])])
-            values[:, :3] = robot.gyro_scale[i] * rate[:, None] * axes + robot.gyro_bias[i] + walk
-            values[:, :3] += gyro.noise_stddev_rad_s * rng.normal(size=(len(stamps), 3))
-            values[:, 3:] = STANDARD_GRAVITY_M_S2 * axes
-            values[:, 3:] += gyro.accelerometer_noise_m_s2 * rng.normal(size=(len(stamps), 3))
+            read = robot.gyro_scale[i] * rate[:, None] * axes + robot.gyro_bias[i] + walk
+            force = STANDARD_GRAVITY_M_S2 * axes + gyro.accelerometer_noise_m_s2 * noise[1]
             all_stamps.append(stamps)
-            all_values.append(values)
+            all_values.append(np.hstack([read + gyro.noise_stddev_rad_s * noise[0], force]))
         return all_stamps, all_values
 
     def _capture(self, start_ns: int, stop_ns: int, grid_ns: Stamps, states: Array) -> tuple[Stamps, Array]:

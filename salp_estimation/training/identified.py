@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
+from onboard_estimation.report.plots import write_figure
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.model.configuration import SalpConfiguration
@@ -23,7 +25,7 @@ from salp_estimation.model.gaits import GAITS, Gait
 from salp_estimation.training.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
 from salp_estimation.training.motion import DEFAULT_CUTOFF_HZ
 from salp_estimation.training.runs import Run, run_from_recording
-from salp_estimation.training.validation import Validation, validate, validation_table, write_validation
+from salp_estimation.training.validation import GYROS, Validation, figure_of, validate, validation_table
 
 _PARAMETERS = {"wheel_drag_xx": "xx", "wheel_drag_yy": "yy", "wheel_drag_tt": "tt", "joint_drag": "joint"}
 """Of the configuration, and kinds of the coefficients that they hold."""
@@ -143,7 +145,7 @@ class Identification(IdentificationReport):
 
     def draw(self, path: Path) -> None:
         """Rates over the cycle of a gait."""
-        write_validation(self.validations, path, self.source)
+        write_figure(path, partial(figure_of, self.validations, self.source))
 
 
 def identify(
@@ -272,7 +274,7 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
         f"{one.name} in {validation.name} {100.0 * one.variance_explained:.0f} %"
         for validation in validations
         for one in validation.signals
-        if one.group != "gyros" and one.variance_explained < _GOOD_SHARE
+        if one.panel != GYROS and one.variance_explained < _GOOD_SHARE
     ]
     if weak:
         shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")

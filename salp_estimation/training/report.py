@@ -63,15 +63,6 @@ class FoundParameter(NamedTuple):
     from_run_to_run: float
 
 
-class Remainder(NamedTuple):
-    """What is left of a rate, and how long it lasts."""
-
-    name: str
-    unit: str
-    standard_deviation: float
-    correlation_time_s: float
-
-
 @dataclass(frozen=True, eq=False)
 class SalpTraining:
     """A trained model and all that is known of its training."""
@@ -101,11 +92,13 @@ class SalpTraining:
                 out.append(FoundParameter(one.words, one.unit, values, known_to, spread))
         return out
 
-    def residuals(self) -> list[Remainder]:
-        """Of each rate."""
+    def residuals(self) -> list[dict[str, Any]]:
+        """What is left of each rate, and how long it lasts."""
         header, population = self.model.header, self.model.population
         left = population.residual_stddevs.tolist(), population.correlation_times_s.tolist()
-        return list(map(Remainder, header.output_names, header.output_units, *left))
+        names = "name", "unit", "standard_deviation", "correlation_time_s"
+        rows = zip(header.output_names, header.output_units, *left, strict=False)  # gyros have none of their own
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def inputs(self) -> list[Input]:
         """All of the model's."""
@@ -136,7 +129,7 @@ class SalpTraining:
                 for run, digest in zip(self.runs, header.training.hashes, strict=True)
             },
             "parameters": [one._asdict() for one in self.parameters()],
-            "residuals": [one._asdict() for one in self.residuals()],
+            "residuals": self.residuals(),
             "inputs": [one._asdict() for one in self.inputs()],
             "flipped_frames_left_out": self.left_out(),
             "notes": list(self.notes),
@@ -183,7 +176,7 @@ class SalpTraining:
 
     def _residual_table(self) -> ReportTable:
         rows = []
-        for name, unit, stddev, lasts_s in self.residuals():
+        for name, unit, stddev, lasts_s in map(dict.values, self.residuals()):
             factor, shown = (1000.0, "mm/s") if unit == "m/s" else (57.29577951308232, "deg/s")
             rows.append((name, f"{factor * stddev:.3g}", shown, f"{lasts_s:.2g}"))
         headings = ("rate", "standard deviation", "unit", "lasts, s")

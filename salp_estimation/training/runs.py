@@ -7,6 +7,7 @@ and none keeps what another lost. Trainings take them at 5 Hz: the paper's rate 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -204,7 +205,7 @@ class Run:
     controls
         (K, N) commanded rim speeds, m/s.
     gyros
-        One of each link, not low-passed; None where there is no gyro.
+        Of the links that have one, not low-passed.
     forces
         (K, N) forces at the rims by the wheels' measured effort, N; None without.
     usable
@@ -216,7 +217,7 @@ class Run:
     name: str
     motion: Motion
     controls: Rows
-    gyros: tuple[GyroSamples | None, ...]
+    gyros: Mapping[int, GyroSamples]
     forces: Rows | None
     usable: Mask
     frequency_hz: float
@@ -281,13 +282,13 @@ def _run(configuration: SalpConfiguration, recording: LoadedRecording, name: str
             "motion capture must overlap in time"
         )
     frequency_hz = _strongest_frequency(*commands)
-    gyros: list[GyroSamples | None] = []
-    for link in chain.link_names:
-        imu = series.get(f"imu/{link}")
-        stamps_ns, rates = gyro_rates(configuration, imu) if imu else (np.empty(0, np.int64), np.empty(0))
-        gyros.append(GyroSamples(stamps_ns, rates, in_force(*commands, stamps_ns)) if imu else None)
+    gyros = {}
+    for link, link_name in enumerate(chain.link_names):
+        if (imu := series.get(f"imu/{link_name}")) is not None:
+            stamps_ns, rates = gyro_rates(configuration, imu)
+            gyros[link] = GyroSamples(stamps_ns, rates, in_force(*commands, stamps_ns))
     notes = (*recording.notes, *_notes(motion, touching, frequency_hz))
-    return Run(name, motion, controls, tuple(gyros), forces, usable, frequency_hz, notes)
+    return Run(name, motion, controls, gyros, forces, usable, frequency_hz, notes)
 
 
 def _free_of_limits(chain: Chain, motion: Motion) -> tuple[Mask, int]:
