@@ -211,7 +211,7 @@ def _chain(quick: bool) -> list[dict[str, Any]]:
         return chain_kernels.propagate(links, points, controls, STEP_S, STEP_S)
 
     def measure(points: Array) -> Array:
-        return chain_kernels.gyro_rates(links, points, controls)
+        return chain_kernels.gyro_rates(links, points, controls, 0.0)
 
     def derivative(x: Array) -> Array:
         rates = equations(x[3:], controls)

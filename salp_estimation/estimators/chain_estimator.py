@@ -205,7 +205,7 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
         covariance = planar_covariance(value[POSE.covariance], float(pose[2]))
         if (np.diag(covariance) > 0.0).all():
             return GivenPose(pose, covariance, True)
-        return GivenPose(pose, self._initial_covariance[:3, :3], False)
+        return GivenPose(pose, self._initial_covariance[:3, :3].copy(), False)
 
 
 def _silence(sensor: str, last_ns: int) -> Notice:

@@ -40,7 +40,7 @@ Indices = NDArray[np.int64]
 
 STEP_RAD = 1e-3
 """Step of the five-point differences. Their error is of the order of STEP^4 / 30 = 3e-14 times the fifth derivative and
-of rounding / STEP = 1e-12; `test_observability.py` checks the sum against exact derivatives."""
+of rounding / STEP = 1e-12; `test_observability.py` checks the sum against a dense model."""
 WINDOW_S = 2.0
 """Window of the Gramian: a third of the gaits' period of 6 s."""
 _LONGEST_SEGMENT_S = 0.25

@@ -110,17 +110,6 @@ def test_the_forces_balance(n: int) -> None:
     assert np.abs(total).max() < 1e-6 * np.abs(push).max()
 
 
-def test_the_same_seed_is_the_same_recording_and_another_is_not() -> None:
-    first, again, other = (simulation(seed).advance(4_000_000_000) for seed in (3, 3, 4))
-    for one, same, different in zip(
-        (*first.sensors, *first.truth), (*again.sensors, *again.truth), (*other.sensors, *other.truth), strict=True
-    ):
-        np.testing.assert_array_equal(one.stamps_ns, same.stamps_ns)
-        np.testing.assert_array_equal(one.values, same.values)
-        if one.channel.sensor.startswith(("imu", "ground_truth")):
-            assert one.values.shape != different.values.shape or not np.array_equal(one.values, different.values)
-
-
 def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says() -> None:
     scenario = hardware_scenario()
     robots = [HardwareRobot(CHAIN, scenario, np.random.default_rng(seed)) for seed in range(300)]
