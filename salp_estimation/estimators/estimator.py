@@ -174,6 +174,10 @@ def gyro_rate(
     return rates, explained
 
 
+def _as_predicted(rates: Matrix, points: Matrix) -> Matrix:
+    return rates
+
+
 class Filtered(NamedTuple):
     """Sigma points of pose and joint angles, and what is known of the gyros' biases, by link."""
 
@@ -263,7 +267,7 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         for _ in range(2):  # again where the gate asks for a wider covariance
             rates, explained = gyro_rate(self._links, points.packed, self._spread, controls, link, moved, largest)
             left = np.array([[math.sqrt(lasting - explained)]])
-            after, seen, _ = self._unscented.update(points, lambda _, rates=rates: rates, measured, left)
+            after, seen, _ = self._unscented.update(points, partial(_as_predicted, rates), measured, left)
             spread = single + max(0.0, float(seen.root[0, 0]) ** 2 - lasting)
             nis = float(seen.value[0]) ** 2 / spread
             if inflation > 1.0:

@@ -288,7 +288,9 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
             made = Linearised(at_ns, now.state, np.zeros(m), *slopes, np.zeros((m, m)), stddevs, offsets)
             return now._replace(linearised=made, start=np.zeros(m)), made
         drive = controls, (asked - controls) / COMMAND_LAG_S
-        *found, start = kernels.linearise(self._links, now.state, now.covariance, *drive, SLIP, now.start, *self._means)
+        mean, by_angles, by_parameters, left_over, start = kernels.linearise(
+            self._links, now.state, now.covariance, *drive, SLIP, now.start, *self._means
+        )
         angles = now.state[self._angles]
         place = friction.Place(self._links, angles, *drive, now.state[self._parameters], SLIP)
         stddevs = self._population.scale(friction.force_effects(place, start))
@@ -296,7 +298,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
             inputs = np.concatenate([angles, controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
             offsets = predict_means(*self._gyro_means, inputs)[0]
-        made = Linearised(at_ns, now.state, *found, stddevs, offsets)
+        made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
         return now._replace(linearised=made, start=start), made
 
     def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:

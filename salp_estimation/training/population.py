@@ -136,10 +136,10 @@ def fit_population(
             variances = np.exp(logarithms)[group]
             precision, right = np.diag(prior_precision), prior_precision * (prior_mean - found.parameters)
             for part in parts:
-                within = np.linalg.inv(np.diag(1.0 / variances) + part.information)
+                within = _inverse(np.diag(1.0 / variances) + part.information)
                 precision = precision + part.information - part.information @ within @ part.information
                 right = right + part.evidence - part.information @ within @ part.evidence
-            uncertainty = np.linalg.inv(precision)
+            uncertainty = _inverse(precision)
             step = uncertainty @ right
             logarithms = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B").x
         found = _with_left(parts, found, step, np.exp(logarithms)[group])
@@ -183,7 +183,7 @@ class _Run:
 
     def effects(self, step: Vector, variances: Vector) -> tuple[Vector, Rows]:
         """Mean and covariance of the run's own parameters, the common ones moved by `step`."""
-        covariance = np.linalg.inv(np.diag(1.0 / variances) + self.information)
+        covariance = _inverse(np.diag(1.0 / variances) + self.information)
         return covariance @ (self.evidence - self.information @ step), covariance
 
     def remainder(self, step: Vector, variances: Vector) -> tuple[Rows, Rows]:
@@ -268,3 +268,8 @@ def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) 
     )
     variances = np.clip(first / keep, 0.1 * whole, whole)
     return np.sqrt(variances), -step_s / np.log(keep)
+
+
+def _inverse(matrix: Rows) -> Rows:
+    out: Rows = np.linalg.inv(matrix).astype(np.float64)
+    return out
