@@ -28,9 +28,9 @@ from salp_estimation.judging import observability
 def derivative(dense: DenseChain, r: np.ndarray, joint: int) -> np.ndarray:
     """dH / d alpha_j (gyro, actuator) of the gyros' rates H u, by five-point differences."""
     step = np.zeros(len(r))
-    step[joint] = 0.01
+    step[joint] = 1e-3
     rates = [dense.motion(r + count * step)[1] for count in (-2, -1, 1, 2)]
-    return (rates[0] - 8.0 * rates[1] + 8.0 * rates[2] - rates[3]) / 0.12
+    return (rates[0] - 8.0 * rates[1] + 8.0 * rates[2] - rates[3]) / 0.012
 
 
 def trajectory(seed: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
