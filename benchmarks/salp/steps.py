@@ -185,7 +185,7 @@ def _landsalp(quick: bool) -> list[Row]:
         return kernels.propagate(links, points, controls, STEP_S, STEP_S)
 
     def measure(points: Array) -> Array:
-        return kernels.gyro_rates(links, points, controls)
+        return kernels.gyro_rates(links, points, controls, 0.0)
 
     def derivative(x: Array) -> Array:
         rates = equations(x[3:], controls)

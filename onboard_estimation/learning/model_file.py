@@ -272,7 +272,7 @@ def _array(content: bytes) -> NDArray[np.generic]:
         raise ValueError(f"an array of type {dtype}, shape {shape}")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
-    return np.frombuffer(data, dtype).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape).copy()  # kernels compile anew for arrays that cannot be written
 
 
 def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:
