@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import row
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import Trajectory, predict
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, packed
+from thruster_chain_estimation.judging.information import ObservedChain, Trajectory, blocks, packed, predict
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus
 
