@@ -152,9 +152,8 @@ class GyrosEstimator(Estimator[GyrosState]):
     ) -> tuple[GyrosState, Innovation | None]:
         """With the next reading of a link's gyro."""
         c, step_s = self._c, (stamp_ns - int(state.last_ns[link])) / NANOSECONDS_PER_SECOND
-        means, covariances, rates, last_ns = (
-            one.copy() for one in (state.mean, state.covariance, state.rate, state.last_ns)
-        )
+        means, covariances, rates = (one.copy() for one in (state.mean, state.covariance, state.rate))
+        last_ns = state.last_ns.copy()
         mean, covariance, innovation = means[link], covariances[link], None
         noise = c.gyro_stddev_rad_s**2
         if abs(reading) >= c.gyro.range_rad_s:  # it may turn faster than it can read

@@ -224,8 +224,8 @@ class ParameterFilter:
         """Both beliefs corrected by the window as a measurement, and their `passage` over its last tick."""
         rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in state.window]
         measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in state.window], axis=0)
-        motion = (np.stack(one) for one in zip(*rows, strict=True))
-        given = Given(*motion, self.design, state.reference, self.limit_n)
+        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
+        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
         size, n = self.count + 2, len(state.belief.mean)
         beliefs, found, likelihoods = [], [], []
         for before in (state.belief, state.challenger):

@@ -2,8 +2,8 @@
 
 In the scenario `thrusters` only masses and inertias differ from the design, by the paper's Table III; in `hardware` and
 `load` everything does that a laboratory's drawing cannot tell, on a real air table, with real fans and IMUs. Magnitudes
-of these were fixed, with the reasons that `config/thruster_chain_hardware.yaml` gives beside each, before any filter was
-tuned.
+of these were fixed, with the reasons that `config/thruster_chain_hardware.yaml` gives beside each, before any filter
+was tuned.
 """
 
 from __future__ import annotations
