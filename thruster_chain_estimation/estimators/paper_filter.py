@@ -424,8 +424,11 @@ class PaperFilter:
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),
             SPREAD,
             BENT,
-            *_room(chain.count, self._size),
         )
+
+    @property
+    def _packed(self) -> Packed:
+        return *self._settings, *_room(self.count, self._size)
 
     def start(self, mean: Vector, covariance: Matrix) -> Moments:
         """From a published mean (4N + 4,) and covariance; masses and inertias without variance are held.
@@ -452,7 +455,7 @@ class PaperFilter:
 
     def predict(self, moments: Moments, thrust: Vector, duration_s: float) -> Moments:
         """After that many seconds under thrusts (N,), N."""
-        return Moments(*predict(self._settings, *moments, thrust, duration_s), moments.free)
+        return Moments(*predict(self._packed, *moments, thrust, duration_s), moments.free)
 
     def update(
         self, moments: Moments, thrust: Vector, heard: Indices, measured: Matrix, thresholds: Vector = _OPEN
@@ -465,7 +468,7 @@ class PaperFilter:
         k = len(heard)
         seen = Seen(np.empty((k, 3)), np.empty((k, 3, 3)), np.empty((k, 2)))
         mean, covariance, free = moments
-        after = update(self._settings, mean, covariance, thrust, heard, measured, thresholds, tuple(seen))
+        after = update(self._packed, mean, covariance, thrust, heard, measured, thresholds, tuple(seen))
         return Moments(*after, free), seen
 
     def inflated(self, moments: Moments, factor: float) -> Moments:
