@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.measuring import Array, Row, rms, row
 from onboard_estimation.filtering.consistency import coverage
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import Trajectory, predict
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, packed
+from thruster_chain_estimation.judging.information import ObservedChain, Trajectory, blocks, packed, predict
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus
 

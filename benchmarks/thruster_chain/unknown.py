@@ -26,7 +26,7 @@ from thruster_chain_estimation.model.configuration import (
     ThrusterChainConfiguration,
 )
 from thruster_chain_estimation.robot import ROBOT
-from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
+from thruster_chain_estimation.simulation.robot_build import hardware_scenario
 from thruster_chain_estimation.simulation.unknown_chain import read_unknown_chain
 from thruster_chain_estimation.training.training import train
 

@@ -190,10 +190,6 @@ def test_parameters_without_variance_are_held() -> None:
     assert (final.covariance[held] == 0.0).all()
     assert 0.0 < final.covariance[8, 8] < 0.1 * start.covariance[8, 8]
     assert worst_sigma(steps, recording) < 4.5
-
-
-def test_masses_that_are_not_positive_are_refused() -> None:
-    start = given()
     start.mean[7] = 0.0
     with pytest.raises(UserError, match="mass of link 2: 0 kg"):
         PaperEstimator(CONFIGURATION).start(start)
