@@ -148,38 +148,6 @@ def test_covariance_is_predicted_by_the_derivatives_of_the_state() -> None:
     np.testing.assert_array_equal(predicted, predicted.T)
 
 
-@pytest.mark.slow
-def test_noise_goes_where_a_push_of_an_imu_goes() -> None:
-    """White noise of a tick: a turn of each link, and a velocity whose half comes over the tick as way."""
-    chain = Chain.drawn(3)
-    noise = np.array([4e-6, 9e-6, 1e-8, 2e-8])
-    before, expected = chain.predicted(chain.state)[0], np.zeros((len(chain.state),) * 2)
-    for link in range(COUNT):
-        for part, density in ((0, noise[0]), (1, noise[1]), (2, noise[1])):
-            push = np.zeros((COUNT, kernels.MOVED))
-            push[link, part] = 1e-6
-            if part:
-                push[link, part + 2] = 0.5 * TICK_S * 1e-6
-            gain = (chain.predicted(chain.state, push=push)[0] - before) / 1e-6
-            expected += TICK_S * density * np.outer(gain, gain)
-        own = layout.LINK * link
-        expected[own + layout.GYRO_BIAS, own + layout.GYRO_BIAS] += TICK_S * noise[2]
-        for part in (layout.BIAS_X, layout.BIAS_Y):
-            expected[own + part, own + part] += TICK_S * noise[3]
-        expected[own + layout.CLOCK, own + layout.CLOCK] += TICK_S * 9e-10  # 30 us in a second's root
-    _, covariance = chain.predicted(chain.state, noise=noise)
-    np.testing.assert_allclose(covariance, expected, rtol=0.0, atol=1e-5 * noise[1] * TICK_S)
-
-
-def test_derivatives_of_the_gaps() -> None:
-    """Where clocks are as the labels have them; what else there is of a late pin is of second order."""
-    chain = Chain.drawn(4)
-    residual, jacobian = chain.gaps(chain.state)
-    np.testing.assert_allclose(residual, -chain.state[JOINTS:CHAIN].reshape(-1, 4)[:, 2:].ravel())
-    numeric = differences(lambda state: -chain.gaps(state)[0], chain.state)
-    np.testing.assert_allclose(jacobian, numeric, rtol=0.0, atol=1e-9)
-
-
 def turned(state: Array, by_rad: float) -> Array:
     """The same chain after a turn of the whole room."""
     out, c, s = state.copy(), np.cos(by_rad), np.sin(by_rad)
