@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +185,12 @@ def test_whatever_stands_in_the_files_there_is_no_other_error(tmp_path: Path) ->
     folder, said = run_folder(tmp_path / "run"), []
     for file in (folder / "robot.yaml", folder / "run.yaml"):
         text = file.read_text()
-        for place in places(yaml.safe_load(text)):
+        whole = yaml.safe_load(text)
+        for place in places(whole):
             if place[1:2] == (1,):
                 continue  # the second link is as the first
             for value in (None, "x", {"a": 1}, 10**30):
-                content = at = yaml.safe_load(text)
+                content = at = deepcopy(whole)
                 for key in place[:-1]:
                     at = at[key]
                 at[place[-1]] = value
