@@ -1,4 +1,4 @@
-"""Scenario `foreign` of the salp: off, it is `hardware` bit by bit; each effect has the physics that it states."""
+"""Scenario `foreign` of the salp: off, it is `hardware` bit by bit; slopes pull, and links ring, as they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identification of the chain's drag: motion from motion capture, flips, coefficients, intervals, validation."""
+"""Identification of the chain's drag: motion from motion capture, flips, coefficients, intervals, the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sag, frequency and damping of a clamped beam: by differential equations and textbooks, and of the real one."""
+"""Sag, frequency and damping of a clamped beam: by differential equations, and of the real one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from benchmarks.softrobot.real_beam import (
 Array = NDArray[np.float64]
 
 LOADED_HIGH = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1100.0, load_height_m=0.012)
-SLENDER = Beam(length_m=0.1, side_m=0.003, density_kg_m3=1100.0, shears=False)
 
 
 @pytest.mark.parametrize(

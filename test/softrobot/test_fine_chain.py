@@ -1,4 +1,4 @@
-"""The simulated chain against oracles that share nothing with it: elastica, beam, energy, differences."""
+"""The simulated chain against oracles that share nothing with it: elastica, energy, momentum, closed forms."""
 
 from __future__ import annotations
 

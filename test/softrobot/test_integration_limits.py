@@ -1,4 +1,4 @@
-"""Limits of steps against textbook modes, and against what longer steps do to the segment itself."""
+"""Limits of steps against what longer steps do to the segment itself."""
 
 from __future__ import annotations
 

@@ -24,9 +24,6 @@ from thruster_chain_estimation.judging.observability import (
 Array = np.ndarray
 
 
-# The matrix.
-
-
 def cauchy(chain: ObservedChain, z: Array, thrust: Array, word: tuple[int | None, ...], direction: Array) -> Array:
     """d/de L_word h (x + e direction) at 0, from a torus of complex numbers for e and the letters."""
     count, points, radius = chain.count, 12, 2e-2
@@ -104,9 +101,6 @@ def test_thruster_that_is_off_hides_its_links_mass_from_the_papers_model_only() 
     physical = observability(paper_chain(True), paper_state(), thrust, paper_prior(), letters=1)
     assert {"m2", "theta2"} <= set(by_paper.unobservable[0])
     assert physical.unobservable == (("the common heading",),)
-
-
-# Theorem 4.
 
 
 def test_proof_of_theorem_3_fails_where_models_says_and_the_rank_does_not() -> None:

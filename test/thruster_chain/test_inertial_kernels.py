@@ -1,4 +1,4 @@
-"""Compiled jointed navigation against an integration by SciPy, differences of the kernels, and NumPy's products."""
+"""Compiled jointed navigation against an integration by SciPy, and its covariance against differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensitivities along a trajectory, Gramians and predicted covariances, against dense algebra and other derivatives."""
+"""Sensitivities along a trajectory and predicted covariances, against another integrator and dense algebra."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ def drawn_path(count: int = 3, instants: int = 12, seed: int = 1) -> tuple[Obser
 SCALE = packed(np.full(3, 0.1), 0.05, 0.1, 1e-3, 0.1)
 
 
-# Sensitivities.
-
-
 def test_transitions_are_those_of_the_variational_equation_by_another_integrator() -> None:
     chain, path = drawn_path(instants=4)
     transitions, _ = scaled_jacobians(chain, path, SCALE)
@@ -50,9 +47,6 @@ def test_transitions_are_those_of_the_variational_equation_by_another_integrator
         np.testing.assert_allclose(path.states[k + 1], end[:size], atol=1e-7)
         exact = end[size:].reshape(size, size)[:moving] * SCALE / SCALE[:moving, None]
         np.testing.assert_allclose(transitions[k], exact, rtol=1e-5, atol=1e-7 * np.abs(exact).max())
-
-
-# What they add up to.
 
 
 def dense(chain: ObservedChain, path: Trajectory, scale: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
