@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from onboard_estimation.filtering.manifold_kernels import sine_cosine
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import SalpConfiguration
@@ -114,16 +113,14 @@ def landsalp() -> DenseChain:
 @pytest.mark.parametrize("n", [2, 10, 100])
 def test_motion_solves_the_dense_balance_of_thrust_and_drag(n: int) -> None:
     """Full, correlated drag matrices; joints folded by half a radian either way."""
-    for seed in range(2 if n < 100 else 1):
-        dense = random_chain(seed, n)
-        rng = np.random.default_rng(100 + seed)
-        chain, r, u = dense.build(), rng.normal(scale=0.5, size=n - 1), rng.normal(scale=0.1, size=n)
-        control, gyros, _ = dense.motion(r)
-        np.testing.assert_allclose(chain.control_matrix(r), control, rtol=0.0, atol=1e-9 * np.abs(control).max())
-        np.testing.assert_allclose(chain.velocity(r, u), control @ u, rtol=0.0, atol=1e-9 * np.abs(control @ u).max())
-        rates = chain.gyro_rates(r, u)
-        np.testing.assert_allclose(rates, gyros @ u, rtol=0.0, atol=1e-9 * np.abs(gyros @ u).max())
-        np.testing.assert_allclose(np.diff(rates), chain.velocity(r, u)[3:], rtol=0.0, atol=1e-15 * n)
+    dense, rng = random_chain(0, n), np.random.default_rng(100)
+    chain, r, u = dense.build(), rng.normal(scale=0.5, size=n - 1), rng.normal(scale=0.1, size=n)
+    control, gyros, _ = dense.motion(r)
+    np.testing.assert_allclose(chain.control_matrix(r), control, rtol=0.0, atol=1e-9 * np.abs(control).max())
+    np.testing.assert_allclose(chain.velocity(r, u), control @ u, rtol=0.0, atol=1e-9 * np.abs(control @ u).max())
+    rates = chain.gyro_rates(r, u)
+    np.testing.assert_allclose(rates, gyros @ u, rtol=0.0, atol=1e-9 * np.abs(gyros @ u).max())
+    np.testing.assert_allclose(np.diff(rates), chain.velocity(r, u)[3:], rtol=0.0, atol=1e-15 * n)
 
 
 LATERAL = Gait((-0.005581, -0.006465, -0.004457), (0.025144, -0.014667, -0.011315), (0.01176, 0.0204, -0.001686))
@@ -156,7 +153,7 @@ def test_forward_gait_gives_the_golden_figures() -> None:
     np.testing.assert_allclose(np.abs(gyros).max(axis=0), [0.233, 0.265, 0.184], atol=5e-4)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_several_joints_at_their_limits(seed: int) -> None:
     """The one choice of standing joints at which no free one leaves its range and no stop pulls: all are tried."""
     rng = np.random.default_rng(1000 + seed)
@@ -181,7 +178,7 @@ def test_several_joints_at_their_limits(seed: int) -> None:
     np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_several_joints_before_their_limits(seed: int) -> None:
     """The one choice of joints held back at which no other is too fast and none is driven on: all are tried."""
     rng = np.random.default_rng(2000 + seed)
@@ -206,19 +203,6 @@ def test_several_joints_before_their_limits(seed: int) -> None:
     links[:-1, kernels.LOWER], links[:-1, kernels.UPPER] = r - within_s * fastest, r + within_s * fastest
     found = kernels.gyro_rates(links, np.concatenate([np.zeros(3), r])[None], u, within_s)[0]
     np.testing.assert_allclose(found, turning @ possible[0], atol=1e-8)
-
-
-def test_chain_runs_up_to_its_limit_and_not_beyond() -> None:
-    configuration = SalpConfiguration()
-    dense = landsalp()
-    chain = dense.build(joint_lower_rad=[-0.05, -1.0], joint_upper_rad=[0.08, 1.0])
-    u = 0.05 * np.array([1.0, -1.0, 0.5])
-    u *= np.sign(configuration.chain.build().velocity(np.zeros(2), u)[3])
-    end = chain.propagate(np.zeros((1, 5)), u, 20.0)[0]
-    assert end[3] == 0.08
-    assert chain.velocity(end[3:], u)[3] == 0.0
-    inside = chain.propagate(np.array([[0.0, 0.0, 0.0, 0.5, -2.0]]), np.zeros(3), 0.1)[0]
-    np.testing.assert_array_equal(inside[3:], [0.08, -1.0])
 
 
 places = st.floats(-5.0, 5.0)
@@ -264,18 +248,3 @@ def test_any_number_of_states_equals_one_at_a_time(count: int) -> None:
         held = at_limit & (velocities[:, 3:] == 0.0)
         assert held.any()
         assert (at_limit & ~held).any()
-
-
-def test_sine_and_cosine_agree_with_the_library() -> None:
-    rng = np.random.default_rng(1)
-    quarters = np.arange(-80, 81) * (np.pi / 4.0)
-    near = (quarters[:, None] + np.array([-1e-9, -1e-15, 0.0, 1e-15, 1e-9])).ravel()
-    for angles, tolerance in (
-        (np.r_[near, rng.uniform(-60.0, 60.0, 5000)], 3e-16),
-        (rng.uniform(-1e5, 1e5, 5000), 4e-16),
-    ):
-        found = np.array([sine_cosine(angle) for angle in angles])
-        np.testing.assert_allclose(found[:, 0], np.sin(angles), rtol=0.0, atol=tolerance)
-        np.testing.assert_allclose(found[:, 1], np.cos(angles), rtol=0.0, atol=tolerance)
-    assert sine_cosine(0.0) == (0.0, 1.0)
-    assert np.isnan(sine_cosine(np.nan)).all()

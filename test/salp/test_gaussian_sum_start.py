@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from salp_models import a_model
 from salp_recordings import true_state
 
-from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.measurement import Estimate
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.gaussian_sum_start import DECIDED_S, log_density, mixture
-from salp_estimation.estimators.residual_estimator import ResidualEstimator, ResidualState, initial_covariance
+from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -115,18 +115,3 @@ def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
     first = np.sqrt(np.diag(both[0].covariance)[3:5])
     np.testing.assert_allclose(first, math.radians(5.0), rtol=1e-3)  # until it is driven, as sure as it was told
     assert worst_ratio(recording, both, 3.0) < 3.0
-
-
-def test_standing_decides_nothing() -> None:
-    estimator = ResidualEstimator(CONFIGURATION, a_model())
-    state: ResidualState = estimator.start(None)
-
-    for k in range(15):
-        for name in LINKS:
-            step = estimator.step(state, Measurement(k * 1_000_000_000, f"imu/{name}", np.zeros(6)))
-            state = step.state
-    assert state.wide is not None
-    assert state.wide.driven_ns == 0
-    assert step.estimate is not None
-    joints = estimator.space.tangent("joint_angles")
-    assert math.degrees(math.sqrt(step.estimate.covariance[joints, joints][0, 0])) < 5.1

@@ -15,7 +15,7 @@ from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation import hardware_simulator
 from salp_estimation.simulation.hardware_scenario import HardwareScenario, hardware_scenario
-from salp_estimation.simulation.hardware_simulator import HardwareRobot, HardwareSimulation
+from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 
 Array = NDArray[np.float64]
 CHAIN = ChainConfiguration()
@@ -108,27 +108,6 @@ def test_the_forces_balance(n: int) -> None:
     total = np.einsum("iac,ia->c", jacobians, forces)
     total[3:] += joint_drag * found[0][3:] + joint_friction * np.tanh(found[0][3:] / 0.02) - torque
     assert np.abs(total).max() < 1e-6 * np.abs(push).max()
-
-
-def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says() -> None:
-    scenario = hardware_scenario()
-    robots = [HardwareRobot(CHAIN, scenario, np.random.default_rng(seed)) for seed in range(300)]
-    names = "drag friction thrust delay_s stiffness rest_angles gyro_bias gyro_scale gyro_tilt marker_heading latency_s"
-    for name in names.split():
-        drawn = np.array([getattr(one, name, getattr(one.mechanics, name, None)) for one in robots])
-        drawn = drawn.reshape(len(robots), -1)
-        drawn = drawn[:, drawn.any(axis=0)]  # off the diagonal of the drag is nothing
-        # A few are cut off at the same value: one in eighty.
-        assert all(len(np.unique(column)) > 0.95 * len(robots) for column in drawn.T), name
-    bias = np.array([one.gyro_bias for one in robots])
-    # Cut off at 2.5 standard deviations; 2700 draws: the third of a per cent that is cut hardly shows.
-    assert bias.std() == pytest.approx(scenario.gyro.bias_stddev_rad_s, rel=0.05)
-    assert np.abs(bias).max() <= 2.5 * scenario.gyro.bias_stddev_rad_s
-    assert abs(bias.mean()) < 4.0 * bias.std() / np.sqrt(bias.size)
-    friction = np.array([one.mechanics.friction[:, 0] for one in robots])
-    assert friction.mean() == pytest.approx(scenario.floor.friction_along_n, rel=0.02)
-    assert friction.std() / friction.mean() == pytest.approx(scenario.floor.friction_spread, rel=0.1)
-    assert friction.min() > 0.0
 
 
 def test_advanced_in_pieces_it_runs_on() -> None:

@@ -1,4 +1,4 @@
-"""Identification of the chain's drag: motion from motion capture, flips, coefficients, intervals, validation."""
+"""Identification of the chain's drag: motion from motion capture, flips, coefficients, intervals, the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
-from salp_estimation.model.chain import Chain, DragTerms, balance, wheel_jacobians
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
 from salp_estimation.simulation.simulator import IdealScenario, pose_values
@@ -28,7 +27,6 @@ from salp_estimation.training.identification import Samples, fit_drag
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_tracks
 from salp_estimation.training.runs import Run, effort_channel, run_from_recording
-from salp_estimation.training.validation import validate
 
 CHAIN = ChainConfiguration()
 MODEL = CHAIN.build()
@@ -106,23 +104,6 @@ def test_motion_without_noise_is_the_derivative() -> None:
         assert np.cos(motion.states[k, 2] - expected[2]) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_gaps_are_left_out_and_never_made_up() -> None:
-    at_ns = stamps(14.0, 120.0)
-    poses = links_at(at_ns / NANOSECONDS_PER_SECOND)
-    keep = np.ones(len(at_ns), dtype=bool)
-    keep[600:606] = False  # 58 ms: bridged, but not valid
-    keep[900:1000] = False  # 0.84 s: splits the motion
-    motion = motion_of(at_ns[keep], poses[keep])
-    assert len(motion.stretches) == 2
-    time_s = motion.stamps_ns / NANOSECONDS_PER_SECOND
-    assert not motion.valid[(time_s > 4.999) & (time_s < 5.041)].any()
-    assert motion.valid[(time_s > 4.0) & (time_s < 4.99)].all()
-    assert motion.valid[(time_s > 5.06) & (time_s < 6.9)].all()
-    assert not motion.valid[(time_s > 7.02) & (time_s < 8.8)].any()
-    for k in np.flatnonzero(motion.valid)[::53]:
-        np.testing.assert_allclose(motion.rates[k], velocity_at(time_s[k]), atol=5e-4)
-
-
 def flip(poses: np.ndarray, start: int, stop: int, link: int, kind: str) -> None:
     if kind == "swapped":
         poses[start:stop, [link, (link + 1) % 3]] = poses[start:stop, [(link + 1) % 3, link]]
@@ -156,33 +137,6 @@ def test_flips_are_found_left_out_and_counted(kind: str) -> None:
 
 
 # --- The regression -----------------------------------------------------------------------------------------------
-
-
-def made_up() -> tuple[Chain, DragTerms, np.ndarray]:
-    """LandSalp with coupled axes."""
-    rng = np.random.default_rng(0)
-    terms = DragTerms(3, True)
-    values, mixed = terms.coefficients(MODEL), terms.mixed
-    values[mixed] = 0.15 * rng.normal(size=mixed.sum()) * terms.sizes(50.0, 0.272)[mixed]
-    return terms.with_drag(MODEL, values), terms, values
-
-
-def states_and_controls(count: int = 60, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.uniform(-1.2, 1.2, (count, 2)), rng.normal(0.0, 0.1, (count, 3))
-
-
-def test_coefficients_are_the_null_space_of_the_regressor() -> None:
-    """Without noise: motion by the compiled model, null space by NumPy's SVD; nothing else is blind."""
-    chain, terms, values = made_up()
-    angles, controls = states_and_controls()
-    rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
-    sizes = terms.sizes(50.0, 0.272)
-    rows = balance(wheel_jacobians(chain, angles), rates, controls, terms).reshape(-1, len(values)) * sizes
-    _, singular, vectors = np.linalg.svd(rows)
-    assert singular[-1] < 1e-12 * singular[0] < 1e-6 * singular[-2]
-    found = vectors[-1] * sizes
-    np.testing.assert_allclose(found / found[0], values / values[0], atol=1e-9)
 
 
 # --- The fit ------------------------------------------------------------------------------------------------------
@@ -254,17 +208,6 @@ def test_intervals_cover() -> None:
     assert np.sqrt(np.mean(np.square(scores))) > 0.2  # 0.51 where exact
 
 
-def test_a_joint_at_its_limit_is_left_out() -> None:
-    """The forward gait bends joint 2 by 10 deg: with a limit at 8 deg it stands there for part of every cycle."""
-    chain = replace(CHAIN, joint_upper_deg=(120.0, 8.0))
-    one = simulate(chain, FORWARD, 24.0, np.random.default_rng(4))
-    configuration = replace(CONFIGURATION, chain=chain)
-    limited = run_from_recording(configuration, from_simulator(one, chain.link_names), "limited", 2.0)
-    assert any("at its limit" in note for note in limited.notes)
-    fit = fit_drag(chain.build(), [limited.samples()])
-    np.testing.assert_allclose(fit.values[:9], fit.terms.coefficients(MODEL)[:9], rtol=0.02)
-
-
 def test_what_is_poorly_determined_is_said_with_the_gait_that_helps() -> None:
     """The expected width after another recording against the width that this recording then gives."""
     start = fit_drag(MODEL, five()[2:3])
@@ -310,25 +253,6 @@ def test_wheel_effort_gives_the_scale() -> None:
     assert result.configuration.chain.wheel_drag_yy[0] == pytest.approx(1.7 * CHAIN.wheel_drag_yy[0], rel=0.05)
     assert refused.scale.held
     assert any("is not thrust" in note for note in refused.notes)
-
-
-def test_validation_averages_over_cycles() -> None:
-    """A gyro's bias is its offset; a wrong drag explains less."""
-    one = recording(duration_s=26.0)
-    biased = [
-        replace(series, values=series.values + 0.02 * np.eye(6)[2]) if series.channel.sensor == "imu/link_2" else series
-        for series in one.sensors
-    ]
-    loaded = from_simulator(Recording(tuple(biased), one.truth), CHAIN.link_names)
-    forward = run_from_recording(CONFIGURATION, loaded, "forward", 2.0)
-    assert forward.frequency_hz == pytest.approx(1.0 / 6.0, rel=0.01)
-    validation = validate(forward, MODEL, wrong_chain().build())
-    signals = {signal.name: signal for signal in validation.signals}
-    assert list(signals) == ["forward", "left", "turning", "alpha_1", "alpha_2", "gyro 1", "gyro 2", "gyro 3"]
-    assert min(signals[name].variance_explained for name in list(signals)[:5]) > 0.998
-    assert max(signals[name].rms / signals[name].rms_before for name in list(signals)[:5]) < 0.2
-    offsets = [signals[f"gyro {k}"].offset for k in (1, 2, 3)]
-    np.testing.assert_allclose(offsets, [0.0, 0.02, 0.0], atol=1e-3)
 
 
 def test_command_writes_parameters_picture_and_figures(tmp_path: Path) -> None:

@@ -196,16 +196,6 @@ def test_correction_is_josephs_form(n: int) -> None:
         np.testing.assert_array_equal(covariance, covariance.T)
 
 
-def test_the_gate_decides_by_the_nis_to_the_last_bit() -> None:
-    """As `gating.decide` does: else a state that was not corrected could be taken for one that was."""
-    case = a_case(3, 4)
-    for measured in np.random.default_rng(6).normal(size=200):
-        innovation, spread, _, _ = updated(case, 1, measured, 0.0)
-        nis = innovation * innovation / spread
-        assert not np.array_equal(updated(case, 1, measured, nis)[2], case.state)
-        assert np.array_equal(updated(case, 1, measured, np.nextafter(nis, 0.0))[2], case.state)
-
-
 @pytest.mark.parametrize(("n", "learned"), [(3, False), (4, True)])
 def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None:
     rng = np.random.default_rng(n)

@@ -83,23 +83,6 @@ def test_tips_are_the_segments_and_the_law_leaves_a_fifth() -> None:
     np.testing.assert_allclose(tips[:, 6], [0.2 * (1.0 - 3.0 * levelling_off(0.25) + 0.5 * 0.6), 0.2 * 0.2])
 
 
-def test_a_batch_is_to_the_last_bit_what_its_rows_are_alone() -> None:
-    """Each with pressures and stiffness of its own; what stands behind a row is left as it is."""
-    box, rng = grey_box(**ALL), np.random.default_rng(8)
-    rows = np.zeros((9, grey_box_kernels.ROW + 3))
-    rows[:, :6] = rng.normal(scale=[0.5, 0.5, 0.005, 3.0, 3.0, 0.1], size=(9, 6))
-    rows[:, grey_box_kernels.ROW :] = [1.0, 2.0, 3.0]
-    pressures, stiffness = rng.uniform(0.0, 6e4, (9, 3)), rng.uniform(0.1, 0.2, 9)
-    moved, loads = box.propagate(rows, stiffness, pressures, STEP_S), box.loads(rows, stiffness, pressures)
-    np.testing.assert_array_equal(moved[:, grey_box_kernels.ROW :], rows[:, grey_box_kernels.ROW :])
-    for k in range(9):
-        one = slice(k, k + 1)
-        narrow = rows[one, : grey_box_kernels.ROW].copy()
-        alone = box.propagate(narrow, stiffness[one], pressures[k], STEP_S)
-        np.testing.assert_array_equal(moved[one, : grey_box_kernels.ROW], alone)
-        np.testing.assert_array_equal(loads[one], box.loads(narrow, stiffness[one], pressures[k]))
-
-
 def test_pressures_push_as_their_chambers_lengthen() -> None:
     """Virtual work: length of each chamber, by integration along its own curve beside the backbone."""
     box, q, arm = grey_box(**PLAIN), np.array([0.75, -0.48, 0.006]), 0.0126
@@ -268,21 +251,3 @@ def test_pressures_behind_hoses_are_exact() -> None:
 
     np.testing.assert_allclose(after, course(0.05))
     np.testing.assert_allclose(mean, quad_vec(course, 0.0, 0.05)[0] / 0.05)
-
-
-def test_a_simulated_run_is_its_steps_one_by_one() -> None:
-    """At the stamps of a log: uneven, one that comes twice, a gap."""
-    box, rng = grey_box(**ALL, **{"behaviour.pressure_offsets_pa": [200.0, -300.0, 100.0]}), np.random.default_rng(1)
-    steps = STEP_S + 0.004 * rng.uniform(-1.0, 1.0, 400)
-    steps[[100, 250]] = 0.0, 0.3
-    stamps = np.cumsum(steps)
-    readings = 30e3 * (1.0 + np.sin(stamps[:, None] * [3.0, 5.0, 7.0]))
-    rows, places = box.simulate(stamps, readings, box.resting_row())
-    acting, row, stiffness = readings - [200.0, -300.0, 100.0], box.resting_row()[None], np.array([box.stiffness])
-    chambers = acting[0]
-    for n, step in enumerate(np.diff(stamps), 1):
-        if step > 0.0:
-            chambers, mean = box.through_hoses(acting[n - 1], chambers, step)
-            row = box.propagate(row, stiffness, mean, step)
-        np.testing.assert_allclose(rows[n], row[0], atol=1e-12)
-        np.testing.assert_allclose(places[n], box.tips(row, stiffness, mean)[0, :3], atol=1e-12)

@@ -1,4 +1,4 @@
-"""Limits of steps against textbook modes, and against what longer steps do to the segment itself."""
+"""Limits of steps against what longer steps do to the segment itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.optimize import root
 
 from onboard_estimation.base.errors import UserError
 from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
-from softrobot_estimation.model.grey_box import SAFETY, largest_stable_step_s, linearised, sub_steps
+from softrobot_estimation.model.grey_box import SAFETY, largest_stable_step_s, sub_steps
 
 Array = NDArray[np.float64]
 
@@ -39,37 +39,6 @@ def moved(segment: ConstantCurvatureSegment, state: Array, step_s: float, count:
         c = rates(segment, state + 0.5 * step_s * b)
         state = state + step_s / 6.0 * (a + 2.0 * (b + c) + rates(segment, state + step_s * c))
     return state
-
-
-def test_modes_of_a_straight_segment_are_a_pendulums_and_a_springs() -> None:
-    """Bent by a small angle t the tip moves by l t / 2 and rises by l t^2 / 6."""
-    length = LENGTH + SAG
-    bending = np.sqrt((BENDING + MASS * GRAVITY * length / 3.0) / (MASS * length**2 / 4.0))
-    modes = np.sort(np.abs(np.linalg.eigvals(linearised(SEGMENT, STRAIGHT[:3])).imag))[::2]
-    np.testing.assert_allclose(modes, np.sort([bending, bending, np.sqrt(1400.0 / MASS)]), rtol=1e-6)
-
-
-def test_what_stands_upright_and_is_too_soft_falls() -> None:
-    upright = replace(SEGMENT, gravity_m_s2=(0.0, 0.0, -GRAVITY))
-    state = np.array([0.0, 0.0, -SAG])
-    bears = MASS * GRAVITY * (LENGTH - SAG) / 3.0
-    for share, falls in ((1.01, False), (0.99, True)):
-        stiffness = np.array([share * bears, share * bears, 1400.0])
-        assert bool((np.linalg.eigvals(linearised(upright, state, stiffness)).real > 0.01).any()) is falls
-        # Falling is no fault of the integrator: the step's limit is still that of the elongation.
-        limit = largest_stable_step_s(upright, state, stiffness)
-        assert limit == pytest.approx(2.0 * np.sqrt(2.0) / np.sqrt(1400.0 / MASS), rel=1e-4)
-
-
-def test_limits_are_the_textbooks_for_one_mode() -> None:
-    """The stretch of a stiff spring is the fastest mode of a straight segment."""
-    frequency, ratio = np.sqrt(1e5 / MASS), 3.0
-    state = np.array([0.0, 0.0, MASS * GRAVITY / 1e5])
-    swinging = replace(SEGMENT, elongation_stiffness_n_m=1e5)
-    assert largest_stable_step_s(swinging, state) * frequency == pytest.approx(2.0 * np.sqrt(2.0), rel=1e-4)
-    damped = replace(swinging, damping=(0.0, 0.0, 2.0 * ratio * frequency * MASS))
-    fastest = frequency * (ratio + np.sqrt(ratio**2 - 1.0))
-    assert largest_stable_step_s(damped, state) * fastest == pytest.approx(2.785, rel=1e-3)
 
 
 @pytest.mark.parametrize("damping", [(1e-4, 1e-4, 0.5), (0.0128, 0.0128, 60.0)])

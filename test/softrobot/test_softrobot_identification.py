@@ -150,21 +150,6 @@ def test_what_cannot_be_identified_is_refused(
         identify(NOMINAL.with_parameters(known), {"run": spoil(recording)})
 
 
-def test_without_a_base_the_tip_is_taken_to_be_in_the_bases_frame(
-    recording: LoadedRecording, found: Identification
-) -> None:
-    [with_base], tip = found.runs, recording.tracks[TIP]
-    stamps = recording.series[0].stamps_ns[0] + np.round(with_base.grid_s * 1e9).astype(np.int64)
-    in_base = np.hstack([with_base.tip_m, tip.at(stamps, 0.02)[0][:, 3:]])
-    lone = replace(recording, tracks={TIP: BodyTrack(TIP, stamps, in_base)})
-    run = run_from_recording(TRUE, lone, "run")
-    assert run.tilt_deg is None
-    assert run.configuration.mounting.tilt_deg == (1.0, -0.6)
-    assert run.delay.delay_s == pytest.approx(0.006, abs=1e-3)
-    [note] = run.notes
-    assert "no pose of the base" in note
-
-
 def test_frames_in_gaps_of_capture_and_of_pressures_are_left_out(recording: LoadedRecording) -> None:
     tip, stamps_s = recording.tracks[TIP], 0.008 * np.arange(len(recording.series[0].stamps_ns))
     seen = np.abs(tip.stamps_ns - tip.stamps_ns[0] - 2.25e9) >= 0.25e9

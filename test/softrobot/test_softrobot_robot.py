@@ -16,7 +16,6 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.contract.recorded import from_simulator
-from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -92,22 +91,6 @@ def test_the_truth_is_the_tip_as_the_base_sees_it() -> None:
     np.testing.assert_allclose(noise[0, 0] - noise[2, 2], turned**2)
 
 
-def test_true_velocity_is_the_slope_and_unknown_beside_a_gap() -> None:
-    frames_ns = np.arange(0, 2_000_000_000, 10_000_000)
-    frames_ns = frames_ns[(frames_ns < 900_000_000) | (frames_ns > 1_100_000_000)]
-    time_s = frames_ns * 1e-9
-    values = np.zeros((len(frames_ns), 7))
-    values[:, 0], values[:, 2], values[:, 6] = 0.02 * np.sin(8.0 * time_s), 0.1 * time_s, 1.0
-    base = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(frames_ns), 1))
-    tracks = {TIP: BodyTrack.clean(TIP, frames_ns, values), BASE: BodyTrack.clean(BASE, frames_ns, base)}
-    asked_ns = np.array([503_000_000, 880_000_000, 895_000_000, 1_000_000_000, 1_400_000_000])
-    found = ROBOT.true_rates(CONFIGURATION, tracks, asked_ns)["velocity"]
-    np.testing.assert_array_equal(np.isfinite(found[:, 0]), [True, False, False, False, True])
-    expected = 0.16 * np.cos(8.0 * asked_ns[[0, 4]] * 1e-9)
-    np.testing.assert_allclose(found[[0, 4], 0], expected, atol=1e-3)
-    np.testing.assert_allclose(found[[0, 4], 2], 0.1, atol=1e-9)
-
-
 def test_all_bodies_are_on_one_arc_from_base_to_tip() -> None:
     segment, mean = undamped_segment(CONFIGURATION), np.zeros((1, 7))
     state = np.array([[0.48, -0.32, 0.005, 0.0, 0.0, 0.0]])
@@ -149,34 +132,6 @@ def test_the_open_loop_comes_to_rest_where_the_pressures_hold_the_segment() -> N
     assert np.abs(moved[0, 3:6] / 1e-3 * [LENGTH_M, LENGTH_M, 1.0]).max() < 1e-2
     assert np.abs(record[-1].mean[3:6]).max() < 1e-5
     assert record[-1].mean[1] < -0.005, "away from the chamber at 90 degrees"
-
-
-def test_hoses_fill_with_their_time_constant() -> None:
-    """Three equal pressures only stretch it, which it follows at once."""
-    slow = load(SoftRobotConfiguration, {"model.pressure_lag_s": 0.2})
-    measured = [*pressures(125, 0.0, 0.0, 0.0), *pressures(400, 20e3, 20e3, 20e3, first=125)]
-    record = Pipeline(ROBOT.estimator(slow, "open_loop"), ROBOT.channels(slow)).run(measured)
-    height = {one.stamp_ns: one.mean[2] for one in record}
-    before, last = height[124 * 8_000_000], record[-1].mean[2]
-    assert (height[150 * 8_000_000] - before) / (last - before) == pytest.approx(1.0 - np.exp(-1.0), abs=0.03)
-
-
-def test_the_open_loops_deviation_is_that_of_models_with_other_numbers() -> None:
-    """The first-order sum is a Monte Carlo's within a third: at rest, where only parameters count."""
-    last = pipeline().run(pressures(400, 15e3, 5e3, 0.0))[-1]
-    rng, known, model = np.random.default_rng(3), CONFIGURATION, CONFIGURATION.model
-    places = []
-    for _ in range(60):
-        tilted = replace(known.mounting, tilt_deg=tuple(known.mounting.tilt_stddev_deg * rng.normal(size=2)))
-        stretching = replace(known.stiffness, axial_n_per_m=1400.0 * (1.0 + 0.2 * rng.normal()))
-        damped = replace(model, damping_ratio=1.0)
-        box = GreyBox(nominal(replace(known, mounting=tilted, model=damped, stiffness=stretching)))
-        stiffness = np.array([0.15 * (1.0 + 0.3 * np.clip(rng.normal(), -2.0, 2.0))])
-        acting = (1.0 + 0.05 * rng.normal(size=3)) * ([15e3, 5e3, 0.0] + 250.0 * rng.normal(size=3))
-        row = box.propagate(np.zeros((1, ROW)), stiffness, acting, 1.5)
-        places.append(box.tips(row, stiffness, acting)[0, :3])
-    expected = np.sqrt(np.var(places, axis=0) + model.shape_stddev_m**2)
-    np.testing.assert_allclose(np.sqrt(np.diag(last.covariance))[:3], expected, rtol=0.35)
 
 
 def test_a_silent_chamber_is_said_once_and_makes_the_tip_unsure() -> None:

@@ -83,15 +83,6 @@ def test_tuning_goes_towards_what_the_robot_has_as_far_as_it_may(trained: Traine
     assert summary["filters"]["ukf"]["score"]["within_three"] > 0.9
 
 
-def test_without_anything_better_the_start_is_kept_and_said(recording: LoadedRecording) -> None:
-    searches = {"ukf": replace(SEARCHES["ukf"], evaluations=1)}
-    report = train(CONFIGURATION, {"monday": recording}, ["00"], "ukf", searches=searches)
-    assert report.tuned["ukf"].after["filter.moment_stddev_n_m"] == CONFIGURED_N_M
-    assert any("nothing better" in sentence for sentence in report.sentences())
-    assert set(report.tuned) == {"ukf"}
-    assert report.learned is None
-
-
 def test_what_was_written_is_read_to_the_last_bit(trained: TrainedFilters, saved: SoftRobotConfiguration) -> None:
     path = Path(saved.learning.model)
     loaded = FilterModel.load(path, saved)

@@ -180,12 +180,8 @@ def test_what_is_wrong_in_robot_yaml_is_said(tmp_path: Path, section: str, value
         ("robot.yaml", None, "has no robot.yaml"),
         ("pressure.csv.gz", None, "has no pressure.csv.gz"),
         ("robot.yaml", b"robot: 3\n", "robot is 3, no section"),
-        ("wrench.csv.gz", b"stamp_ns", "is no whole gzip file"),
-        ("pressure", lambda rows: [row + ",0" for row in rows], "its columns are stamp_ns, p1, p2, p3, 0"),
         ("truth_tip", lambda rows: [*rows, "12,1"], f"line {ROWS + 2} has 2 cells, not 8"),
-        ("wrench", lambda rows: [*rows, rows[1].replace("1.97", "x")], f"line {ROWS + 2}: could not"),
         ("wrench", lambda rows: rows[:2], "1 of 1 rows can be used"),
-        ("wrench", lambda rows: [row.replace("17772", "17773") for row in rows], "all outside of those"),
         ("pressure", lambda rows: [row.replace(",250.0", ",99999") for row in rows], "gauge pressures in Pa"),
     ],
 )
@@ -203,22 +199,6 @@ def test_what_is_wrong_is_said_with_file_and_numbers(tmp_path: Path, name: str, 
     assert str(folder) in str(caught.value)
     with pytest.raises(UserError, match="is no folder; a run is a folder with"):
         read_unknown_soft_robot(tmp_path / "nothing")
-
-
-def test_whatever_stands_in_robot_yaml_there_is_no_other_error(tmp_path: Path) -> None:
-    said = []
-    for section, entries in robot().items():
-        for name in entries:
-            for value in (None, [], "x", -1, 1e308, [[1.0]], {"a": 1}):
-                content = robot()
-                content[section][name] = value
-                (tmp_path / "robot.yaml").write_text(yaml.safe_dump(content))
-                try:
-                    read_configuration(tmp_path)
-                except UserError as error:
-                    said.append(str(error))
-    assert len(said) > 100
-    assert all(str(tmp_path) in one for one in said)
 
 
 @pytest.mark.data

@@ -24,7 +24,6 @@ from strapdown_estimation.estimators.contact import (
 )
 from strapdown_estimation.model.configuration import Contact, Ground, Strapdown
 from strapdown_estimation.model.state import (
-    ATTITUDE,
     DIMENSION,
     POSITION,
     SPACE,
@@ -70,23 +69,6 @@ def test_free_fall_is_a_parabola() -> None:
     np.testing.assert_allclose(end[VELOCITIES], [0.5, -0.2, 4.0 - GRAVITY], atol=1e-11)
 
 
-def test_circle_comes_back() -> None:
-    """Tangential x axis, constant turn: a circle of radius v / w, with the trapezoidal rule's error in h^2."""
-    speed, rate = 2.0, 1.5
-    turning = reading([0, 0, rate], [0, speed * rate, GRAVITY])
-    errors = []
-    for count in (500, 1000):
-        end = state(velocity=[speed, 0.0, 0.0])
-        farthest = 0.0
-        for _ in range(count):
-            end, _ = move(end, turning, turning, 2.0 * np.pi / rate / count, GRAVITY)
-            farthest = max(farthest, float(end[1]))
-        assert farthest == pytest.approx(2.0 * speed / rate, rel=1e-4)
-        errors.append(np.linalg.norm(end[POSITIONS]) + np.linalg.norm(end[VELOCITIES] - [speed, 0.0, 0.0]))
-    assert errors[0] < 1e-3
-    assert errors[1] < 0.3 * errors[0]
-
-
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-4, 0.005, 0.05]))
 @settings(max_examples=20)
 def test_transition_is_the_derivative(seed: int, dt: float) -> None:
@@ -125,14 +107,6 @@ def test_process_noise_is_that_of_integrated_white_noise() -> None:
     np.testing.assert_allclose(covariance, one, atol=1e-12)
 
 
-def test_noise_grows_with_the_motion() -> None:
-    noise = np.array([0.1, 0.01, 0.02, 0.03, 0.0, 0.0, 0.0])
-    moving = reading([0.0, 2.0, 0.0], [0, 0, 0])
-    out = process_noise(moving, moving, SPACE.origin(), 5.0, 1.0, noise)
-    assert out[VELOCITY, VELOCITY] == pytest.approx(0.1**2 + (0.02 * 5.0) ** 2)
-    assert out[ATTITUDE, ATTITUDE] == pytest.approx(0.01**2 + (0.03 * 2.0) ** 2)
-
-
 # -------------------------------------------------------------------------------------------------------------- contact
 
 STEP_NS = 5_000_000
@@ -153,15 +127,6 @@ def run(readings: np.ndarray, state: ContactState = UNSEEN, start: int = 0) -> t
         state = detected(Contact(), state, (start + k) * STEP_NS, one)
         claims.append(state.claim)
     return claims, state
-
-
-def test_rest_needs_its_duration() -> None:
-    claims, _ = run(still(np.random.default_rng(2), 100))
-    first = next(k for k, claim in enumerate(claims) if claim.at_rest)
-    assert 0.3 - 0.055 - 1e-9 <= first * 0.005 <= 0.3
-    assert all(claim.at_rest for claim in claims[first:])
-    assert not any(claim.in_contact for claim in claims[:2])
-    assert all(claim.in_contact for claim in claims[2:])
 
 
 def test_threshold_follows_the_motion() -> None:

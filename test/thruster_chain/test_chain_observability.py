@@ -13,33 +13,15 @@ import pytest
 from observed_chains import PAPER_ANGLES, drawn_state, paper_chain, paper_prior, paper_state
 from thruster_chains import drawn_links, read, slope
 
-from thruster_chain_estimation.judging.information import ObservedChain, blocks, given_and_motion, packed, quantities
+from thruster_chain_estimation.judging.information import ObservedChain, given_and_motion, packed
 from thruster_chain_estimation.judging.observability import (
     HORIZON_S,
-    Jet,
     observability,
     observability_matrices,
     theorem_conditions,
 )
 
 Array = np.ndarray
-
-
-def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() -> None:
-    x = 0.7
-    jet = Jet({0: np.array([x]), 1: np.array([1.0]), 2: np.array([1.0]), 4: np.array([1.0])})
-    sine, cosine = jet.sine_cosine()
-    # f = sin(x) / x: f', f'' and f''' sit at one, two and three symbols.
-    found, s, c = (sine / jet).parts, np.sin(x), np.cos(x)
-    assert found[0][0] == pytest.approx(s / x, rel=1e-13)
-    assert found[1][0] == pytest.approx(c / x - s / x**2, rel=1e-13)
-    assert found[3][0] == pytest.approx(-s / x - 2 * c / x**2 + 2 * s / x**3, rel=1e-13)
-    assert found[7][0] == pytest.approx(-c / x + 3 * s / x**2 + 6 * c / x**3 - 6 * s / x**4, rel=1e-13)
-    nothing = (1.0 - cosine * cosine - sine * sine).parts
-    assert max(abs(part[0]) for part in nothing.values()) < 1e-15
-
-
-# The matrix.
 
 
 def cauchy(chain: ObservedChain, z: Array, thrust: Array, word: tuple[int | None, ...], direction: Array) -> Array:
@@ -119,25 +101,6 @@ def test_thruster_that_is_off_hides_its_links_mass_from_the_papers_model_only() 
     physical = observability(paper_chain(True), paper_state(), thrust, paper_prior(), letters=1)
     assert {"m2", "theta2"} <= set(by_paper.unobservable[0])
     assert physical.unobservable == (("the common heading",),)
-
-
-def test_known_states_have_no_column_and_batches_are_single_instants() -> None:
-    chain, stddev = paper_chain(True), paper_prior()
-    stddev[blocks(3).mass] = 0.0, 0.1, 0.1
-    states = np.stack([paper_state(seed) for seed in range(6)])
-    off = [[1, 1, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0], [0, 1, 1]]
-    thrust = np.random.default_rng(0).normal(size=(6, 3)) * off
-    found = observability(chain, states, thrust, stddev)
-    assert "m1" not in found.states
-    assert set(found.states) <= set(quantities(3))
-    for k in range(6):
-        alone = observability(chain, states[k], thrust[k], stddev)
-        assert alone.rank[0] == found.rank[k]
-        assert alone.unobservable[0] == found.unobservable[k]
-        np.testing.assert_allclose(alone.singular_values[0], found.singular_values[k], rtol=1e-9, atol=1e-9)
-
-
-# Theorem 4.
 
 
 def test_proof_of_theorem_3_fails_where_models_says_and_the_rank_does_not() -> None:

@@ -6,13 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from observed_chains import PAPER_ANGLES, assumed, paper_chain, paper_noise, paper_prior, paper_state
+from observed_chains import assumed, paper_chain, paper_prior, paper_state
 
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
 from thruster_chain_estimation.judging.information import (
-    AssumedChain,
-    ObservedChain,
-    Push,
     blocks,
     forecast,
     moved,
@@ -24,36 +21,17 @@ from thruster_chain_estimation.model.configuration import PaperConfiguration, Th
 PHYSICAL = paper_chain(True)
 
 
-def known_but(name: str) -> np.ndarray:
-    """The prior, with masses and inertias known to half a percent but for one."""
-    stddev, at = paper_prior(), blocks(3)
-    stddev[at.mass], stddev[at.inertia] = 0.0025, 1.3e-5
-    stddev[quantities(3).index(name)] = paper_prior()[quantities(3).index(name)]
-    return stddev
-
-
-def best_push(known: AssumedChain, prior: np.ndarray) -> Push:
-    """From rest and straight."""
-    found = forecast(known, paper_state(count=known.chain.count), np.diag(prior**2)).push
-    assert found is not None
-    return found
-
-
-def noisy(factor: float) -> ObservedChain:
-    """IMUs so much worse than the paper's."""
-    return replace(
-        PHYSICAL,
-        accelerometer_stddev_m_s2=factor * PHYSICAL.accelerometer_stddev_m_s2,
-        gyro_stddev_rad_s=factor * PHYSICAL.gyro_stddev_rad_s,
-    )
-
-
-@pytest.mark.parametrize("name", ["m2", "j1"])
-def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
-    chain, prior = noisy(10.0), known_but(name)
-    push = best_push(assumed(chain), prior)
-    assert push.parameter == name
-    assert push.before == pytest.approx(prior[quantities(3).index(name)])
+def test_push_leaves_in_a_filter_what_was_said() -> None:
+    """From rest and straight, masses and inertias known to half a percent but for one; IMUs that are rather bad."""
+    accelerometer, gyro = 10.0 * PHYSICAL.accelerometer_stddev_m_s2, 10.0 * PHYSICAL.gyro_stddev_rad_s
+    chain = replace(PHYSICAL, accelerometer_stddev_m_s2=accelerometer, gyro_stddev_rad_s=gyro)
+    prior, at, asked = paper_prior(), blocks(3), quantities(3).index("j1")
+    prior[at.mass], prior[at.inertia] = 0.0025, 1.3e-5
+    prior[asked] = paper_prior()[asked]
+    push = forecast(assumed(chain), paper_state(), np.diag(prior**2)).push
+    assert push is not None
+    assert push.parameter == "j1"
+    assert push.before == pytest.approx(prior[asked])
     assert push.after < 0.9 * push.before
     samples = round(100 * push.duration_s)
     thrust = np.zeros((samples + 1, 3))
@@ -72,7 +50,7 @@ def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
         if k < samples:
             moments = told.predict(moments, thrust[k], 0.01)
     _, covariance = told.published(moments)
-    left = np.sqrt(np.diag(covariance))[quantities(3).index(name)]
+    left = np.sqrt(np.diag(covariance))[asked]
     assert left == pytest.approx(push.after, rel=0.15)
 
 
@@ -98,25 +76,3 @@ def test_scale_that_no_push_can_tell_is_said_and_what_is_known_needs_none() -> N
     assert (deviations < 1.5 * scale_stddev).all()
     known = forecast(assumed(PHYSICAL), paper_state(), np.diag((0.02 * paper_prior()) ** 2))
     assert str(known) == "all masses and inertias are known to 1 % or better"
-
-
-def test_a_slow_thruster_needs_longer_and_a_random_walk_takes_some_back() -> None:
-    chain, prior = noisy(30.0), known_but("m2")
-    quick, slow, walking = (
-        best_push(one, prior)
-        for one in (assumed(chain), assumed(chain, time_constant_s=0.3), assumed(chain, paper_noise()))
-    )
-    assert (slow.duration_s, slow.after) > (quick.duration_s, quick.after)
-    assert (walking.duration_s, walking.after) > (quick.duration_s, quick.after)
-
-
-def test_long_chain_tries_neighbours_only() -> None:
-    count = 12
-    chain = paper_chain(True, tuple(np.resize(PAPER_ANGLES, count)))
-    prior = paper_prior(count)
-    prior[blocks(count).mass] = 0.001
-    prior[blocks(count).inertia] = 1e-5
-    prior[quantities(count).index("m9")] = 0.1
-    push = best_push(assumed(chain), prior)
-    assert push.parameter == "m9"
-    assert 7 <= push.thruster <= 11

@@ -1,4 +1,4 @@
-"""Compiled jointed navigation against an integration by SciPy, differences of the kernels, and NumPy's products."""
+"""Compiled jointed navigation against an integration by SciPy, and its covariance against differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ COUNT = 3
 JOINTS, CHAIN = layout.LINK * COUNT, layout.chain_part(COUNT)
 LINKS = layout.LINK * np.arange(COUNT)
 TICK_S = 0.01
-Given = Array | None
 
 
 def own_of(state: Array, link: int) -> Array:
@@ -57,25 +56,12 @@ class Chain(NamedTuple):
         moved[:, kernels.TURN_VARIANCE :] = 0.0
         return moved, by
 
-    def predicted(
-        self, state: Array, covariance: Given = None, noise: Given = None, push: Given = None, lasted: Given = None
-    ) -> tuple[Array, Array]:
-        """State and covariance after a tick; `push` (N, 5) is added to what the links did."""
-        state = state.copy()
-        covariance = np.zeros((len(state), len(state))) if covariance is None else covariance.copy()
-        moved, by = self.moved(state)
-        lasted_s = np.full(COUNT, TICK_S) if lasted is None else lasted
-        did = kernels.Did(moved if push is None else moved + push, by, lasted_s, np.zeros(COUNT))
-        noise = np.zeros(4) if noise is None else noise
-        kernels.predict(state, covariance, kernels.Chain(self.half, self.place), did, noise)
+    def predicted(self, state: Array, covariance: Array, lasted_s: Array) -> tuple[Array, Array]:
+        """State and covariance after a tick."""
+        state, covariance = state.copy(), covariance.copy()
+        did = kernels.Did(*self.moved(state), lasted_s, np.zeros(COUNT))
+        kernels.predict(state, covariance, kernels.Chain(self.half, self.place), did, np.zeros(4))
         return state, covariance
-
-    def gaps(self, state: Array) -> tuple[Array, Array]:
-        """Residual and Jacobian of the pins, by clocks that say what the chain's own do."""
-        residual, jacobian = np.empty(2 * COUNT - 2), np.empty((2 * COUNT - 2, len(state)))
-        chain, labels = kernels.Chain(self.half, self.place), self.state[LINKS + layout.CLOCK].copy()
-        kernels.expect_pins(state, np.array([1.0, -2.0, 3.0]), chain, labels, residual, jacobian)
-        return residual, jacobian
 
 
 def differences(function: Callable[[Array], Array], at: Array, step: float = 1e-5) -> Array:
@@ -139,90 +125,10 @@ def test_covariance_is_predicted_by_the_derivatives_of_the_state() -> None:
     n = len(chain.state)
     root = rng.normal(size=(n, n))
     covariance = root @ root.T
-    lasted = TICK_S + np.array([2e-3, -1e-3, 3e-3])  # each on its own clock, while clocks are being found
-    numeric = differences(lambda state: chain.predicted(state, lasted=lasted)[0], chain.state)
-    _, predicted = chain.predicted(chain.state, covariance, lasted=lasted)
+    lasted_s = TICK_S + np.array([2e-3, -1e-3, 3e-3])  # each on its own clock, while clocks are being found
+    numeric = differences(lambda state: chain.predicted(state, covariance, lasted_s)[0], chain.state)
+    _, predicted = chain.predicted(chain.state, covariance, lasted_s)
     np.testing.assert_allclose(
         predicted, numeric @ covariance @ numeric.T, rtol=0.0, atol=1e-7 * np.abs(predicted).max()
     )
     np.testing.assert_array_equal(predicted, predicted.T)
-
-
-@pytest.mark.slow
-def test_noise_goes_where_a_push_of_an_imu_goes() -> None:
-    """White noise of a tick: a turn of each link, and a velocity whose half comes over the tick as way."""
-    chain = Chain.drawn(3)
-    noise = np.array([4e-6, 9e-6, 1e-8, 2e-8])
-    before, expected = chain.predicted(chain.state)[0], np.zeros((len(chain.state),) * 2)
-    for link in range(COUNT):
-        for part, density in ((0, noise[0]), (1, noise[1]), (2, noise[1])):
-            push = np.zeros((COUNT, kernels.MOVED))
-            push[link, part] = 1e-6
-            if part:
-                push[link, part + 2] = 0.5 * TICK_S * 1e-6
-            gain = (chain.predicted(chain.state, push=push)[0] - before) / 1e-6
-            expected += TICK_S * density * np.outer(gain, gain)
-        own = layout.LINK * link
-        expected[own + layout.GYRO_BIAS, own + layout.GYRO_BIAS] += TICK_S * noise[2]
-        for part in (layout.BIAS_X, layout.BIAS_Y):
-            expected[own + part, own + part] += TICK_S * noise[3]
-        expected[own + layout.CLOCK, own + layout.CLOCK] += TICK_S * 9e-10  # 30 us in a second's root
-    _, covariance = chain.predicted(chain.state, noise=noise)
-    np.testing.assert_allclose(covariance, expected, rtol=0.0, atol=1e-5 * noise[1] * TICK_S)
-
-
-def test_derivatives_of_the_gaps() -> None:
-    """Where clocks are as the labels have them; what else there is of a late pin is of second order."""
-    chain = Chain.drawn(4)
-    residual, jacobian = chain.gaps(chain.state)
-    np.testing.assert_allclose(residual, -chain.state[JOINTS:CHAIN].reshape(-1, 4)[:, 2:].ravel())
-    numeric = differences(lambda state: -chain.gaps(state)[0], chain.state)
-    np.testing.assert_allclose(jacobian, numeric, rtol=0.0, atol=1e-9)
-
-
-def turned(state: Array, by_rad: float) -> Array:
-    """The same chain after a turn of the whole room."""
-    out, c, s = state.copy(), np.cos(by_rad), np.sin(by_rad)
-    out[LINKS + layout.HEADING] += by_rad
-    out[JOINTS:] = (state[JOINTS:].reshape(-1, 2) @ np.array([[c, s], [-s, c]])).ravel()
-    return out
-
-
-def scaled(chain: Chain, state: Array, by: float) -> Array:
-    """The same readings, of a chain that is larger, and of accelerometers that read too little."""
-    out = state.copy()
-    out[LINKS + layout.ACCELEROMETER_SCALE] = 1.0 - (1.0 + by) * (1.0 - state[LINKS + layout.ACCELEROMETER_SCALE])
-    out[LINKS + layout.SCALE_APART] *= 1.0 + by
-    for axis, part in enumerate((layout.PLACE_X, layout.PLACE_Y)):
-        out[LINKS + part] += by * (chain.place[:, axis] + state[LINKS + part])
-    out[LINKS + layout.HALF_LENGTH] += by * (chain.half + state[LINKS + layout.HALF_LENGTH])
-    out[JOINTS:] *= 1.0 + by
-    return out
-
-
-def test_turn_and_scale_stay_unobserved_by_a_correction() -> None:
-    """The information about them is the same before and after, in the directions that they have before and after."""
-    chain, rng = Chain.drawn(6), np.random.default_rng(6)
-    n = len(chain.state)
-    change = rng.normal(0.0, 0.02, n)
-    change[LINKS + layout.ACCELEROMETER_SCALE] = 0.0  # its own direction is minus one, to first order
-
-    def directions(state: Array) -> Array:
-        step = 1e-6
-        turn = (turned(state, step) - turned(state, -step)) / (2.0 * step)
-        scale = (scaled(chain, state, step) - scaled(chain, state, -step)) / (2.0 * step)
-        return np.column_stack([turn, scale])
-
-    state = chain.state.copy()
-    state[LINKS + layout.ACCELEROMETER_SCALE] = 0.0
-    before, after = directions(state), directions(state + change)
-    # Nothing is known of them, and the rest of the state quite well.
-    covariance = 1e-4 * np.eye(n) + 10.0 * before @ before.T
-    carried = kernels.keep_unobservable(covariance, change, COUNT)
-    np.testing.assert_allclose(carried, carried.T, rtol=0.0, atol=1e-12)
-
-    def information(covariance: Array, along: Array) -> Array:
-        return np.diag(along.T @ np.linalg.solve(covariance, along))
-
-    np.testing.assert_allclose(information(carried, after), information(covariance, before), rtol=1e-5)
-    assert (information(covariance, after) > 10.0 * information(covariance, before)).all()

@@ -12,7 +12,6 @@ from benchmarks.thruster_chain.unknown import laboratory
 from onboard_estimation.base.measurement import IMU
 from onboard_estimation.base.series import Recording
 from onboard_estimation.contract.recorded import from_simulator
-from onboard_estimation.filtering.moments import Moments, corrected
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
@@ -21,8 +20,6 @@ from thruster_chain_estimation.estimators.jointed_navigation import (
     TICK_S,
     JointedNavigation,
     NavigationState,
-    errors_of,
-    told_of,
 )
 from thruster_chain_estimation.estimators.parameter_filter import ParameterPassage
 from thruster_chain_estimation.estimators.robust_estimator import PastTick
@@ -152,28 +149,3 @@ def test_clocks_are_found_against_each_other_only(run: Run, found: list[Tick]) -
 
 
 # What is told to the filter of the parameters: to believe the same of the velocity, and no more.
-
-
-@pytest.mark.parametrize("kept", [0.2, 1.0 - 1e-6])
-def test_one_covariance_becomes_the_other(kept: float) -> None:
-    """Of correlated axes, one of which the pins told more of; and zero becomes the change."""
-    before = np.array([[4e-4, 1.5e-4], [1.5e-4, 1e-4]])
-    seen = np.linalg.cholesky(before) @ np.array([0.6, 0.8])
-    after = before - (1.0 - kept) * np.outer(seen, seen)
-    change = 0.3 * seen * np.sqrt(1.0 - kept)
-    value, by, variances = told_of(before, after, change)
-    told = corrected(Moments(np.zeros(2), before), value, by, np.diag(variances))
-    np.testing.assert_allclose(told.covariance, after, rtol=1e-5)
-    np.testing.assert_allclose(told.mean, change, rtol=1e-4)
-
-
-def test_what_a_turn_of_the_whole_does_is_left_out() -> None:
-    """A velocity that is wrong by an unknown heading of all links alone is not wrong against drag."""
-    chain = inertial_layout.chain_part(COUNT)
-    turn = np.zeros(chain + inertial_layout.CHAIN)
-    turn[inertial_layout.LINK * np.arange(COUNT) + inertial_layout.HEADING] = 1.0
-    turn[chain : chain + 2] = -0.4, 0.7
-    covariance = 1e-2 * np.outer(turn, turn)
-    np.testing.assert_allclose(errors_of(covariance, COUNT), 0.0, atol=1e-15)
-    covariance[chain, chain] += 1e-4
-    np.testing.assert_allclose(errors_of(covariance, COUNT), np.diag([1e-4, 0.0]), atol=1e-15)

@@ -13,9 +13,7 @@ import pytest
 from evaluation_samples import command, refusal
 from matplotlib import image
 
-from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.installed import resource
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.judging.judge import judge
@@ -168,10 +166,3 @@ def test_the_command_tells_robots_apart_names_a_thruster_along_its_link_and_refu
     assert "one picture shows one run" in refusal("observability", bag, bag, "--output", "x.png")
     assert "has no estimator 'none'" in refusal("observability", bag, "--estimator", "none")
     assert "these robots have: salp, thruster_chain" in refusal("observability", bag, "--robot", "hopper")
-
-
-def test_ten_links_go_the_same_way() -> None:
-    ten = load(ThrusterChainConfiguration, resource("config/thruster_chain_ten_links.yaml"))
-    seen = observe_run(ten, replayed("physical", "paper_ukf", 1.0, ten), 0.3)
-    assert seen.seen.rank.max() == 39
-    assert 0.8 < np.median(seen.claimed[-1] / seen.predicted[-1]) < 1.25

@@ -114,18 +114,3 @@ def test_an_iterated_correction_is_near_the_exact_posterior() -> None:
     np.testing.assert_allclose(np.diag(found) / np.diag(spread), 1.0, atol=0.05)
     # Corrected once, it is off by several of the standard deviations that it states.
     assert np.abs((plain - exact) / np.sqrt(np.diag(sure))).max() > 3.0
-
-
-def test_correction_is_kalman_s_also_by_points_from_elsewhere_where_a_model_is_linear() -> None:
-    n, rng = 4, np.random.default_rng(2)
-    mean, root, slope = rng.normal(size=n), np.tril(rng.normal(size=(n, n))) + 2.0 * np.eye(n), rng.normal(size=(2, n))
-    covariance, noise, value = root @ root.T, np.diag([0.3, 0.2, 0.1]), rng.normal(size=3)
-    whole = np.vstack([slope, np.eye(n)[1]])
-    gain = covariance @ whole.T @ np.linalg.inv(whole @ covariance @ whole.T + noise)
-    for at, of, elsewhere in ((mean, root, False), (mean + 1.0, 0.5 * np.eye(n), True)):
-        points = np.column_stack([at, at[:, None] + 1.7 * of, at[:, None] - 1.7 * of])
-        given = slope @ points, np.array([1]), 1.7, of, at, elsewhere
-        expected, total, cross, _ = paper._expected(mean, covariance, *given)
-        after, left = paper._corrected(mean, covariance, value - expected, total + noise, cross)
-        np.testing.assert_allclose(after, mean + gain @ (value - whole @ mean), rtol=1e-10)
-        np.testing.assert_allclose(left, covariance - gain @ whole @ covariance, rtol=1e-9, atol=1e-10)

@@ -20,7 +20,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
-from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model import parameter_layout
 from thruster_chain_estimation.robot import ROBOT
 from thruster_chain_estimation.simulation import simulator
 from thruster_chain_estimation.simulation.unknown_chain import read_unknown_chain
@@ -102,29 +102,6 @@ def test_a_chain_across_the_turn_of_angles_is_learned_as_any_other() -> None:
     )
     here, there = (RobustEstimator(one).start(None).navigation.mean for one in (across, turned))
     np.testing.assert_allclose(here, there, rtol=0.0, atol=1e-12)
-
-
-def test_a_turn_of_the_whole_and_a_shift_of_all_clocks_are_told_of() -> None:
-    """The way is wrong by a wrong heading of the whole; a delay that thrust knows tells the clocks in common."""
-    estimator = RobustEstimator(laboratory(3))
-    state = estimator.start(None)._replace(start_ns=0, pushed=True)
-    state = state._replace(navigation=state.navigation._replace(rates=np.full(3, 4.0)))
-    turn, chain = np.zeros(len(state.navigation.mean)), inertial_layout.chain_part(3)
-    turn[estimator.navigation.headings], turn[chain + 2 : chain + 4] = 1.0, (-3.0, 1.0)
-    spread = state.navigation.covariance + 0.02**2 * np.outer(turn, turn)
-    belief, delay = state.parameters.belief, parameter_layout.chain_part(3) + parameter_layout.DELAY
-    surer = belief.covariance.copy()
-    surer[delay, :] = surer[:, delay] = 0.0
-    surer[delay, delay] = 1e-8
-    known = state.parameters._replace(belief=belief._replace(covariance=surer))
-    turned = state._replace(navigation=state.navigation._replace(covariance=spread))
-    timed = state._replace(parameters=known._replace(challenger=known.belief))
-    told, of_turned, of_timed = (estimator.told(one, 0).covariance for one in (state, turned, timed))
-    place, angles = estimator.space.tangent("position"), estimator.space.tangent("headings")
-    along = np.array([-3.0, 1.0]) / np.sqrt(10.0)
-    assert 0.5 < along @ (of_turned - told)[place, place] @ along / (0.02**2 * 10.0) < 1.5
-    shared = inertial_layout.clock_stddev_s(estimator.configuration) ** 2 / 3
-    assert 0.2 * shared < (told - of_timed)[angles, angles][0, 1] / 16.0 < shared
 
 
 def test_position_is_as_unsure_as_it_is_wrong() -> None:

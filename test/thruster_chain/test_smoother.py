@@ -132,15 +132,6 @@ def test_how_often_a_state_is_kept_changes_nothing(
     assert_equal(found.smoothed(), plain)
 
 
-def test_a_reset_starts_a_new_interval(measurements: list[Measurement]) -> None:
-    half = len(measurements) // 2
-    found = pipeline(smooth=True)
-    found.run(measurements[:half])
-    found.reset()
-    found.run(measurements[half:])
-    assert_equal(found.smoothed(), [*smoothed(measurements[:half]), *smoothed(measurements[half:])])
-
-
 def test_what_comes_after_a_long_gap_says_nothing_of_headings_before(heard: list[Measurement]) -> None:
     """They were lost in it."""
     first_ns = heard[0].stamp_ns

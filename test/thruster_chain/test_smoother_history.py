@@ -29,7 +29,7 @@ from thruster_chain_estimation.estimators.parameter_filter import (
     ParameterState,
 )
 from thruster_chain_estimation.estimators.robust_smoother import Line, before_navigation_tick
-from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model import inertial_layout
 
 Array = NDArray[np.float64]
 
@@ -124,20 +124,6 @@ def test_navigation_gone_back_is_a_state_carried_forward(run: Run, plain: list[T
             assert np.linalg.eigvalsh(later.smoothed(filtered).covariance)[0] > -1e-12
 
 
-def test_transitions_are_those_of_the_covariances() -> None:
-    rng = np.random.default_rng(2)
-    n = inertial_layout.chain_part(COUNT) + inertial_layout.CHAIN
-    root = rng.normal(size=(n, n))
-    covariance, change = root @ root.T, rng.normal(0.0, 0.02, n)
-    carried = inertial_kernels.keep_unobservable(covariance, change, COUNT)
-    transition = carrying(change)
-    np.testing.assert_allclose(carried, transition @ covariance @ transition.T, rtol=0.0, atol=1e-9)
-    entries = np.column_stack([rng.integers(0, n, 40), rng.integers(0, n, 40), rng.normal(size=40)])
-    moved = covariance.copy()
-    inertial_kernels.transform(moved, entries)
-    np.testing.assert_allclose(moved, dense(entries, n) @ covariance @ dense(entries, n).T, rtol=0.0, atol=1e-9)
-
-
 # The parameters.
 
 
@@ -172,16 +158,6 @@ def told() -> list[Told]:
         out.append(Told(state, after, passage))
         state = after
     return out
-
-
-def test_transition_of_the_parameters_is_that_of_their_beliefs(told: list[Told]) -> None:
-    """But for noise, which has no correlations."""
-    before, after, passage = told[702]
-    assert not passage.belief
-    transition = dense(passage.transition, len(before.belief.mean))
-    np.testing.assert_allclose(after.belief.mean, transition @ before.belief.mean, rtol=0.0, atol=1e-15)
-    noise = after.belief.covariance - transition @ before.belief.covariance @ transition.T
-    np.testing.assert_allclose(noise, np.diag(np.diag(noise)), rtol=0.0, atol=1e-15)
 
 
 def ancestry(told: Sequence[Told], challenging: bool) -> list[bool]:
@@ -219,19 +195,3 @@ def test_beliefs_gone_back_are_states_carried_forward(told: list[Told], challeng
         if k in fixed:
             filtered = told[k].before.challenger if was_challenger[k] else told[k].before.belief
             assert_same(line.smoothed(told[k].before), fixed[k], filtered)
-
-
-def test_a_load_is_placed_where_the_challenger_began(told: list[Told]) -> None:
-    """The filter learns of it seconds after it; looking back the mass steps within the seconds of a challenger."""
-    place = parameter_layout.LINK * 2 + parameter_layout.LOG_MASS
-    line = Line(Later.nothing(len(told[0].before.belief.mean)), False)
-    found_s = TICK_S * next(k for k, one in enumerate(told) if one.after.changes > 0)
-    masses = []
-    for one in reversed(told):
-        line = line.before_tick(one.passage)
-        masses.append(line.smoothed(one.before).mean[place])
-    masses = np.array(masses[::-1])
-    steps = np.abs(np.diff(masses))
-    stepped_s = TICK_S * int(np.argmax(steps))
-    assert steps.max() > 0.1
-    assert 5.0 < stepped_s < found_s

@@ -1,4 +1,4 @@
-"""The thruster chain keeps the suite's contract; what the truth tells of it; robots of another length."""
+"""Gyros alone are honest; what the truth tells of a load; a silent IMU; URDF and outline."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.testing import Check, checks
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
-OTHERS = ("gyros", "paper_ukf")  # `robust` is that of test_contract.py
-
-
-@pytest.mark.parametrize(
-    "check", [pytest.param(one, id=f"{name}-{one}") for name in OTHERS for one in checks(ROBOT, estimator=name)]
-)
-def test_contract_of_the_other_estimators(check: Check) -> None:
-    check()
 
 
 @pytest.fixture(scope="module")

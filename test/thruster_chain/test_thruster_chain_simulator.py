@@ -15,7 +15,6 @@ from thruster_chain_estimation.model.dynamics import propagate, rods
 from thruster_chain_estimation.robot import ROBOT
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
 from thruster_chain_estimation.simulation.robot_build import hardware_build, hardware_scenario
-from thruster_chain_estimation.simulation.simulator import laboratory_mixture, square_waves
 
 CONFIGURATION = ThrusterChainConfiguration()
 COUNT = 3
@@ -97,18 +96,6 @@ def test_accelerometers_read_what_the_links_do() -> None:
         np.testing.assert_allclose(imu[:, 5], CONFIGURATION.gravity_m_s2, atol=1e-6)
 
 
-def test_the_papers_second_of_square_waves_and_the_mixture_that_rests_first() -> None:
-    on = square_waves(COUNT)(np.arange(100) * 0.01)[:, 0]
-    np.testing.assert_array_equal(np.flatnonzero(on), [*range(20, 30), *range(50, 60), *range(80, 90)])
-    assert on.max() == 1.0
-    pattern = laboratory_mixture(COUNT, 0.8, 1.5, np.random.default_rng(3), without=2)
-    commands = pattern(np.arange(0.0, 40.0, 0.02))
-    assert not commands[:75].any()
-    assert 0.3 < np.abs(commands[:, :2]).max() <= 0.8
-    assert not commands[:, 2].any()
-    np.testing.assert_array_equal(pattern(np.array([7.0, 31.0])), commands[[350, 1550]])
-
-
 @pytest.mark.parametrize("scenario", ["thrusters", "load"])
 def test_in_pieces_it_goes_on_where_it_was(scenario: str) -> None:
     """The same robot and commands, whatever the pieces; without gaps or doubled stamps."""
@@ -126,18 +113,3 @@ def test_in_pieces_it_goes_on_where_it_was(scenario: str) -> None:
             _, poses = series(one, f"ground_truth/{name}/pose")
             found = np.concatenate([series(piece, f"ground_truth/{name}/pose")[1] for piece in pieces])
             np.testing.assert_allclose(found, poses, atol=1e-12)
-
-
-def test_hardware_stands_still_at_first_and_its_imus_are_not_calibrated() -> None:
-    recording = ROBOT.simulate(CONFIGURATION, "hardware", "one_off", 5.0, np.random.default_rng(7))
-    rest_ns = int(1e9 * hardware_scenario().rest_s)
-    for name in CONFIGURATION.chain.link_names:
-        stamps, poses = series(recording, f"ground_truth/{name}/pose")
-        assert poses[stamps < rest_ns][:, :2].std(axis=0).max() < 3e-4
-        stamps, imu = series(recording, f"imu/{name}/data_raw")
-        resting = imu[stamps < rest_ns - 50_000_000].mean(axis=0)
-        assert np.abs(resting[3:5]).max() > 0.01
-        assert abs(resting[5] - 9.81) < 0.8
-        assert 0.985 < len(stamps) / 1000 <= 1.0
-    _, commands = series(recording, "thrusters/command")
-    assert (np.abs(commands).max(axis=0) == 0.0).sum() == 1
