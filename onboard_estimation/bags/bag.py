@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
@@ -33,7 +32,7 @@ from onboard_estimation.bags.blocks import (
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
 from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
 
@@ -99,15 +98,15 @@ def open_bag(path: str | Path) -> Bag:
     return Bag(Path(path))
 
 
-class Bag:
-    """A recorded bag; a context manager that closes its files.
+class Bag(ExitStack[None]):
+    """A recorded bag; a context manager that closes its files. What was read stays valid.
 
     Attributes
     ----------
     path
         As it was given.
-    topics
-        By name, sorted. Counts are of the messages that can be read.
+    topics, types
+        By name, sorted. Counts are of the messages that can be read; types are theirs alone.
     format
         `mcap`, `sqlite3` or `ros1`.
     distribution
@@ -123,13 +122,14 @@ class Bag:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
-        self._stack = ExitStack()
         self._stores: dict[str, Typestore | UserError] = {}
         self._held: OrderedDict[int, Block] = OrderedDict()
         self._ranks: list[NDArray[np.int64]] | None = None
+        self.callback(self._held.clear)
         try:
-            files = open_files(path, self._stack)
+            files = open_files(path, self)
             self.format = files.format
             self.distribution = files.distribution
             self.custom_data = files.metadata.custom_data
@@ -141,22 +141,8 @@ class Bag:
             self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
         except BaseException:
-            self._stack.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Bag:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        self.close()
-        return False
-
-    def close(self) -> None:
-        """Close the files. What was read stays valid."""
-        self._held.clear()
-        self._stack.close()
 
     @property
     def duration_s(self) -> float:
@@ -201,8 +187,9 @@ class Bag:
         UserError
             The topic's type cannot be decoded.
         """
-        store = self._store(raw.topic)
-        connection = self._connections[raw.topic]
+        store, connection = self._store(raw.topic), self._connections[raw.topic]
+        if isinstance(store, UserError):
+            raise store
         if len(raw.data) > MAX_MESSAGE_BYTES:
             raise MessageFault(f"is {len(raw.data):,} bytes long; up to {MAX_MESSAGE_BYTES:,} are decoded")
         try:
@@ -223,28 +210,21 @@ class Bag:
 
     def is_standard(self, topic: str) -> bool:
         """Whether the topic's type is a standard one of ROS with its standard definition."""
-        try:
-            return is_standard(self._store(topic))
-        except UserError:
-            return False
+        return is_standard(self._store(topic))
 
     def has_header(self, topic: str) -> bool:
         """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
-        try:
-            return has_header(self._store(topic), self.topics[topic].message_type)
-        except UserError:
-            return False
+        store = self._store(topic)
+        return not isinstance(store, UserError) and has_header(store, self.topics[topic].message_type)
 
-    def _store(self, topic: str) -> Typestore:
+    def _store(self, topic: str) -> Typestore | UserError:
+        """Types to decode the topic's messages with, or why there are none."""
         if topic not in self._stores:
             try:
                 self._stores[topic] = type_store(self._connections[topic])
             except UserError as error:
                 self._stores[topic] = error
-        store = self._stores[topic]
-        if isinstance(store, UserError):
-            raise store
-        return store
+        return self._stores[topic]
 
     def places(self, topics: Collection[str] | None) -> NDArray[np.int64]:
         """Places in `topics` of the names asked for, in their order; UserError where one is not there."""
@@ -283,7 +263,7 @@ class Bag:
     def _log_order(self) -> list[NDArray[np.int64]]:
         """Per block, each message's place in the log order of the whole bag."""
         if self._ranks is None:
-            times = np.concatenate([block.index.log_times_ns for block in self._blocks])
+            times = np.concatenate([block.messages.log_times_ns for block in self._blocks])
             self._in_order = bool(np.all(times[1:] >= times[:-1]))
             ranks = np.arange(len(times))
             if not self._in_order:
@@ -310,24 +290,20 @@ class Bag:
             self._held.popitem(last=False)
         return loaded
 
-    def _file_of(self, block: IndexedBlock) -> Path:
-        """The file as the user knows it; what is read may be a copy."""
-        name = block.storage.name
-        return self.path.with_name(name) if self.path.is_file() else self.path / name
-
     def _load(self, number: int) -> Block:
         """All messages of a block."""
-        known = self._blocks[number]
+        storage, topics, index = self._blocks[number]
+        # The file as the user knows it; what is read may be a copy.
+        file = self.path.with_name(storage.name) if self.path.is_file() else self.path / storage.name
         try:
-            buffer = np.frombuffer(known.storage.load(known.number), dtype=np.uint8)
+            buffer = np.frombuffer(storage.load(index), dtype=np.uint8)
         except BlockError as error:
-            raise UserError(f"{self._file_of(known)} cannot be read any more: {error}") from error
-        index = known.index
-        block = Block(buffer, known.topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
+            raise UserError(f"{file} cannot be read any more: {error}") from error
+        block = Block(buffer, topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
         if self._compressed_messages:
             block = _decompress_messages(block)
         if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
-            raise UserError(f"{self._file_of(known)} cannot be read: it is damaged, or changed while it was read")
+            raise UserError(f"{file} cannot be read: it is damaged, or changed while it was read")
         return block
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
@@ -336,13 +312,14 @@ class Bag:
         first, last = MAX_TIME_NS, 0
         for block in self._blocks:
             counts += np.bincount(block.topics + 1, minlength=len(counts))
-            times = block.index.log_times_ns[block.topics >= 0]
+            times = block.messages.log_times_ns[block.topics >= 0]
             if len(times):
                 first, last = min(first, int(times.min())), max(last, int(times.max()))
         self.topics: Mapping[str, TopicInfo] = {
             name: TopicInfo(name, connection.message_type or "unknown", count)
             for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
         }
+        self.types: Mapping[str, str] = {name: topic.message_type for name, topic in self.topics.items()}
         readable = int(counts[1:].sum())
         faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
         if counts[0]:
@@ -393,8 +370,8 @@ def _stated_messages(files: BagFiles) -> list[int]:
     return [count for count in (files.metadata.message_count, None if None in counts else found) if count is not None]
 
 
-def _joined(faults: list[str], most: int = 4) -> str:
-    return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
+def _joined(faults: list[str]) -> str:
+    return first_of(faults, 4, "; ", "; and {} more faults")
 
 
 def size_text(size_bytes: int) -> str:
@@ -405,22 +382,18 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} bytes"
 
 
-@dataclass(frozen=True)
-class IndexedBlock:
+class IndexedBlock(NamedTuple):
     """A block of a storage, and the topic of each of its messages.
 
     Attributes
     ----------
-    number
-        Of the block in its storage.
     topics
         (M,) int64: place of the topic in the bag; -1 where a message is on no topic that can be read.
     """
 
     storage: Storage
-    number: int
     topics: NDArray[np.int64]
-    index: BlockIndex
+    messages: BlockIndex
 
 
 def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
@@ -460,7 +433,7 @@ def assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> 
             right = chosen[connection.topic]
             if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
                 topics[row] = places[connection.topic]
-        for number, block in enumerate(storage.blocks):
+        for block in storage.blocks:
             rows = np.searchsorted(numbers, block.connections)
             known = np.append(numbers, -1)[rows] == block.connections
-            yield IndexedBlock(storage, number, np.where(known, topics[rows], -1), block)
+            yield IndexedBlock(storage, np.where(known, topics[rows], -1), block)

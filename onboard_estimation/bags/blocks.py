@@ -1,8 +1,8 @@
 """What the storages of a bag have in common: an index of their messages, in blocks, and bounded reading.
 
-A storage (`bag_mcap`, `bag_sqlite`, `bag_ros1`) walks its file once when it is opened, from the start to the end or to
+A storage (`mcap_files`, `sqlite`, `ros1`) walks its file once when it is opened, from the start to the end or to
 the place where it is cut off or damaged, and notes where each whole message lies. Messages are then read through this
-index, block by block: one by one (`bags`) or with NumPy (`bulk`). Whole and damaged files take the same way; the
+index, block by block: one by one (`bag`) or with NumPy (`bulk`). Whole and damaged files take the same way; the
 readers of `rosbags` and `mcap` need the index at a file's end, or drop the chunk that a cut falls into.
 
 Nothing in a file is trusted: a length is checked against the bytes that are there, decompressed data against a limit,
@@ -92,12 +92,15 @@ class BlockIndex:
         (M,) int64: when it was recorded, nanoseconds since the epoch.
     starts, lengths
         (M,) int64: the serialised message in the block's buffer, bytes.
+    place
+        Where its data lies, as the storage has it.
     """
 
     connections: NDArray[np.int64]
     log_times_ns: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    place: Any
 
 
 def is_regular(path: Path) -> bool:
@@ -142,13 +145,11 @@ class FileBytes:
     def read(self, start: int, stop: int) -> bytes:
         """All bytes from `start` to `stop`, which is in the file; BlockError where it is not as it was any more."""
         try:
-            pieces = [os.pread(self._descriptor, stop - start, start)]
-            while pieces[-1] and (left := stop - start - sum(map(len, pieces))) > 0:
-                pieces.append(os.pread(self._descriptor, left, stop - left))
+            content = os.pread(self._descriptor, stop - start, start)
         except OSError as error:
             raise BlockError(f"it cannot be read ({error.strerror or error})") from error
         self.check()
-        return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+        return content
 
     def window(self, start: int, least: int) -> memoryview:
         """The bytes from `start` on: at least so many, or what there is up to the end. For reading through the file."""
@@ -192,8 +193,8 @@ class Storage(ABC):
     ----------
     connections
         By their number in the file. A message whose number is not here belongs to no known topic.
-    blocks, places
-        The index of each block, in the order of the file, and where its data lies, as the subclass has it.
+    blocks
+        The index of each, in the order of the file.
     size_bytes, readable_bytes
         Of the file (a cut sqlite3 file: as its header announces it), and what of it can be read.
     faults
@@ -207,7 +208,6 @@ class Storage(ABC):
     file: FileBytes
     connections: dict[int, Connection] = field(default_factory=dict)
     blocks: list[BlockIndex] = field(default_factory=list)
-    places: list[Any] = field(default_factory=list)
     size_bytes: int = 0
     readable_bytes: int = 0
     faults: list[str] = field(default_factory=list)
@@ -224,7 +224,7 @@ class Storage(ABC):
         return self.file.name
 
     @abstractmethod
-    def load(self, block: int) -> bytes | memoryview:
+    def load(self, block: BlockIndex) -> bytes | memoryview:
         """The buffer that the `starts` of the block refer to.
 
         Raises
@@ -235,10 +235,10 @@ class Storage(ABC):
 
     def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
         """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
-        if len(columns[0]):
-            self.message_count += len(columns[0])
-            self.blocks.append(BlockIndex(*columns))
-            self.places.append(place)
+        connections, log_times_ns, starts, lengths = columns
+        if len(connections):
+            self.message_count += len(connections)
+            self.blocks.append(BlockIndex(connections, log_times_ns, starts, lengths, place))
 
     @property
     def full(self) -> bool:
@@ -257,8 +257,6 @@ class ChunkedStorage(Storage):
 
     Attributes
     ----------
-    places
-        The `Span` of each block.
     anchors
         Where records start by what the index at the file's end says, sorted: where to go on behind damage.
     closed
@@ -275,8 +273,8 @@ class ChunkedStorage(Storage):
     damaged_descriptions: int = 0
     contradictions: int = 0
 
-    def load(self, block: int) -> bytes | memoryview:
-        span: Span = self.places[block]
+    def load(self, block: BlockIndex) -> bytes | memoryview:
+        span: Span = block.place
         return decompress(self.file.read(span.start, span.stop), span.compression, span.size)
 
     @abstractmethod

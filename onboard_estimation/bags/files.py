@@ -20,14 +20,9 @@ import zstandard
 from numpy.typing import NDArray
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.bags import mcap_files as bag_mcap
-from onboard_estimation.bags import ros1 as bag_ros1
-from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
-from onboard_estimation.bags.mcap_files import McapStorage
-from onboard_estimation.bags.ros1 import Ros1Storage
-from onboard_estimation.bags.sqlite import SqliteStorage
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 
 METADATA = "metadata.yaml"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -169,11 +164,13 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
     if not found and not others:
         raise UserError(f"{folder} is no bag: it holds no .mcap or .db3 file{_bags_in(folder)}")
     if missing := [name for name in named if name not in found]:
-        faults.append(f"{len(missing)} of {len(named)} files are missing ({_shown(missing)})")
+        faults.append(f"{len(missing)} of {len(named)} files are missing ({first_of(missing, _NAMES_SHOWN)})")
     if twice := [name for name in named if metadata.names.count(name) > 1]:
-        faults.append(f"{METADATA} names {_shown(twice)} more than once")
+        faults.append(f"{METADATA} names {first_of(twice, _NAMES_SHOWN)} more than once")
     if found and others:
-        faults.append(f"{METADATA} does not name {len(others)} more files that are there ({_shown(others)})")
+        faults.append(
+            f"{METADATA} does not name {len(others)} more files that are there ({first_of(others, _NAMES_SHOWN)})"
+        )
     storages: list[Storage] = []
     kinds: list[str] = []
     for name in found + others:
@@ -212,24 +209,24 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
         file, faults = _decompress_file(file, stack)
     start = file.read(0, min(file.size, _MAGIC_BYTES))
     storages: list[Storage]
-    if start.startswith(bag_mcap.MAGIC):
+    if start.startswith(mcap_files.MAGIC):
         kind, storages = "mcap", list(_mcap_storages(file))
-    elif start.startswith(bag_sqlite.MAGIC):
-        kind, storages = "sqlite3", [SqliteStorage(file, stack)]
-    elif start.startswith(bag_ros1.MAGIC):
-        kind, storages = "ros1", [Ros1Storage(file)]
+    elif start.startswith(sqlite.MAGIC):
+        kind, storages = "sqlite3", [sqlite.SqliteStorage(file, stack)]
+    elif start.startswith(ros1.MAGIC):
+        kind, storages = "ros1", [ros1.Ros1Storage(file)]
     else:
         raise BlockError("it starts as no .mcap, .db3 or .bag file does")
     storages[0].faults[:0] = faults
     return storages, kind
 
 
-def _mcap_storages(file: FileBytes) -> Iterator[McapStorage]:
+def _mcap_storages(file: FileBytes) -> Iterator[mcap_files.McapStorage]:
     """Several files may have been joined into one (`cat`)."""
     begin: int | None = 0
     for _ in range(_MAX_JOINED):
         if begin is not None:
-            yield (storage := McapStorage(file, begin))
+            yield (storage := mcap_files.McapStorage(file, begin))
             begin = storage.following
     if begin is not None:
         storage.faults.append(f"{file.name} was joined from more than {_MAX_JOINED} files, the rest was left out")
@@ -270,7 +267,7 @@ def _bags_in(folder: Path) -> str:
     for entry in sorted(folder.iterdir()):
         if entry.suffix == ".bag" or is_regular(entry / METADATA):
             found.append(entry.name)
-    return f"; bags in it: {_shown(found, _BAGS_SHOWN)}" if found else ""
+    return f"; bags in it: {first_of(found, _BAGS_SHOWN)}" if found else ""
 
 
 def _bags_beside(path: Path) -> str:
@@ -280,10 +277,6 @@ def _bags_beside(path: Path) -> str:
         return _bags_in(folder).replace("bags in it", f"bags in {folder}") if folder.is_dir() else ""
     except OSError:
         return ""
-
-
-def _shown(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True)

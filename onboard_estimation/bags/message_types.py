@@ -6,16 +6,16 @@
 names in it must be names, and its arrays of a size that the generated code can bear.
 
 What ROS does and `rosbags` does not is mended here: fields left out take ROS's default (a quaternion's w is 1), numbers
-in a row become arrays of the right type and length, a `byte` may be given as `bytes`, as rclpy shows it, and `char`
-enters a type's hash as the `uint8` that ROS 2 makes of it.
+in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters a
+type's hash as the `uint8` that ROS 2 makes of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from rosbags.interfaces import Nodetype
@@ -113,7 +113,7 @@ def check_standard(message_type: str) -> None:
         raise ValueError(f"{message_type!r} is no standard type of ROS 2 Jazzy")
 
 
-def is_standard(store: Typestore) -> bool:
+def is_standard(store: object) -> bool:
     """Whether these are the standard types of ROS 2 or ROS 1."""
     return store is jazzy_types() or store is noetic_types()
 
@@ -170,9 +170,8 @@ def _sound(name: str, definition: Any) -> bool:
 
 
 def _same(definition: Any, known: Any) -> bool:
-    return [(name.lower(), entry) for name, entry in definition[1]] == [
-        (name.lower(), entry) for name, entry in known[1]
-    ]
+    ours, theirs = ([(name.lower(), entry) for name, entry in fields] for _, fields in (definition, known))
+    return ours == theirs
 
 
 DEFAULTS: Mapping[tuple[str, str], Any] = {
@@ -185,22 +184,21 @@ DEFAULTS: Mapping[tuple[str, str], Any] = {
 def new(message_type: str, **given: Any) -> Any:
     """A message of the type; fields that are left out have ROS's defaults.
 
+    Values are taken as they are: what does not fit the field is told by who writes the message.
+
     Raises
     ------
     ValueError
-        No such type or field, an array of the wrong length, or a value of the wrong kind.
+        No such type or field.
     """
     kind, fields = _fields(message_type)
     if unknown := given.keys() - fields.keys():
         raise ValueError(f"{message_type} has no field {', '.join(sorted(unknown))}; it has: {', '.join(fields)}")
-    return kind(
-        *[
-            _converted(f"{message_type}.{name}", entry, given[name])
-            if name in given
-            else DEFAULTS.get((message_type, name)) or _default(entry)
-            for name, entry in fields.items()
-        ]
-    )
+    values = {
+        name: _converted(entry, given[name]) if name in given else DEFAULTS.get((message_type, name)) or _default(entry)
+        for name, entry in fields.items()
+    }
+    return kind(**values)
 
 
 @cache
@@ -241,69 +239,22 @@ def _default(entry: Any) -> Any:
         return new(content)
     if kind == Nodetype.BASE:
         return {"string": "", "bool": False, "float32": 0.0, "float64": 0.0}.get(content[0], 0)
-    (element, element_type), count = content
-    count = count if kind == Nodetype.ARRAY else 0
-    if element == Nodetype.NAME or element_type[0] == "string":
-        return [_default((element, element_type)) for _ in range(count)]
-    return np.zeros(count, dtype=_data_type(element_type[0]))
+    element, count = content[0], content[1] if kind == Nodetype.ARRAY else 0
+    data_type = _data_type(element)
+    return [_default(element) for _ in range(count)] if data_type is None else np.zeros(count, dtype=data_type)
 
 
-def _converted(field: str, entry: Any, value: Any) -> Any:
-    """A given value as the field's; what is already right passes as it is."""
+def _converted(entry: Any, value: Any) -> Any:
+    """Numbers in a row as an array of the field's type, and a byte as a number; all else as it is."""
     kind, content = entry
-    if kind == Nodetype.NAME:
-        if getattr(value, "__msgtype__", None) != content:
-            _refuse(field, value, f"a {content}")
-        return value
-    if kind == Nodetype.BASE:
-        return _scalar(field, content[0], value)
-    (element, element_type), count = content
-    if element == Nodetype.NAME or element_type[0] == "string":
-        if not isinstance(value, Iterable) or isinstance(value, str):
-            _refuse(field, value, "a list")
-        value = [_converted(field, (element, element_type), part) for part in value]
-    else:
-        value = _numbers(field, value, _data_type(element_type[0]))
-    if len(value) > count > 0 or (kind == Nodetype.ARRAY and len(value) != count):
-        must = "must have" if kind == Nodetype.ARRAY else "may have"
-        raise ValueError(f"{field} has {len(value)} elements, it {must} {count}{' at most' * (must == 'may have')}")
-    return value
+    if kind in {Nodetype.ARRAY, Nodetype.SEQUENCE} and (data_type := _data_type(content[0])):
+        return np.ascontiguousarray(list(value) if isinstance(value, bytes) else value, dtype=data_type).reshape(-1)
+    return value[0] if kind == Nodetype.BASE and isinstance(value, bytes) else value
 
 
-def _scalar(field: str, base: str, value: Any) -> Any:
-    if base in {"string", "wstring"}:
-        return value if isinstance(value, str) else _refuse(field, value, "text")
-    if base == "bool":
-        return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse(field, value, "a bool")
-    if base == "byte" and isinstance(value, bytes) and len(value) == 1:
-        return value[0]
-    kind = float if base in {"float32", "float64"} else int
-    try:
-        number = kind(value) if not isinstance(value, (str, bytes)) else None
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None:
-        _refuse(field, value, "a number")
-    if kind is int and number != value:
-        _refuse(field, value, "a whole number")
-    if kind is int and base != "byte":
-        limits = np.iinfo(_data_type(base))
-        if not limits.min <= number <= limits.max:
-            raise ValueError(f"{field} is {number}; a {base} is {limits.min} to {limits.max}")
-    return number
-
-
-def _numbers(field: str, value: Any, data_type: str) -> Any:
-    try:
-        array = np.ascontiguousarray(list(value) if isinstance(value, bytes) else value, dtype=data_type)
-    except (TypeError, ValueError, OverflowError):
-        _refuse(field, value, "a row of numbers")
-    return array if array.ndim == 1 else array.reshape(-1)
-
-
-def _data_type(base: str) -> str:
-    return {"byte": "uint8", "char": "uint8", "octet": "uint8"}.get(base, base)
-
-
-def _refuse(field: str, value: Any, wanted: str) -> NoReturn:
-    raise ValueError(f"{field} is {str(value)[:50]!r} ({type(value).__name__}), it must be {wanted}")
+def _data_type(element: Any) -> str | None:
+    """Of the elements of an array of numbers; None: they are texts or messages."""
+    kind, content = element
+    if kind == Nodetype.NAME or content[0] in {"string", "wstring"}:
+        return None
+    return {"byte": "uint8", "char": "uint8", "octet": "uint8"}.get(content[0], str(content[0]))

@@ -92,18 +92,12 @@ class Ros1Storage(ChunkedStorage):
 
     def _record_at(self, position: int) -> _Record | None:
         """The record that starts here in the file; None where its header is damaged or cut."""
-        head = self.file.window(position, _U32.size)
-        if len(head) < _U32.size:
-            return None
-        (header_bytes,) = _U32.unpack_from(head)
-        if header_bytes > _MAX_HEADER_BYTES:
-            return None
-        return _record(self.file.window(position, header_bytes + 2 * _U32.size), 0, position)
+        return _record(self.file.window(position, _MAX_HEADER_BYTES + 2 * _U32.size), 0, position)
 
     def _sum_up(self, position: int, index: int, chunks: int) -> None:
         name = self.name
         if position < self.file.size and not self.full:
-            if not self.places or self.places[-1].start < position:
+            if not self.blocks or self.blocks[-1].place.start < position:
                 self.readable_bytes -= self.file.size - position
             self.faults.append(f"{name} ends in the middle of a record or is damaged, at byte {position:,}")
         elif not index:

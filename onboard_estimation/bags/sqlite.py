@@ -33,6 +33,7 @@ from onboard_estimation.bags.blocks import (
     BLOCK_MESSAGES,
     MAX_MESSAGES,
     BlockError,
+    BlockIndex,
     Connection,
     FileBytes,
     Storage,
@@ -70,8 +71,8 @@ class SqliteStorage(Storage):
 
     Attributes
     ----------
-    places
-        Of each block: number of its first row, and how many rows it has.
+    blocks
+        With the number of the first row, and how many rows it has, as place.
 
     Raises
     ------
@@ -91,9 +92,9 @@ class SqliteStorage(Storage):
         except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
             raise BlockError(f"it cannot be read as a bag's database ({str(error) or 'no memory'})") from error
 
-    def load(self, block: int) -> bytes:
+    def load(self, block: BlockIndex) -> bytes:
         """The messages of the block, one after the other."""
-        first, count = self.places[block]
+        first, count = block.place
         if self._salvaged is not None:
             return self._salvaged.data(first, count)
         try:
@@ -101,7 +102,7 @@ class SqliteStorage(Storage):
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
         self.file.check()
-        if [len(piece) for piece in pieces] != self.blocks[block].lengths.tolist():
+        if [len(piece) for piece in pieces] != block.lengths.tolist():
             raise BlockError("it changed while it was read")
         return b"".join(pieces)
 
@@ -237,7 +238,6 @@ class SqliteStorage(Storage):
     def _salvage_messages(self) -> None:
         """Take the messages from the pages, because the way through the tables is broken."""
         self.blocks.clear()
-        self.places.clear()
         self.message_count = 0
         self._salvaged = SalvagedMessages(self.file)
         rows = self._salvaged.rows

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.robot import Robot
 
@@ -274,8 +274,7 @@ def nearest_name(wanted: str, names: Iterable[str]) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Names for a message, the first of many."""
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(printable(name) for name in names[:_NAMES_SHOWN]) + more
+    return first_of([printable(name) for name in names], _NAMES_SHOWN)
 
 
 def _quoted(text: str) -> str:

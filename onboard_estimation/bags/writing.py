@@ -355,16 +355,6 @@ def serialise_alike(
     return MessageTemplate(make, serialize, values.shape[1], measured).messages(stamps_ns, values)
 
 
-def configuration_in(bag: Path, robot: str) -> Path | None:
-    """The robot's parameter file in the folder of a bag; None where there is none.
-
-    A converter writes `<robot>.yaml` there; all that read bags take it in the place of the robot's default file. A
-    parameter file that the user names goes before it.
-    """
-    file = bag / f"{robot}.yaml"
-    return file if file.is_file() else None
-
-
 def write_configuration(bag: Path, robot: str, configuration: Any) -> Path:
     """Write a robot's configuration into the folder of a bag; the file."""
     file = bag / f"{robot}.yaml"

@@ -15,6 +15,11 @@ def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:
     return "".join(character if character.isprintable() else replacement for character in text)
 
 
+def first_of(words: Sequence[str], most: int, between: str = ", ", rest: str = " and {} more") -> str:
+    """The first of many in a row, and how many more there are."""
+    return between.join(words[:most]) + (rest.format(len(words) - most) if len(words) > most else "")
+
+
 class UserError(Exception):
     """Bad input or wrong usage. The command line prints the message as one line and exits with code 2.
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import to_json, write_atomically
-from onboard_estimation.base.errors import UserError, disk_fault, printable
+from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import flatten
 from onboard_estimation.base.workers import HERE, HINT, Workers, software
@@ -34,8 +34,7 @@ from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import read_bag
-from onboard_estimation.report.evaluate import Evaluation, evaluated
-from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory, is_foreign
+from onboard_estimation.report.evaluate import Evaluation, evaluate_trajectory, evaluated, is_foreign
 from onboard_estimation.report.run_folder import check_free, claimed, content_hashes
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
@@ -301,12 +300,10 @@ def _refuse_absent_files(cases: Sequence[Case], workers: Workers) -> None:
         if isinstance(found, BaseException):
             raise UserError(f"worker {address}: {found}")
         if found:
-            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
             where = "" if address == HERE else f" on {address}"
-            faults.append(f"not there{where}: {', '.join(found[:_MOST_NAMED])}{more}")
+            faults.append(f"not there{where}: {first_of(found, _MOST_NAMED)}")
     if faults:
-        more = f"; and so on {len(faults) - 1} more workers" if len(faults) > 1 else ""
-        raise UserError(f"{faults[0]}{more}")
+        raise UserError(first_of(faults, 1, rest="; and so on {} more workers"))
 
 
 def _absent(paths: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
 from onboard_estimation.base.workers import software
@@ -34,8 +35,8 @@ from onboard_estimation.campaigns.summary import (
     headlines,
     worst_runs,
 )
+from onboard_estimation.report.page import asset, filled_page, style_hash, table, text
 from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
-from onboard_estimation.report.tables import asset, filled_page, style_hash, table, text
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
 _MOST_LISTED = 2000
@@ -121,8 +122,7 @@ def _verdict(groups: Sequence[Group], axes: Sequence[str]) -> str:
                     f"{words(part).lower()}{where}: NEES {one.nees:.2f}, {one.within_3_sigma:.3f} within 3 sigma"
                 )
     if faults:
-        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-        return f"overconfident in {'; '.join(faults[:3])}{more}."
+        return f"overconfident in {first_of(faults, 3, '; ')}."
     if not any(group.consistency for group in groups):
         return "no run has a truth to compare with." if any(group.rows for group in groups) else "no run is done."
     parts = dict.fromkeys(

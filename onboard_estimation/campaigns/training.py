@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.trained import Trained, TrainingReport
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.recording import load_recording
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.judging.sources import refuse_rivals
+from onboard_estimation.judging.sources import load_recording, refuse_rivals
 from onboard_estimation.report.run_folder import content_hash
 
 Progress = Callable[[float, str], None]
@@ -141,12 +140,11 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Eva
         As `load_recording`; several robots of the kind; no ground truth of a body; more bodies than are configured.
     """
     with open_bag(path) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+        match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
         refuse_rivals(path, robot, match, options)
-        _refuse_incomplete(path, match, kinds)
-        _refuse_others(robot, configuration, match, kinds)
-        robot.refuse_topics(configuration, names_in(match.namespace, kinds))
+        _refuse_incomplete(path, match, bag.topics)
+        _refuse_others(robot, configuration, match, bag.topics)
+        robot.refuse_topics(configuration, names_in(match.namespace, bag.topics))
         recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
     missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
     if missing and not (isinstance(robot, Trained) and robot.learns_without_truth):
@@ -158,7 +156,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Eva
     return recording
 
 
-def _refuse_incomplete(path: Path, match: TopicMatch, topics: Mapping[str, str]) -> None:
+def _refuse_incomplete(path: Path, match: TopicMatch, topics: Iterable[str]) -> None:
     """Raise UserError where sensors or commands are missing: an estimator may do without one, training does not."""
     missing = [channel.topic for channel in match.missing if channel.required]
     if missing:
@@ -169,7 +167,7 @@ def _refuse_incomplete(path: Path, match: TopicMatch, topics: Mapping[str, str])
         )
 
 
-def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: Mapping[str, str]) -> None:
+def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: Iterable[str]) -> None:
     """Raise UserError where the bag has bodies with IMU and truth beside those configured: it is of a longer robot."""
     bodies = robot.truth_specification(configuration).bodies
     with_truth, with_imu = (

@@ -77,21 +77,14 @@ class Tunable:
         """Searched on a logarithmic scale."""
         return self.scale == LOG
 
-    @property
-    def tenth(self) -> float:
-        """A tenth of the range."""
-        return 0.1 * (self.high - self.low)
-
     def moved(self, factor: float) -> float:
         """The start times a factor, on a linear scale so many tenths of the range further, within the bounds."""
-        moved = factor * self.start if self.is_log else self.start + (factor - 1.0) * self.tenth
+        moved = factor * self.start if self.is_log else self.start + (factor - 1.0) * 0.1 * (self.high - self.low)
         return min(max(moved, self.low), self.high)
 
     def changed(self, number: float) -> float | list[float]:
         """The parameter for a number between the bounds."""
-        if isinstance(self.value, tuple):
-            return [number * one for one in self.value]
-        return number
+        return [number * one for one in self.value] if isinstance(self.value, tuple) else number
 
 
 def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:

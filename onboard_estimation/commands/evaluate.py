@@ -56,8 +56,7 @@ def evaluate(
     Writes a run folder: metrics.json, report.html, plots, the estimates as a bag, and what is needed to repeat it.
     Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
-    from onboard_estimation.report.evaluate import evaluate_bag, evaluate_estimators
-    from onboard_estimation.report.evaluate_trajectory import evaluate_trajectory, is_foreign
+    from onboard_estimation.report.evaluate import evaluate_bag, evaluate_estimators, evaluate_trajectory, is_foreign
 
     if twice := [name for name in dict.fromkeys(estimator) if estimator.count(name) > 1]:
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")

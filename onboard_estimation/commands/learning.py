@@ -89,16 +89,15 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
     from onboard_estimation.bags.bag import open_bag
     from onboard_estimation.bags.topics import match_topics
     from onboard_estimation.judging.options import WhatIf
-    from onboard_estimation.judging.recording import load_recording
+    from onboard_estimation.judging.sources import load_recording
 
     renamed = options.topics
     extra = {one.topic: one for one in robot.identification_channels(configuration)}
     with open_bag(path) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         others = {name: topic for name, topic in renamed.items() if name not in extra}
-        match = match_topics(robot, configuration, kinds, others, options.namespace)
+        match = match_topics(robot, configuration, bag.topics, others, options.namespace)
         places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
-        present = {place: one for place, one in places.items() if kinds.get(place) == one.message_type}
+        present = {place: one for place, one in places.items() if bag.types.get(place) == one.message_type}
         match = replace(match, channels={**match.channels, **present})
         # What an estimator needs, an identification may do without; it says itself what it lacks.
         absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()

@@ -100,12 +100,10 @@ def _observed(
     from onboard_estimation.contract.observed import ReplayedRun
     from onboard_estimation.contract.robot import estimator_name
     from onboard_estimation.judging.judge import judge
-    from onboard_estimation.judging.recording import load_recording
-    from onboard_estimation.judging.sources import choose_robot
+    from onboard_estimation.judging.sources import choose_robot, load_recording
 
     with open_bag(bag_path) as bag:
-        kinds = {topic: one.message_type for topic, one in bag.topics.items()}
-        robot, configuration, match = choose_robot(options, kinds, bag_path)
+        robot, configuration, match = choose_robot(options, bag.types, bag_path)
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth, options.align_clock)
         variant = str(bag.custom_data.get("variant", ""))
     estimator = estimator_name(robot, options.estimator)
@@ -127,8 +125,7 @@ def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -
     if (first / "run.json").is_file():
         return str(_made_from(first)[1].robot), places
     with open_bag(first) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-    return str(choose_robot(options, kinds, first)[0].name), places
+        return str(choose_robot(options, bag.types, first)[0].name), places
 
 
 def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOptions]:

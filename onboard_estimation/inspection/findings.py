@@ -11,6 +11,7 @@ from itertools import islice
 from math import acos, cos, degrees, hypot, radians
 from statistics import median
 
+from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.inspection.report import Finding, Inspection, RobotReport, Severity, TopicReport, TruthReport
 from onboard_estimation.judging.body_frames import FrameReport, Three
@@ -51,7 +52,13 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
         found.append(Finding("error", f"The bag is damaged or incomplete: {seen.damage}."))
     found += _decoding(topics)
     found += _clocks(topics, {report.topic for report in truth}, seen.start_ns / NANOSECONDS_PER_SECOND)
-    found += _numbers(topics)
+    found += _worst_first(
+        "error",
+        "Numbers are NaN or infinite",
+        topics,
+        lambda topic: topic.not_finite or 0,
+        lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
+    )
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
@@ -76,10 +83,12 @@ def _worst_first(
     faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
     if not faulty:
         return []
-    shown = "; ".join(f"{topic.name} {say(topic)}" for topic in faulty[:_TOPICS_SHOWN])
-    more = len(faulty) - _TOPICS_SHOWN
-    rest = f"; and {more} more {'topic' if more == 1 else 'topics'}" if more > 0 else ""
-    return [Finding(severity, f"{what}: {shown}{rest}.")]
+    last = "topic" if len(faulty) == _TOPICS_SHOWN + 1 else "topics"
+    return [Finding(severity, f"{what}: {_first([f'{topic.name} {say(topic)}' for topic in faulty], f' {last}')}.")]
+
+
+def _first(words: Sequence[str], last: str = "") -> str:
+    return first_of(words, _TOPICS_SHOWN, "; ", f"; and {{}} more{last}")
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
@@ -101,24 +110,21 @@ def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
 
 def _clocks(topics: Sequence[TopicReport], truth: set[str], start_s: float) -> list[Finding]:
     stamped = [topic for topic in topics if topic.delay_median_s is not None]
-    unset = [t for t in stamped if start_s > _YEAR_2001_S > start_s - (t.delay_median_s or 0.0)]
-    wrong = [t for t in stamped if t not in unset and abs(t.delay_median_s or 0.0) > _WRONG_CLOCK_S]
+    unset = [topic for topic in stamped if start_s > _YEAR_2001_S > start_s - _delay_s(topic)]
+    wrong = [topic for topic in stamped if topic not in unset and abs(_delay_s(topic)) > _WRONG_CLOCK_S]
     found = _worst_first(
         "error",
         "Header stamps are not set, or count from the device's start",
         unset,
         lambda topic: topic.count,
-        lambda topic: f"is {_seconds(topic.delay_median_s)} behind the log",
+        lambda topic: f"is {_seconds(_delay_s(topic))} behind the log",
     )
     found += _worst_first(
         "error",
         "Header stamps are of another clock than the recorder's",
         wrong,
-        lambda topic: abs(topic.delay_median_s or 0.0),
-        lambda topic: (
-            f"is {_seconds(abs(topic.delay_median_s or 0.0))} "
-            f"{'behind' if (topic.delay_median_s or 0.0) > 0 else 'ahead of'} the log"
-        ),
+        lambda topic: abs(_delay_s(topic)),
+        lambda topic: f"is {_seconds(abs(_delay_s(topic)))} {'behind' if _delay_s(topic) > 0 else 'ahead of'} the log",
     )
     found += _worst_first(
         "error",
@@ -135,30 +141,22 @@ def _clocks(topics: Sequence[TopicReport], truth: set[str], start_s: float) -> l
         lambda topic: max(0.0, _lateness(topic) - _LATE_S),
         lambda topic: f"by up to {_seconds(_lateness(topic))} more than usual",
     )
-    of_truth = [topic.delay_median_s or 0.0 for topic in sound if topic.name in truth]
-    of_sensors = [topic.delay_median_s or 0.0 for topic in sound if topic.name not in truth]
-    if of_truth and of_sensors and abs(median(of_truth) - median(of_sensors)) > _CLOCKS_DIFFER_S:
+    delays = [[_delay_s(topic) for topic in sound if (topic.name in truth) == of_truth] for of_truth in (True, False)]
+    if all(delays) and abs((of_truth := median(delays[0])) - (of_sensors := median(delays[1]))) > _CLOCKS_DIFFER_S:
         said = (
-            f"The ground truth's stamps lie {_seconds(median(of_truth))} before the log, the sensors' "
-            f"{_seconds(median(of_sensors))}: their clocks, or their latencies, may differ by "
-            f"{_seconds(abs(median(of_truth) - median(of_sensors)))}."
+            f"The ground truth's stamps lie {_seconds(of_truth)} before the log, the sensors' {_seconds(of_sensors)}: "
+            f"their clocks, or their latencies, may differ by {_seconds(abs(of_truth - of_sensors))}."
         )
         found.append(Finding("warning", said))
     return found
 
 
+def _delay_s(topic: TopicReport) -> float:
+    return topic.delay_median_s or 0.0
+
+
 def _lateness(topic: TopicReport) -> float:
-    return (topic.delay_largest_s or 0.0) - (topic.delay_median_s or 0.0)
-
-
-def _numbers(topics: Sequence[TopicReport]) -> list[Finding]:
-    return _worst_first(
-        "error",
-        "Numbers are NaN or infinite",
-        topics,
-        lambda topic: topic.not_finite or 0,
-        lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
-    )
+    return (topic.delay_largest_s or 0.0) - _delay_s(topic)
 
 
 def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
@@ -182,9 +180,8 @@ def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
         lambda topic: f"{topic.timing.duplicates:,} of {topic.count:,}",
     )
     if empty:
-        names = ", ".join(topic.name for topic in empty[:_TOPICS_SHOWN])
-        more = f" and {len(empty) - _TOPICS_SHOWN} more" if len(empty) > _TOPICS_SHOWN else ""
-        found.append(Finding("note", f"Topics without any message: {names}{more}."))
+        names = first_of([topic.name for topic in empty], _TOPICS_SHOWN)
+        found.append(Finding("note", f"Topics without any message: {names}."))
     return found
 
 
@@ -233,14 +230,11 @@ def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:
         lambda topic: len(topic.frames) - 1,
         lambda topic: ", ".join(repr(frame) for frame in topic.frames[:_TOPICS_SHOWN]),
     )
-    imus = [topic for topic in topics if topic.message_type == "sensor_msgs/msg/Imu" and topic.timing.rate_hz]
-    if len(imus) > 1:
-        slowest, *_, fastest = sorted(imus, key=lambda topic: topic.timing.rate_hz or 0.0)
-        if (fastest.timing.rate_hz or 0.0) > _RATES_DIFFER * (slowest.timing.rate_hz or 0.0):
-            said = (
-                f"{slowest.name} at {slowest.timing.rate_hz:.1f} Hz, {fastest.name} at {fastest.timing.rate_hz:.1f} Hz"
-            )
-            found.append(Finding("note", f"The IMUs run at different rates: {said}."))
+    imus = [topic for topic in topics if topic.message_type == "sensor_msgs/msg/Imu"]
+    rates = sorted((topic.timing.rate_hz, topic.name) for topic in imus if topic.timing.rate_hz)
+    if len(rates) > 1 and rates[-1][0] > _RATES_DIFFER * rates[0][0]:
+        said = ", ".join(f"{name} at {rate_hz:.1f} Hz" for rate_hz, name in (rates[0], rates[-1]))
+        found.append(Finding("note", f"The IMUs run at different rates: {said}."))
     return found
 
 
@@ -255,8 +249,7 @@ def _robots(reports: Sequence[RobotReport]) -> list[Finding]:
     return [Finding("warning", f"Robot {nearest.name} cannot be evaluated: {lacking} missing.")]
 
 
-def _seconds(value: float | None) -> str:
-    value = value or 0.0
+def _seconds(value: float) -> str:
     if abs(value) >= 86_400.0:
         return f"{value / 86_400.0:,.1f} days"
     if abs(value) >= 1.0:
@@ -315,17 +308,13 @@ def _offset(reports: Sequence[ClockReport], words: str, severity: Severity) -> s
         f"against {one.sensor}"
         for one in reports
     ]
-    more = f"; and {len(pairs) - _TOPICS_SHOWN} more" if len(pairs) > _TOPICS_SHOWN else ""
     other = "late" if words == "early" else "early"
     remedy = (
         "evaluate --align-clock moves the truth by that"
         if severity == "warning"
         else "less than half a period of the IMU: it may hold its readings, or take means, and the clocks be right"
     )
-    return (
-        f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: "
-        f"{'; '.join(pairs[:_TOPICS_SHOWN])}{more} ({remedy})."
-    )
+    return f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: {_first(pairs)} ({remedy})."
 
 
 def _differing(reports: Sequence[ClockReport]) -> list[Finding]:
@@ -399,10 +388,9 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     found += [Finding(*said) for one in upright if one.up is not None and (said := _of_up(one, one.up)) is not None]
     away = [one for one in reports if one.lever_m is not None and hypot(*one.lever_m) > _LEVER_M]
     if away:
-        places = "; ".join(_place(one) for one in away[:_TOPICS_SHOWN])
-        more = f"; and {len(away) - _TOPICS_SHOWN} more" if len(away) > _TOPICS_SHOWN else ""
+        places = _first([_place(one) for one in away])
         sentence = (
-            f"IMUs sit beside the origin of the body that is tracked: {places}{more}. Where positions or "
+            f"IMUs sit beside the origin of the body that is tracked: {places}. Where positions or "
             "accelerations are judged, move the body's origin there, or give the estimator the lever arm."
         )
         found.append(Finding("note", sentence))

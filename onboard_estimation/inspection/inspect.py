@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +24,10 @@ from onboard_estimation.inspection.report import (
     TimingReport,
     TopicReport,
     TruthReport,
+    render,
 )
-from onboard_estimation.inspection.view import render
 from onboard_estimation.judging.body_frames import FrameReport, find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, named_after, pair
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
 
@@ -96,10 +97,10 @@ def inspect_bag(
             for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
+        bodies = {name: columns[name][0] for name, topic in bag.topics.items() if is_truth(topic) and name in columns}
         truth = tuple(
-            _truth_report(bag, name, columns[name][0], headers[name], span)
-            for name, topic in bag.topics.items()
-            if is_truth(topic) and topic.count and name in columns and name in headers
+            truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
+            for name, one in bodies.items()
         )
         if progress and truth:
             progress("truth against IMUs")
@@ -157,7 +158,9 @@ def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: 
     times = headers.stamps_ns if headers else _log_times(bag, topic.name)
     zero_ns, median, farthest = bag.start_ns, None, None
     if headers and len(times):
-        median, farthest = delays_s(headers.stamps_ns, headers.log_times_ns)
+        delays_s = (headers.log_times_ns - headers.stamps_ns) / NANOSECONDS_PER_SECOND
+        median = float(np.median(delays_s))
+        farthest = float(delays_s[np.argmax(np.abs(delays_s - median))])
         # Moments are told by the recorder's clock, whatever the stamps' clock is.
         zero_ns -= round(median * NANOSECONDS_PER_SECOND)
     return TopicReport(
@@ -214,11 +217,6 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     return int(stamps.min()), int(stamps.max())
 
 
-def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
-    delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
-    return truth_report(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
-
-
 def _motion_reports(
     bag: Bag, columns: Mapping[str, list[Column]]
 ) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
@@ -228,7 +226,7 @@ def _motion_reports(
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
             imus[name] = column
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
-            bodies[name] = TrackedBody.of(BodyTrack.clean(name, column.stamps_ns, column.values), column)
+            bodies[name] = TrackedBody(BodyTrack.clean(name, column.stamps_ns, column.values), delay_s(column))
     if not imus or not bodies:
         return (), ()
     clocks = pair(imus, bodies, named_after(imus, bodies))
@@ -274,33 +272,23 @@ def timing_report(times_ns: Integers, zero_ns: int) -> TimingReport:
     """Faults in a topic's times (K,), in the order of the bag; moments count in seconds from `zero_ns`."""
     steps = np.diff(times_ns) / NANOSECONDS_PER_SECOND
     forward = steps[steps > 0]
-    if not len(forward):
-        backward = steps[steps < 0]
-        duplicates = int(np.count_nonzero(steps == 0))
-        return TimingReport(None, 0.0, False, 0, 0.0, 0.0, duplicates, len(backward), float(-backward.min(initial=0.0)))
-    median = float(np.median(forward))
+    any_forward = len(forward) > 0
+    median = float(np.median(forward)) if any_forward else math.inf
     near = (forward > median / _REGULAR_BAND) & (forward < median * _REGULAR_BAND)
-    longest = int(np.argmax(steps))
-    is_gap = bool(steps[longest] > GAP_PERIODS * median)
+    is_gap = steps > GAP_PERIODS * median
+    longest = int(np.argmax(steps)) if is_gap.any() else None
     return TimingReport(
-        rate_hz=1.0 / median,
-        duration_s=float(times_ns[-1] - times_ns[0]) / NANOSECONDS_PER_SECOND,
+        rate_hz=1.0 / median if any_forward else None,
+        duration_s=float(times_ns[-1] - times_ns[0]) / NANOSECONDS_PER_SECOND if any_forward else 0.0,
         regular=len(forward) >= _FEWEST_REGULAR and float(near.mean()) > _REGULAR_SHARE,
-        gaps=int(np.count_nonzero(steps > GAP_PERIODS * median)),
-        longest_gap_s=float(steps[longest]) if is_gap else 0.0,
-        longest_gap_at_s=(int(times_ns[longest]) - zero_ns) / NANOSECONDS_PER_SECOND if is_gap else 0.0,
+        gaps=int(np.count_nonzero(is_gap)),
+        longest_gap_s=0.0 if longest is None else float(steps[longest]),
+        longest_gap_at_s=0.0 if longest is None else (int(times_ns[longest]) - zero_ns) / NANOSECONDS_PER_SECOND,
         duplicates=int(np.count_nonzero(steps == 0)),
         backward_jumps=int(np.count_nonzero(steps < 0)),
         largest_backward_s=float(-steps.min(initial=0.0)),
-        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()),
+        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()) if any_forward else (),
     )
-
-
-def delays_s(stamps_ns: Integers, log_times_ns: Integers) -> tuple[float, float]:
-    """Log time minus stamp: (median, the value farthest from the median), seconds."""
-    delays = (log_times_ns - stamps_ns) / NANOSECONDS_PER_SECOND
-    median = float(np.median(delays))
-    return median, float(delays[np.argmax(np.abs(delays - median))])
 
 
 def truth_report(

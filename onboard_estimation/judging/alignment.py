@@ -60,7 +60,7 @@ def align_heading(estimate: Rows, truth: Rows) -> FrameAlignment:
     a = estimate[matched] - estimate[first]
     b = truth[matched] - truth[first]
     heading = np.arctan2(np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]), np.sum(a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]))
-    return _through(_about_vertical(float(heading)), estimate[first], truth[first])
+    return _through(about_vertical(float(heading)), estimate[first], truth[first])
 
 
 def align_se3(estimate: Rows, truth: Rows) -> FrameAlignment:
@@ -95,7 +95,8 @@ def _matched(estimate: Rows, truth: Rows) -> NDArray[np.intp]:
     return np.flatnonzero(np.isfinite(estimate).all(axis=1) & np.isfinite(truth).all(axis=1))
 
 
-def _about_vertical(heading_rad: float) -> Rows:
+def about_vertical(heading_rad: float) -> Rows:
+    """(3, 3) turn."""
     cosine, sine = np.cos(heading_rad), np.sin(heading_rad)
     return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 
@@ -166,10 +167,9 @@ def _turn_at(space: StateSpace, record: EstimateSeries, true_parts: Mapping[str,
             continue
         true, seen = true_parts[block.name][instant], record.means[instant, space.coordinates(block.name)]
         if block.kind == SE2:
-            return _about_vertical(float(true[2] - seen[2]))
+            return about_vertical(float(true[2] - seen[2]))
         if block.kind == SO3:
-            turn: Rows = (Rotation.from_quat(true) * Rotation.from_quat(seen).inv()).as_matrix()
-            return turn
+            return (Rotation.from_quat(true) * Rotation.from_quat(seen).inv()).as_matrix()
     return None
 
 

@@ -20,7 +20,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.base.measurement import IMU, POSE
-from onboard_estimation.judging.clock_alignment import LONGEST_OFFSET_S, ClockReport, TrackedBody, overlap
+from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, overlap
 from onboard_estimation.judging.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
 
 Rows = NDArray[np.float64]
@@ -72,7 +72,7 @@ def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> F
     blank = FrameReport(clock.sensor, clock.body, "")
     if clock.offset_s is None or clock.rotation_rad is None:
         return FrameReport(clock.sensor, clock.body, "how the IMU is turned against the body is not known")
-    both = overlap(readings, tracked, LONGEST_OFFSET_S)
+    both = overlap(readings, tracked)
     if isinstance(both, str) or not np.isfinite(both.values).all():
         return FrameReport(clock.sensor, clock.body, both if isinstance(both, str) else "readings are missing")
     body_s = both.body_s + clock.offset_s - both.guess_s
@@ -122,8 +122,7 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
 
     def twice(values: Rows) -> Rows:
         once = cumulative_simpson(values, x=times_s, axis=0, initial=0.0)
-        out: Rows = cumulative_simpson(once, x=times_s, axis=0, initial=0.0)
-        return out
+        return cumulative_simpson(once, x=times_s, axis=0, initial=0.0)
 
     columns = attitudes.reshape(-1, 9)
     columns = columns - columns.mean(axis=0)

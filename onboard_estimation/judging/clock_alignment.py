@@ -122,7 +122,7 @@ class ClockReport:
 
 def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) -> ClockReport:
     """Compare one IMU with one body: by what they turn; by the way that they go where turns do not tell."""
-    found_overlap = overlap(readings, tracked, LONGEST_OFFSET_S)
+    found_overlap = overlap(readings, tracked)
     if isinstance(found_overlap, str):
         return ClockReport(sensor, body, found_overlap)
     guess_s, common_s, times_s, values, body_s, poses = found_overlap
@@ -130,19 +130,14 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
     blank = ClockReport(sensor, body, "", common_s=common_s, period_s=float(np.median(np.diff(times_s))))
     reasons = []
     if poses.shape[1] == 7 and turning.any():
-        motion = body_turns(body_s, poses[:, POSE.orientation])
         sensed = gyro_turns(times_s, values[:, IMU.angular_velocity][:, turning])
-        found = _best(motion, sensed, _TURNS)
+        found = _best(body_turns(body_s, poses[:, POSE.orientation]), sensed, _TURNS)
         if isinstance(found, DelayFit):
-            report = _of_turns(blank, found, turning)
-            return _with_offset(report, found, guess_s, "turns")
+            return _with_offset(_of_turns(blank, found, turning), found, guess_s, "turns")
         reasons.append(found)
     if np.isfinite(values).all() and turning.all():
-        found = _best(
-            body_ways(body_s, poses[:, POSE.position]),
-            imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration]),
-            _WAYS,
-        )
+        sensed = imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration])
+        found = _best(body_ways(body_s, poses[:, POSE.position]), sensed, _WAYS)
         if isinstance(found, DelayFit):
             return _with_offset(blank, found, guess_s, "ways")
         reasons.append(found)
@@ -172,13 +167,11 @@ def pair(
             continue
         others = [body for body in bodies if own is None or body != own.body][: max(1, _MOST_PAIRS // len(imus))]
         found = [find_offset(sensor, body, readings, bodies[body]) for body in others]
-        best = max(found, key=lambda report: report.explained or 0.0, default=own)
-        if own is not None and best is not None and (best.explained or 0.0) <= _CLEARLY_OWN:
-            best = own
-        if own is not None and best is not None and best.body != own.body:
-            best = replace(own, rather=best.body)
-        if best is not None:
-            reports.append(best)
+        best = max(found, key=lambda report: report.explained or 0.0, default=None)
+        if own is not None:
+            moves_so = best is not None and (best.explained or 0.0) > _CLEARLY_OWN
+            best = replace(own, rather=best.body) if best is not None and moves_so else own
+        reports += [best] if best is not None else []
     return tuple(reports)
 
 
@@ -311,15 +304,10 @@ def _of_turns(report: ClockReport, fit: DelayFit, turning: NDArray[np.bool_]) ->
 
 
 class TrackedBody(NamedTuple):
-    """Truth of a body, and how long after its stamps it was recorded, in the median, s."""
+    """Truth of a body, and how long after its stamps it was recorded, see `delay_s`."""
 
     track: BodyTrack
     delay_s: float
-
-    @classmethod
-    def of(cls, track: BodyTrack, column: Column) -> TrackedBody:
-        """A track, and what was read of its topic."""
-        return cls(track, _delay_s(column))
 
 
 class Overlap(NamedTuple):
@@ -345,13 +333,12 @@ class Overlap(NamedTuple):
     poses: Rows
 
 
-def overlap(readings: Column, tracked: TrackedBody, longest_offset_s: float) -> Overlap | str:
+def overlap(readings: Column, tracked: TrackedBody) -> Overlap | str:
     """What both know, or in words why that is too little."""
-    imu, imu_delay_s = _cleaned(readings)
-    track = tracked.track
+    imu, track = _cleaned(readings), tracked.track
     if len(imu.stamps_ns) < 2 or len(track.stamps_ns) < 2:
         return "too few usable messages"
-    guess_s = tracked.delay_s - imu_delay_s
+    guess_s = tracked.delay_s - delay_s(imu)
     guess_s = guess_s if abs(guess_s) > _OTHER_CLOCK_S else 0.0
     if abs(guess_s) > _FARTHEST_S or np.ptp(imu.stamps_ns.astype(np.float64)) > _FARTHEST_S * NANOSECONDS_PER_SECOND:
         return "their clocks are decades apart"
@@ -362,7 +349,7 @@ def overlap(readings: Column, tracked: TrackedBody, longest_offset_s: float) -> 
         return f"they share {max(common_s, 0.0):.1f} s, {_SHORTEST_S:g} s are needed"
     inside = (truth_ns >= start_ns) & (truth_ns <= stop_ns)
     inside &= (np.abs(track.values) < _LARGEST_POSITION_M).all(axis=1)
-    reach_ns = round((longest_offset_s + 0.1) * NANOSECONDS_PER_SECOND)
+    reach_ns = round((LONGEST_OFFSET_S + 0.1) * NANOSECONDS_PER_SECOND)
     near = (imu.stamps_ns >= start_ns - reach_ns) & (imu.stamps_ns <= stop_ns + reach_ns)
     times_s = (imu.stamps_ns[near] - start_ns) / NANOSECONDS_PER_SECOND
     body_s = (truth_ns[inside] - start_ns) / NANOSECONDS_PER_SECOND
@@ -374,12 +361,11 @@ def overlap(readings: Column, tracked: TrackedBody, longest_offset_s: float) -> 
 def turning_axes(rates: Rows) -> NDArray[np.bool_]:
     """Axes of a gyro that are there: a planar robot's driver leaves two at zero, or absent."""
     known = np.isfinite(rates).all(axis=0)
-    turning: NDArray[np.bool_] = np.array(known & (np.nan_to_num(rates).std(axis=0) > 0.0))
-    return turning
+    return np.array(known & (np.nan_to_num(rates).std(axis=0) > 0.0))
 
 
-def _cleaned(readings: Column) -> tuple[Column, float]:
-    """Rows in the order of their stamps, each stamp once, without those that are not finite; and the median delay."""
+def _cleaned(readings: Column) -> Column:
+    """Rows in the order of their stamps, each stamp once, without those that are not finite."""
     stamps_ns, values = readings.stamps_ns, readings.values
     known = np.count_nonzero(np.isfinite(values), axis=0) > 0.5 * len(values)
     usable = np.array((np.abs(values[:, known]) < _LARGEST_READING).all(axis=1))
@@ -388,11 +374,10 @@ def _cleaned(readings: Column) -> tuple[Column, float]:
     usable[:start] = usable[stop:] = False
     rows = np.flatnonzero(usable)
     _, first = np.unique(stamps_ns[rows], return_index=True)
-    cleaned = readings.at(rows[first])
-    return cleaned, _delay_s(cleaned)
+    return readings.at(rows[first])
 
 
-def _delay_s(column: Column) -> float:
+def delay_s(column: Column) -> float:
     """How long after their stamps messages were recorded, in the median; 0 of none."""
     delays_ns = column.log_times_ns - column.stamps_ns
     return float(np.median(delays_ns)) / NANOSECONDS_PER_SECOND if len(delays_ns) else 0.0
@@ -434,7 +419,7 @@ def aligned(
         if channel.message_type == _IMU and value_size(channel) == _IMU_SIZE and len(column.stamps_ns)
     }
     bodies = {
-        channel.topic: TrackedBody.of(tracks[channel.sensor], column)
+        channel.topic: TrackedBody(tracks[channel.sensor], delay_s(column))
         for channel, column in truth.items()
         if len(column.stamps_ns)
     }

@@ -14,7 +14,7 @@ overlapping blocks, which counts correlated residuals as they are (Newey and Wes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ class Motion:
         every = max(1, round(1.0 / (rate_hz * float(np.median(np.diff(self.times_s))))))
         parts = np.cumsum(self.breaks)[::every]
         broken = np.diff(parts, prepend=parts[:1]) > 0
-        return Motion(self.times_s[::every], self.values[::every], broken, self.window_s, self.degree, self.one_frame)
+        return replace(self, times_s=self.times_s[::every], values=self.values[::every], breaks=broken)
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,7 @@ class DelayFit:
     def squares(self, stretch_s: float) -> Rows:
         """Sum of squared residuals in each stretch of that many seconds, counted from time zero."""
         stretch = (self.times_s / stretch_s).astype(np.int64)
-        sums: Rows = np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
-        return sums
+        return np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
 
 
 class Windows:
@@ -173,8 +172,7 @@ class Windows:
             self.truth = self.projected(motion.values[self.rows])
 
     def projected(self, values: Rows) -> Rows:
-        out: Rows = values - self._basis @ (self._basis.T @ values)
-        return out
+        return values - self._basis @ (self._basis.T @ values)
 
     def regressed(self, sensed: Rows, values: Rows) -> tuple[Rows, Rows]:
         """Fit of values (R, c) by sensed (R, k) in each group: predicted (R, c), and matrices (G, k, c)."""
@@ -251,7 +249,7 @@ def _with_breaks(motion: Motion, found: tuple[DelayFit, Windows]) -> Motion | No
         return None
     breaks = motion.breaks.copy()
     breaks[windows.rows[1:][jumps]] = True
-    return Motion(motion.times_s, motion.values, breaks, motion.window_s, motion.degree, motion.one_frame)
+    return replace(motion, breaks=breaks)
 
 
 def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, Windows] | None:
@@ -348,26 +346,14 @@ def imu_ways(times_s: Rows, rates: Rows, forces: Rows) -> Sensed:
     forces = turned.apply(forces)
     forces -= forces.mean(axis=0)
     speeds = cumulative_trapezoid(forces, x=times_s, axis=0, initial=0.0)
-    speeds -= np.polynomial.polynomial.polyval(times_s - times_s[0], _line(times_s, speeds)).T
+    # Less a straight line, which no window sees: it keeps the numbers small.
+    line = np.polynomial.polynomial.polyfit(times_s - times_s[0], speeds, 1)
+    speeds -= np.polynomial.polynomial.polyval(times_s - times_s[0], line).T
     ways = cumulative_simpson(speeds, x=times_s, axis=0, initial=0.0)
     axes = turned.as_matrix()
-    turning = np.einsum("nij,njk->nik", axes, _crossing(rates))
+    crossing = np.swapaxes(np.cross(rates[:, None], np.eye(3)), 1, 2)  # times a vector: rate x vector
+    turning = np.einsum("nij,njk->nik", axes, crossing)
     return Sensed(times_s, np.hstack([ways, axes.reshape(-1, 9)]), np.hstack([speeds, turning.reshape(-1, 9)]))
-
-
-def _crossing(rates: Rows) -> Rows:
-    """(N, 3, 3) so that each times a vector is the cross product of the rate and it."""
-    out = np.zeros((len(rates), 3, 3))
-    x, y, z = rates.T
-    out[:, 0, 1], out[:, 0, 2], out[:, 1, 2] = -z, y, -x
-    crossing: Rows = out - np.swapaxes(out, 1, 2)
-    return crossing
-
-
-def _line(times_s: Rows, values: Rows) -> Rows:
-    """Straight lines through the columns, which no window sees: it keeps the numbers small."""
-    found: Rows = np.polynomial.polynomial.polyfit(times_s - times_s[0], values, 1)
-    return found
 
 
 def strapdown(times_s: Rows, rates: Rows) -> Rotation:

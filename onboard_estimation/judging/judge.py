@@ -392,8 +392,7 @@ def _planar_covariance(space: StateSpace, means: Rows, covariances: Rows, where:
         return covariance
     heading = means[:, where.start + 2]
     turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
-    out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
-    return out
+    return turn @ covariance @ turn.transpose(0, 2, 1)
 
 
 def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -173,10 +173,6 @@ class SimulatedRun:
         scenario, variant = chosen_scenario(robot, self.scenario, self.variant)
         return replace(self, scenario=scenario, variant=variant)
 
-    def name(self) -> str:
-        """For reports: `forward, seed 3`."""
-        return ", ".join(word for word in (self.scenario, self.variant, f"seed {self.seed}") if word)
-
 
 def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Sequence[str | None] = (None,)) -> Source:
     """Simulate a recording; of the options those of a bag's topics are not looked at.
@@ -186,21 +182,26 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Se
     UserError
         No such robot, scenario, variant or estimator, or options that do not fit.
     """
-    run = run.checked()
+    check_duration(run.duration_s)
     robot = Simulated[Any].of(find_robot(run.robot))
+    scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
-    assert run.scenario is not None
-    assert run.variant is not None
     names = tuple(estimator_name(robot, asked) for asked in estimators)
-    recording = simulated_recording(robot, configuration, run.scenario, run.variant, run.duration_s, run.seed)
+    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
     recording = changed(recording, options.what_if)
-    variant = ["--gait", run.variant] if run.variant else []
-    again = ["onboard-estimation", "campaign", run.robot, "--scenario", run.scenario, *variant]
+    again = [
+        "onboard-estimation",
+        "campaign",
+        run.robot,
+        "--scenario",
+        scenario,
+        *(["--gait", variant] if variant else []),
+    ]
     again += ["--duration", f"{run.duration_s:g}", "--seeds", "1", "--first-seed", str(run.seed)]
-    known = robot.known_in(configuration, run.scenario)
-    settings = replace(options.settings, seed=run.seed)
-    options = replace(options, settings=settings)
-    return Source(run.name(), tuple(again), options, robot, known, names, recording, None, run.scenario)
+    known = robot.known_in(configuration, scenario)
+    options = replace(options, settings=replace(options.settings, seed=run.seed))
+    name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
+    return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)
 
 
 def simulated_recording(

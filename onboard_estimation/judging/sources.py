@@ -10,29 +10,40 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.bags.bulk import read_channels
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.bags.bag import Bag, open_bag
+from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.topics import (
+    TRUTH,
+    FreeTopics,
     TopicMatch,
     fitting_robots,
     guess_robot,
     match_topics,
+    missing_topics,
     names_in,
     refuse_absent,
+    refuse_wrong_types,
     relative_names,
     suggested_options,
+    truth_channels,
 )
-from onboard_estimation.bags.writing import configuration_in
 from onboard_estimation.base.configuration import load
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
-from onboard_estimation.base.measurement import Channel
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated
+from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
+from onboard_estimation.judging.clock_alignment import aligned
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.recording import load_recording, losses
+from onboard_estimation.judging.what_if import changed
+from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
 
 
 @dataclass(frozen=True)
@@ -86,9 +97,8 @@ def read_bag(
     """
     progress("reading the bag")
     with open_bag(bag_path) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        robot, configuration, match = choose_robot(options, kinds, bag_path)
-        _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
+        robot, configuration, match = choose_robot(options, bag.types, bag_path)
+        _refuse_other_build(robot, configuration, match.namespace, bag.types, options.what_if)
         refuse_rivals(bag_path, robot, match, options)
         names = tuple(estimator_name(robot, asked) for asked in estimators)
         for name in names:
@@ -99,13 +109,15 @@ def read_bag(
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
         # Dead messages are said also where these estimators do not listen: another one does.
-        others = {topic: one for topic, one in match.channels.items() if topic not in read.channels}
-        others = {topic: one for topic, one in others.items() if kinds[topic] == one.message_type}
-        recording = replace(recording, notes=(*recording.notes, *losses(read_channels(bag, others))))
-    own = configuration_in(bag_path, robot.name) if options.config is None else None
-    if own is not None:
-        note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."
-        recording = replace(recording, notes=(*recording.notes, note))
+        others = {
+            topic: one
+            for topic, one in match.channels.items()
+            if topic not in read.channels and bag.types[topic] == one.message_type
+        }
+        notes = [*recording.notes, *losses(read_channels(bag, others))]
+    if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
+        notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
+    recording = replace(recording, notes=tuple(notes))
     again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
@@ -265,9 +277,206 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
     return load(robot.configuration_type, source, overrides)
 
 
+def configuration_in(bag: Path, robot: str) -> Path | None:
+    """The robot's parameter file in the folder of a bag; None where there is none.
+
+    A converter writes `<robot>.yaml` there; all that read bags take it in the place of the robot's default file. A
+    parameter file that the user names goes before it.
+    """
+    file = bag / f"{robot}.yaml"
+    return file if file.is_file() else None
+
+
 def model_file(robot: Robot, configuration: Any) -> Path | None:
     """The trained model that a configuration names; None where it names none."""
     if not isinstance(robot, Trained):
         return None
     name = attrgetter(robot.model_parameter)(configuration)
     return Path(name) if name else None
+
+
+def load_recording(
+    bag: Bag,
+    robot: Robot,
+    match: TopicMatch,
+    what_if: WhatIf,
+    mirror_truth: str | None = None,
+    align_clock: bool = False,
+) -> LoadedRecording:
+    """Read a robot's sensors and ground truth from a bag, with the changes of a what-if.
+
+    What is dropped is not read at all: it may be missing, or be of another type. The truth's clock is aligned with the
+    sensors as they were recorded, before any other change.
+
+    Raises
+    ------
+    UserError
+        A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set.
+    """
+    match, dropped = _without_dropped(match, what_if)
+    if any(channel.required for channel in match.missing) or not match.channels:
+        raise missing_topics(robot.name, match, bag.types)
+    columns, notes = _read(bag, robot, match)
+    _refuse_useless(bag, match, columns)
+    columns, jumps = _longest_part(columns, match)
+    notes += jumps
+    sensors = {topic: columns[topic] for topic in match.channels}
+    series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
+    tracks, held, lost = _known(match, columns, mirror_truth)
+    notes += lost
+    if align_clock:
+        tracks, note = aligned(
+            {channel: columns[topic] for topic, channel in match.channels.items()},
+            {channel: columns[topic] for topic, channel in match.truth.items()},
+            tracks,
+        )
+        notes.append(note)
+    if mirror_truth:
+        notes.append(f"Ground truth mirrored in {mirror_truth}.")
+    notes += _missing_truth(match, bag.types)
+    if dropped:
+        notes.append(f"What if: left out {', '.join(dropped)}.")
+    arrival = _by_arrival(list(sensors.values()))[0]
+    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held)
+    return changed(loaded, replace(what_if, drop=()))
+
+
+def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
+    """Read a robot's ground truth alone, for estimates that others made.
+
+    Raises
+    ------
+    UserError
+        A topic has another type.
+    """
+    match = replace(match, channels={})
+    columns, notes = _read(bag, robot, match)
+    tracks, held, lost = _known(match, columns, None)
+    notes += [*lost, *_missing_truth(match, bag.types)]
+    return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
+
+
+def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
+    """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
+    refuse_wrong_types(robot.name, match, bag.types)
+    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
+    return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
+
+
+def _known(
+    match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
+) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
+    """Tracks, what else is known, and a sentence on each body of which messages are left out."""
+    tracks, notes = {}, []
+    for topic, one in match.truth.items():
+        stamps_ns, values = columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
+        track = tracks[one.sensor] = BodyTrack.clean(one.sensor, stamps_ns, values)
+        if track.left_out:
+            notes.append(
+                f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
+                "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
+            )
+    found = {one.sensor: columns[topic] for topic, one in match.held.items()}
+    held = {name: HeldValues.clean(column.stamps_ns, column.values) for name, column in found.items()}
+    return tracks, held, notes
+
+
+def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:
+    """The match without the sensors and bodies that are left out, and their names."""
+    sensors = [channel.sensor for channel in (*match.channels.values(), *match.missing)]
+    bodies = [f"{TRUTH}/{body}" for body in (*(one.sensor for one in match.truth.values()), *match.missing_bodies)]
+    what_if.check_drops([*sensors, *bodies])
+    kept = replace(
+        match,
+        channels={topic: one for topic, one in match.channels.items() if not what_if.drops(one.sensor)},
+        truth={topic: one for topic, one in match.truth.items() if not what_if.drops(f"{TRUTH}/{one.sensor}")},
+        missing=tuple(one for one in match.missing if not what_if.drops(one.sensor)),
+        missing_bodies=tuple(one for one in match.missing_bodies if not what_if.drops(f"{TRUTH}/{one}")),
+    )
+    if not any(channel.required for channel in (*kept.channels.values(), *kept.missing)):
+        raise UserError("--drop leaves no sensor")
+    return kept, [name for name in (*sensors, *bodies) if what_if.drops(name)]
+
+
+def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) -> None:
+    """Raise UserError where a required topic holds nothing to go on with."""
+    for topic, channel in match.channels.items():
+        column = columns[topic]
+        usable = finite_readings(channel, column.values)
+        if not usable.any() and channel.required:
+            reasons = [f"{count} {reason}" for reason, count in column.faults.items()]
+            missing = missing_parts(channel, column.values)
+            reasons += [f"{count} without {part.replace('_', ' ')} ({ABSENT})" for part, count in missing.items()]
+            others = len(usable) - max(missing.values(), default=0)
+            reasons += [f"{others} not finite"] if others else []
+            raise UserError(
+                f"none of the {bag.topics[topic].count} messages on {printable(topic)} can be used"
+                f"{': ' if reasons else ''}{', '.join(reasons)} (--drop {channel.sensor} does without)"
+            )
+        if len(column.stamps_ns) > 1 and np.ptp(column.stamps_ns) == 0:
+            raise UserError(
+                f"all {len(column.stamps_ns)} messages on {printable(topic)} have the same header.stamp, "
+                f"{column.stamps_ns[0] / NANOSECONDS_PER_SECOND:.9f} s: estimates need to know when each was measured "
+                f"(--drop {channel.sensor} does without)"
+            )
+        if len(column.stamps_ns) and column.stamps_ns.max() < 0:
+            raise UserError(f"{printable(topic)} has stamps before 1970, up to {column.stamps_ns.max()} ns")
+    if not any(len(columns[topic].values) for topic in match.channels):
+        raise UserError(f"{bag.path}: none of the messages on {', '.join(match.channels)} can be used")
+
+
+def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
+    """The columns between two jumps of the sensors' clock, where there are any, and what is lost by that."""
+    sensors = [columns[topic] for topic in match.channels]
+    sources, order = _by_arrival(sensors)
+    stamps = np.empty(len(sources), dtype=np.int64)
+    for number, column in enumerate(sensors):
+        stamps[sources == number] = column.stamps_ns
+    parts = clock_parts(stamps, sources)
+    if not parts.jumps:
+        return dict(columns), []
+    start, stop = parts.longest()
+    first = int(order[start]) if start else 0
+    last = int(order[stop]) if stop < parts.count else np.iinfo(np.int64).max
+    kept = {topic: column.at((column.order >= first) & (column.order < last)) for topic, column in columns.items()}
+    sentence = "; ".join(jump.partition(":")[0] for jump in parts.jumps[:3]) + ("; ..." if len(parts.jumps) > 3 else "")
+    note = (
+        f"{sentence[:1].upper()}{sentence[1:]}. Only the longest of {len(parts.starts)} parts is evaluated: "
+        f"{stop - start} of {parts.count} measurements."
+    )
+    return kept, [note]
+
+
+def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number of its column for each message (M,) in the order of the bag, and its place in the bag's log order (M,).
+
+    Places are whole numbers below the number of the bag's messages, each taken once: they need no sorting.
+    """
+    count = max((int(column.order[-1]) + 1 for column in columns if len(column.order)), default=0)
+    sources = np.full(count, -1, dtype=np.int16)
+    for number, column in enumerate(columns):
+        sources[column.order] = number
+    order = np.flatnonzero(sources >= 0)
+    return sources[order].astype(np.int64), order
+
+
+def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> list[str]:
+    """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
+    if not match.missing_bodies:
+        return []
+    free = FreeTopics(match, kinds)
+    found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
+    options = [option for body in found if (option := next(filter(None, body), None))]
+    hint = f" ({' '.join(options)}?)" if options else ""
+    all_needed = ", and all bodies are needed" if match.truth else ""
+    return [f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."]
+
+
+def losses(columns: Mapping[str, Column]) -> list[str]:
+    """What became of messages that are not as they should be, by topic, a sentence each."""
+    return [note for topic, column in columns.items() for note in column.notes(printable(topic))]
+
+
+def is_simulated(bag: Any) -> bool:
+    """Whether the bag says that it comes from a simulator."""
+    return bag.custom_data.get("source") == "simulated"

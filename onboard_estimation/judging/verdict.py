@@ -335,8 +335,7 @@ def _normalised(part: PartResult, where: Mask, columns: tuple[int, ...]) -> Rows
     """(S, d) errors in stated standard deviations."""
     error, stddev = part.error[where][:, columns], part.stddev[where][:, columns]
     # What is stated to be exact, and is, is not in excess; and where it is not, without bound.
-    out: Rows = np.divide(error, stddev, out=np.where(error == 0.0, 0.0, np.inf), where=stddev > 0.0)
-    return out
+    return np.divide(error, stddev, out=np.where(error == 0.0, 0.0, np.inf), where=stddev > 0.0)
 
 
 def worst_pair(check: Check) -> tuple[str, str] | None:

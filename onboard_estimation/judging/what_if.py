@@ -16,7 +16,8 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, 
 from onboard_estimation.base.series import SET_POSE, Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
-from onboard_estimation.judging.options import WhatIf, is_part
+from onboard_estimation.judging.alignment import about_vertical
+from onboard_estimation.judging.options import WhatIf, is_part, parse_pairs
 
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
 
@@ -61,7 +62,7 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
         dropped = _matching(out, name, "--drop")
         out = [one for one in out if one not in dropped]
     for text in what_if.delay:
-        sensor, value = _split(text, "--delay")
+        ((sensor, value),) = parse_pairs([text], "--delay", "SENSOR=VALUE").items()
         shift = _delay_ns(text, value)
         for one in _matching(out, sensor, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
@@ -108,15 +109,8 @@ def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
     return found
 
 
-def _split(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise UserError(f"{option} {text}: write {option} SENSOR=VALUE")
-    return name, value
-
-
 def _components(series: Sequence[Series], text: str, option: str, least: float) -> list[tuple[int, list[int], float]]:
-    name, value = _split(text, option)
+    ((name, value),) = parse_pairs([text], option, "SENSOR=VALUE").items()
     try:
         number = float(value)
     except ValueError:
@@ -210,8 +204,7 @@ def with_beacon(
 
 def _message(x: float, y: float, heading_rad: float, noise: Matrix) -> NDArray[np.float64]:
     """(43,) value of a PoseWithCovarianceStamped from a planar pose and its noise as a body-frame twist (3, 3)."""
-    cosine, sine = math.cos(heading_rad), math.sin(heading_rad)
-    turn = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    turn = about_vertical(heading_rad)
     covariance = np.zeros((6, 6))
     covariance[np.ix_(_PLANAR, _PLANAR)] = turn @ noise @ turn.T
     position = [x, y, 0.0]

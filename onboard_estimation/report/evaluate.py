@@ -1,22 +1,70 @@
-"""`evaluate`: a bag goes in, a judged run comes out."""
+"""`evaluate`: a bag, or another filter's trajectory from a file or a topic, goes in; a judged run comes out."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.topics import match_topics
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
-from onboard_estimation.contract.result import EvaluationResult
-from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded, words
-from onboard_estimation.judging.sources import Source, model_file, read_bag
+from onboard_estimation.contract.result import EvaluationResult, PartResult
+from onboard_estimation.contract.robot import Alignment, Robot, find_robot
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging import verdict
+from onboard_estimation.judging.handedness import Compared, refuse_mirrored
+from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
+from onboard_estimation.judging.sources import (
+    Source,
+    is_simulated,
+    load_configuration,
+    load_truth,
+    model_file,
+    read_bag,
+)
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
+from onboard_estimation.trajectories.files import format_of, read_trajectory
+from onboard_estimation.trajectories.trajectory import (
+    SPACES,
+    Kind,
+    Trajectory,
+    as_record,
+    body_truth,
+    file_truth,
+    is_trajectory_file,
+    kind_of_parts,
+    topic_trajectory,
+    true_parts,
+)
+
+Rows = NDArray[np.float64]
+Parts = dict[str, Rows]
+Progress = Callable[[str], None]
+
+_TAKEN = frozenset(
+    {
+        "config", "overrides", "topics", "namespace", "mirror_truth", "trajectory", "truth", "body", "format", "times",
+        "longest_truth_gap_s", "settle_s", "alignment", "estimates_rate_hz",
+    }
+)  # fmt: skip
+"""Options that act on a trajectory; all others are of a filter that is replayed."""
+_OF_A_ROBOT = frozenset({"config", "overrides", "namespace"})
+_FAR_M = 0.5
+_FAR_RAD = 0.2
 
 
 @dataclass(frozen=True)
@@ -25,9 +73,6 @@ class Evaluation:
 
     result: EvaluationResult
     folder: Path | None
-
-
-Progress = Callable[[str], None]
 
 
 def evaluate_bag(
@@ -49,8 +94,12 @@ def evaluate_bag(
     UserError
         Whatever the user can mend; the message says how.
     """
-    with _read_for_runs(bag_path, options, [options.estimator], output, write, progress) as (read, hashes, folder):
-        return evaluated(read, read.estimators[0], folder if write else None, hashes, progress)
+    if not write:
+        source = read_bag(bag_path, options, [options.estimator], progress)
+        return evaluated(source, source.estimators[0], progress=progress)
+    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
+        source = read_bag(bag_path, options, [options.estimator], progress)
+        return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
 
 
 def evaluate_estimators(
@@ -69,36 +118,32 @@ def evaluate_estimators(
     output
         Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
     """
-    with _read_for_runs(bag_path, options, estimators, output, True, progress) as (read, hashes, folder):
-        for estimator in read.estimators:
-            yield evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
+        source = read_bag(bag_path, options, estimators, progress)
+        folder = claim(_name(source))
+        for estimator in source.estimators:
+            yield evaluated(source, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
     progress(f"{estimator}: {step}")
 
 
+def _name(source: Source) -> str:
+    return f"{source.name}-{source.robot.name}"
+
+
 @contextmanager
-def _read_for_runs(
-    bag_path: Path,
-    options: EvaluateOptions,
-    estimators: Sequence[str | None],
-    output: Path | None,
-    write: bool,
-    progress: Progress,
-) -> Iterator[tuple[Source, Future[dict[str, str]], Path]]:
-    """The bag, hashes of what runs are made of, and the folder for them, claimed before minutes of work."""
+def _new_run(
+    inputs: Mapping[str, Path | None], output: Path | None
+) -> Iterator[tuple[Future[dict[str, str]], Callable[[str], Path]]]:
+    """Hashes of what a run is made of, and a way to its folder by a name; one asked for is claimed before the work."""
+    check_templates()
     with ExitStack() as stack:
-        if write:
-            check_templates()
-            if output is not None:
-                stack.enter_context(claimed_run(output, output))
-        hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
-        read = read_bag(bag_path, options, estimators, progress)
-        folder = output or Path("runs") / f"{read.name}-{read.robot.name}"
-        if write and output is None:
-            folder = stack.enter_context(claimed_run(None, folder))
-        yield read, hashes, folder
+        if output is not None:
+            stack.enter_context(claimed_run(output, output))
+        hashes = stack.enter_context(content_hashes(inputs))
+        yield hashes, lambda name: output or stack.enter_context(claimed_run(None, Path("runs") / name))
 
 
 def evaluated(
@@ -125,7 +170,242 @@ def evaluated(
     known = dict(hashes.result()) if hashes is not None else {}
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
-    result = write_run(
-        result, space, configuration, known, folder, recorded(options), options.estimates_rate_hz, progress, keep
+    kept = recorded(options), options.estimates_rate_hz
+    return Evaluation(write_run(result, space, configuration, known, folder, *kept, progress, keep), folder)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reference:
+    """What a trajectory is compared with: a body alone, or all bodies of a robot."""
+
+    kind: Kind
+    recording: LoadedRecording
+    source: str
+    settings: JudgeSettings
+    robot: Robot | None = None
+    configuration: Any = None
+
+    def parts(self, stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
+        """Parts of the state at instants (K,) with the truth's axes turned round, and where it is known (K,)."""
+        turned = self.recording.mirrored(axes)
+        if self.robot is None:
+            (track,) = turned.tracks.values()
+            values, valid = track.at(stamps_ns, self.settings.longest_truth_gap_s)
+            return (true_parts(self.kind, values) if valid.any() else {}), valid
+        parts, valid = truth_at(self.robot, self.configuration, turned, stamps_ns, self.settings)
+        return {block.name: parts[block.name] for block in SPACES[self.kind].blocks if block.name in parts}, valid
+
+
+def is_foreign(path: Path, options: EvaluateOptions) -> bool:
+    """Whether another filter's trajectory is to be judged, not a robot's filter on a bag."""
+    asked = options.trajectory, options.truth, options.body, options.format, options.times
+    return any(one is not None for one in asked) or is_trajectory_file(path)
+
+
+def evaluate_trajectory(
+    path: Path,
+    options: EvaluateOptions,
+    output: Path | None = None,
+    progress: Progress = lambda step: None,
+    keep: Keep = "everything",
+) -> Evaluation:
+    """Judge a trajectory file, or a topic of a bag, against a truth, and write a run folder, see `write_run`.
+
+    Raises
+    ------
+    UserError
+        Whatever the user can mend; the message says how.
+    """
+    _refuse_others(path, options)
+    inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
+    if absent := [str(one) for one in inputs.values() if one is not None and not one.exists()]:
+        raise UserError(f"{absent[0]} does not exist")
+    with _new_run(inputs, output) as (hashes, claim):
+        progress("reading")
+        trajectory, reference = _read(path, options)
+        progress("comparing")
+        result, space = _judged(path, options, trajectory, reference)
+        name = (options.trajectory or path.name).strip("/").replace("/", "-")
+        folder = claim(f"{result.bag}-{name}")
+        kept = recorded(options), options.estimates_rate_hz
+        result = write_run(result, space, reference.configuration, hashes.result(), folder, *kept, progress, keep)
+        return Evaluation(result, folder)
+
+
+def _refuse_others(path: Path, options: EvaluateOptions) -> None:
+    """UserError where an option says nothing of a trajectory, or where one is missing."""
+    for (name, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+        if value == default:
+            continue
+        if name not in _TAKEN:
+            raise UserError(f"{it.flag} acts on a filter that is replayed; a trajectory is judged as it is")
+        if name in _OF_A_ROBOT and options.robot is None:
+            raise UserError(f"{it.flag} is of a robot: name it with --robot, or leave it out")
+    if options.estimator is not None:
+        raise UserError(f"--estimator {options.estimator} is a filter of ours; a trajectory is judged as it is")
+    if options.robot is not None and options.body is not None:
+        raise UserError(f"--robot {options.robot} has its own truth: leave out --body {options.body}")
+    if is_trajectory_file(path):
+        if options.trajectory is not None:
+            raise UserError(f"--trajectory {options.trajectory} is a topic of a bag; {path} is a file")
+        if options.truth is None:
+            raise UserError(f"{path} is a trajectory: name what it is judged against with --truth BAG or --truth FILE")
+    elif path.exists() and options.trajectory is None:
+        with open_bag(path) as bag:
+            topic_trajectory(bag, "TOPIC")  # refuses it with those that there are
+    elif options.format is not None or options.times is not None:
+        raise UserError("--format and --times are of a trajectory file")
+
+
+def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]:
+    place = options.truth or path
+    # `--format` is that of the judged file; that of the truth is guessed.
+    formats = {
+        one: options.format or format_of(one) if one == path else format_of(one)
+        for one in (path, place)
+        if is_trajectory_file(one)
+    }
+    if options.times is not None and "kitti" not in formats.values():
+        raise UserError(f"--times {options.times}: none of the files is of the format kitti, stamps are their own")
+
+    def read_file(file: Path, stamps_ns: NDArray[np.int64] | None = None) -> Trajectory:
+        times = options.times if formats[file] == "kitti" else None
+        return read_trajectory(file, formats[file], times, stamps_ns)
+
+    stated: list[bool] = []
+    trajectory: Trajectory | None = None
+    if path not in formats:
+        with open_bag(path) as bag:
+            stated.append(is_simulated(bag))
+            trajectory = topic_trajectory(bag, options.trajectory or "")
+    if place in formats:
+        if options.robot is not None or options.topics or options.body is not None:
+            raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
+        tracked = file_truth(read_file(place))
+    else:
+        with open_bag(place) as bag:
+            stated.append(is_simulated(bag))
+            source = "simulated" if any(stated) else "recorded"
+            if options.robot is not None:
+                robot = find_robot(options.robot)
+                configuration = load_configuration(robot, options, place)
+                match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
+                recording = load_truth(bag, robot, match)
+                trajectory = trajectory or read_file(path)
+                return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
+            tracked = body_truth(bag, options.body, options.topics, None if options.truth else options.trajectory)
+            if bag.damage:
+                tracked = replace(tracked, notes=(bag.damage, *tracked.notes))
+    if trajectory is None:  # of the format kitti, it may take its stamps from the truth
+        trajectory = read_file(path, tracked.track.stamps_ns)
+    source = "simulated" if any(stated) else "recorded" if stated else "unknown"
+    tracks = {tracked.track.body: tracked.track}
+    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
+    return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
+
+
+def _of_robot(
+    robot: Robot,
+    configuration: Any,
+    recording: LoadedRecording,
+    trajectory: Trajectory,
+    options: EvaluateOptions,
+    source: str,
+) -> _Reference:
+    bodies = robot.truth_specification(configuration).bodies
+    if any(body not in recording.tracks or not len(recording.tracks[body].stamps_ns) for body in bodies):
+        reason = " ".join(recording.notes).rstrip(".")
+        raise UserError(f"the truth of --robot {robot.name} needs all of its bodies: {reason or 'one has no message'}")
+    found, _ = truth_at(robot, configuration, recording, trajectory.stamps_ns, options.settings)
+    known = found or robot.true_parts(configuration, {name: one.values[:1] for name, one in recording.tracks.items()})
+    dimensions = known["position"].shape[1] if "position" in known else 0
+    kind = kind_of_parts(robot.name, known, dimensions, trajectory)
+    return _Reference(kind, recording, source, options.settings, robot, configuration)
+
+
+def _judged(
+    path: Path, options: EvaluateOptions, trajectory: Trajectory, reference: _Reference
+) -> tuple[EvaluationResult, StateSpace]:
+    space, record, covariance_notes = as_record(trajectory, reference.kind)
+    axes = options.mirror_truth or ""
+    parts, known = reference.parts(record.stamps_ns, axes)
+    if not known.any():
+        raise UserError(_no_truth(trajectory, reference, options.settings.longest_truth_gap_s))
+
+    def mirrored(more: str) -> Compared:
+        # Turned round twice, an axis is as it was.
+        both = "".join(axis for axis in "xyz" if (axis in axes) != (axis in more))
+        return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
+
+    refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
+    recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
+    turned = f"Ground truth mirrored in {axes}." if axes else ""
+    result, settle_s = judged_record(
+        space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
+        unaligned=partial(_unaligned, options.settings.alignment),
+        before=(*trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
+        between=covariance_notes,
+        estimator=trajectory.name,
+        source=reference.source,
+        bag=(options.truth or path).resolve().name,
+        sensors={},
+        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
+    )  # fmt: skip
+    return replace(
+        result,
+        drawing=drawing_of(None, None, space, result, parts),
+        verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio),
+    ), space
+
+
+def _what(trajectory: Trajectory, kind: Kind) -> str:
+    told = {
+        "planar": "as a planar pose, x, y and heading",
+        "pose": "as a pose in space",
+        "position": "by its position alone",
+        "planar position": "by its position in the plane alone",
+    }[kind]
+    return f"{trajectory.name} is judged {told}, of a filter that is not ours: nothing is known of its sensors."
+
+
+def _unaligned(asked: Alignment | None, parts: Mapping[str, PartResult]) -> str:
+    """Where nothing is fitted, a hint that something should be."""
+    if asked is not None:
+        return ""
+    part = next(iter(parts.values()))
+    first = part.error[np.flatnonzero(part.matched)[0]]
+    lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
+    off_m = float(np.linalg.norm(first[lengths]))
+    angles = [one.error[one.matched][0][[unit == "rad" for unit in one.units]] for one in parts.values()]
+    off_rad = float(np.linalg.norm(np.concatenate(angles)))
+    if off_m < _FAR_M and off_rad < _FAR_RAD:
+        return "Compared as it is, without an alignment."
+    turned = f" and {np.rad2deg(off_rad):.1f} deg" if off_rad > 0.0 else ""
+    return (
+        f"Compared as it is, without an alignment, and it starts {off_m:.2f} m{turned} off the truth: "
+        "of a filter that starts at its own origin ask for --alignment heading or start."
     )
-    return Evaluation(result, folder)
+
+
+def _no_truth(trajectory: Trajectory, reference: _Reference, longest_gap_s: float) -> str:
+    def span(stamps_ns: NDArray[np.int64]) -> str:
+        return f"{stamps_ns[0] / NANOSECONDS_PER_SECOND:.3f} to {stamps_ns[-1] / NANOSECONDS_PER_SECOND:.3f} s"
+
+    own = trajectory.stamps_ns
+    tracks = {name: one for name, one in reference.recording.tracks.items() if len(one.stamps_ns)}
+    if not tracks:
+        return f"there is no ground truth: {' '.join(reference.recording.notes)}"
+    told = [f"the truth of {name} from {span(one.stamps_ns)}" for name, one in tracks.items()]
+    first = next(iter(tracks.values())).stamps_ns
+    offset_s = (int(first[0]) - int(own[0])) / NANOSECONDS_PER_SECOND
+    overlap = min(own[-1], first[-1]) >= max(own[0], first[0])
+    way = (
+        f"they overlap, but no two messages of the truth around a pose are within {longest_gap_s:g} s "
+        "(--truth-gap allows more)"
+        if overlap
+        else f"the truth starts {offset_s:+.3f} s after it: bring both to one clock"
+    )
+    return (
+        f"none of the {len(own)} poses of {trajectory.name} has a truth: by their stamps it runs from {span(own)}, "
+        f"{', '.join(told[:3])}; {way}"
+    )

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.topics import listed
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.judging.options import FORMATS
 from onboard_estimation.trajectories.trajectory import Trajectory, cleaned
@@ -344,8 +344,7 @@ def columns_of(file: Path, names: Sequence[str]) -> Columns:
     stamp = known.index(stamps[0])
     read = {name: place for place, name in enumerate(known) if name in wanted}
     others = [names[place] for place in range(len(names)) if place not in (*read.values(), stamp)]
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    note = f"{file.name}: columns not read: {listed(others[:_NAMED])}{more}." if others else ""
+    note = f"{file.name}: columns not read: {first_of(list(map(printable, others)), _NAMED)}." if others else ""
     return Columns((stamp, 1 if stamps[0] == "stamp_ns" else NANOSECONDS_PER_SECOND), read, note)
 
 

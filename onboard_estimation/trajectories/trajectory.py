@@ -149,7 +149,10 @@ def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateS
     size = space.dimension
     if trajectory.covariances is None:
         nothing = np.full((len(poses), size, size), np.nan)
-        return space, EstimateSeries(trajectory.stamps_ns, means, nothing), [_without(trajectory)]
+        said = (
+            f"{trajectory.name} has no covariance: its errors are judged, and not how sure it is of itself (no NEES)."
+        )
+        return space, EstimateSeries(trajectory.stamps_ns, means, nothing), [said]
     axes = [0, 1, _YAW] if kind == "planar" else list(range(size))
     fixed = trajectory.covariances[:, axes][:, :, axes]
     covariances, notes = _usable(trajectory.name, space, fixed)
@@ -163,10 +166,6 @@ def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateS
     known = np.isfinite(covariances)
     turned = turn @ np.where(known, covariances, 0.0) @ turn.transpose(0, 2, 1)
     return space, EstimateSeries(trajectory.stamps_ns, means, np.where(known, turned, np.nan)), notes
-
-
-def _without(trajectory: Trajectory) -> str:
-    return f"{trajectory.name} has no covariance: its errors are judged, and not how sure it is of itself (no NEES)."
 
 
 def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list[str]]:
@@ -213,8 +212,7 @@ def _definite(values: Rows) -> NDArray[np.bool_]:
     scaled = values / (scale[:, :, None] * scale[:, None, :])
     symmetric = np.abs(scaled - scaled.transpose(0, 2, 1)).max(axis=(1, 2)) <= _SYMMETRIC
     least = np.linalg.eigvalsh(0.5 * (scaled + scaled.transpose(0, 2, 1)))[:, 0]
-    definite: NDArray[np.bool_] = positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
-    return definite
+    return positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,7 +131,7 @@ def _bag_of(folder: Path, description: Mapping[str, Any]) -> Path | None:
 
 def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[ShownRun]:
     """Robots whose estimates were recorded along with everything else."""
-    topics = {name: one.message_type for name, one in bag.topics.items()}
+    topics = bag.types
     records = []
     for namespace in namespaces_with_estimates(topics):
         if options.namespace is not None and options.namespace.strip("/") != namespace.strip("/"):
@@ -149,7 +149,7 @@ def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[ShownRun]:
 def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], None]) -> ShownRun:
     result = evaluate_bag(path, options, write=False, progress=progress).result
     with open_bag(path) as bag:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        kinds = bag.types
         robot, configuration, match = choose_robot(options, kinds, path)
         estimator = robot.estimator(configuration, result.estimator)
         subject = Subject(match.namespace or f"/{robot.name}", robot, configuration, estimator.space)

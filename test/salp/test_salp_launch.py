@@ -14,8 +14,7 @@ from live_graph import LONGEST_WAIT_S, wait_until
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.installed import resource
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.recording import load_recording
-from onboard_estimation.judging.sources import choose_robot
+from onboard_estimation.judging.sources import choose_robot, load_recording
 from onboard_estimation.pipeline.pipeline import Pipeline
 
 pytestmark = [

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.bags.writing import configuration_in
 from onboard_estimation.base.configuration import load, to_mapping
 from onboard_estimation.base.series import Recording
 from onboard_estimation.judging.simulated_bags import simulate_to_bag
+from onboard_estimation.judging.sources import configuration_in
 from softrobot_estimation.judging.ground_truth import in_base
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import tip_quaternion_xyzw

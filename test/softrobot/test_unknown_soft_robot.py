@@ -13,10 +13,10 @@ from laboratory_folders import changed, lines, write
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
-from onboard_estimation.bags.writing import configuration_in
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.judging.sources import configuration_in
 from softrobot_estimation.model.channels import WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.simulation.unknown_soft_robot import read_configuration, read_unknown_soft_robot

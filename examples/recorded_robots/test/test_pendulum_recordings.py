@@ -10,11 +10,12 @@ from pendulums import Links, recording
 from scipy.io import savemat
 
 from benchmarks.recorded_robots import pendulums as benchmark
-from onboard_estimation.bags.writing import configuration_in, write_configuration
+from onboard_estimation.bags.writing import write_configuration
 from onboard_estimation.base.configuration import load, to_mapping
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import convert
+from onboard_estimation.judging.sources import configuration_in
 from onboard_estimation.report.evaluate import evaluate_bag
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.recordings import read_actuated_pendulum, read_triple_pendulum

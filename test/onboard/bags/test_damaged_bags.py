@@ -1,6 +1,7 @@
 """Cut and damaged recordings: what is readable is read, how much is said, and lengths that lie cost no memory.
 
-`test_fuzzed_bags` holds hundreds of changed bags against the reference readers; here is what those cannot tell.
+Some hundred changed bags are held against the reference readers; the rest is what those cannot tell. `python -m
+benchmarks --only fuzz_bags` does the former at length; its counts are in docs/bags.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import sqlite3
 import struct
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lz4.frame  # type: ignore[import-untyped]
@@ -20,7 +21,12 @@ import zstandard
 from bag_formats import SAMPLES, WRITTEN, contents
 from bag_samples import JAZZY, START_NS, Sample, serialised, walk, write_mcap, write_ros1, write_rosbag2
 
-from benchmarks.core.bag_seeds import seeds
+from benchmarks.core.bag_judge import judge as held
+from benchmarks.core.bag_judge import read_ours
+from benchmarks.core.bag_references import read_references
+from benchmarks.core.bag_seeds import Case, scratch_folder, seeds
+from benchmarks.core.fuzz_bags import FORMATS, kept_cases, originals, run_case
+from benchmarks.fuzzing import judge
 from onboard_estimation.bags import blocks as bag_blocks
 from onboard_estimation.bags import mcap_files as bag_mcap
 from onboard_estimation.bags import sqlite as bag_sqlite
@@ -311,3 +317,42 @@ def test_the_number_of_messages_is_capped_and_said(tmp_path: Path, monkeypatch: 
     for storage in ("mcap", "sqlite3"):
         _, damage = contents(write_rosbag2(tmp_path / storage, SAMPLES, storage))
         assert "holds more than 100 messages, the rest was left out" in damage
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with scratch_folder() as path:
+        yield path
+
+
+@pytest.mark.parametrize("case", [one for name in FORMATS for one in kept_cases(name)], ids=lambda case: case.name)
+def test_what_was_once_read_wrongly(case: Case, folder: Path) -> None:
+    assert run_case(case, folder).findings == {}
+
+
+@pytest.mark.parametrize("bag_format", FORMATS)
+def test_new_changes_are_read_as_the_references_read_them(bag_format: str) -> None:
+    tally = judge(bag_format, range(250))
+    assert tally.findings == {}
+    assert min(tally.outcomes[name] for name in ("as reference", "said damaged", "refused")) > 10
+
+
+def test_the_judge_finds_a_message_that_is_lost_changed_or_doubled(folder: Path) -> None:
+    (seed,) = (seed for seed in seeds("mcap") if seed.name == "lz4")
+    case = Case("mcap", 1, seed, seed.files)
+    (folder / "files").mkdir()
+    ours = read_ours(case.write(folder / "files"), False)
+    references, written = read_references(case, folder / "files", folder), originals("mcap")["lz4"]
+    assert held(case, ours, references, written).findings == {}
+    whole = ours.messages
+    (topic, stamp, data), rest = whole[5], whole[:5] + whole[6:]
+    changed, moved = (topic, stamp, data[:-1] + b"!"), ("/other", stamp, data)
+    for wrong in (
+        rest,
+        *([*whole[:5], one, *whole[6:]] for one in (changed, moved)),
+        *([*whole[:6], *whole[5:]], [*rest, whole[5]]),  # doubled, late
+    ):
+        ours.messages = wrong
+        assert held(case, ours, references, written).findings
+    ours.messages, ours.damage = rest, "it is damaged; readable are 23 of 24 (100.0%) messages"
+    assert "claims 100 % with messages lost" in held(case, ours, references, written).findings

@@ -98,7 +98,7 @@ def test_output_into_a_full_device_is_one_line() -> None:
     """What is printed, too, is written: `> /dev/full`."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "onboard_estimation", "robots"], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "onboard_estimation", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 2
     assert done.stderr.startswith("error: cannot write ")

@@ -118,17 +118,6 @@ def test_the_model_helps_with_a_run_that_it_has_not_seen_which_can_be_repeated(
     assert configuration.residual_model == str(model.absolute())
 
 
-def test_gaussian_process_training_from_the_command_line(folder: Path, tmp_path: Path, repository: Path) -> None:
-    bags, known = [folder / gait for gait in GAITS], repository / "config" / "salp.yaml"
-    words = ("--form", "gaussian_process", "--config", known, "--output", tmp_path / "m.npz")
-    outcome = command("train", "salp", *bags, *words)
-    assert outcome.code == 0, outcome
-    assert "use it:" in outcome.out
-    assert f"evaluate BAG --config {known} --model {tmp_path / 'm.npz'}" in outcome.out
-    assert "friction, harness and lag" not in outcome.out  # that form finds none
-    assert ResidualModel.from_file(tmp_path / "m.npz").processes is not None
-
-
 # Bad input.
 
 

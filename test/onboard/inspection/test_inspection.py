@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,8 +23,6 @@ from bag_samples import (
     point,
     pose,
     type_of,
-    walk,
-    write_ros1,
     write_rosbag2,
 )
 from hypothesis import given, settings
@@ -249,7 +246,7 @@ def test_stamps_of_another_clock(tmp_path: Path) -> None:
 def test_ground_truth_on_another_clock_than_the_sensors(tmp_path: Path) -> None:
     def shifted(by_ms: int) -> list[Sample]:
         moved = {"ground_truth/link_1/pose": lambda n, s: with_stamp(s, START_NS + (n * 20 - by_ms) * MS)}
-        return recording(moved)
+        return recording(moved, seconds=2)
 
     assert any("may differ by 150 ms" in text for text in texts(inspect(tmp_path / "a", shifted(150))))
     far = inspect(tmp_path / "b", shifted(50_000))
@@ -322,18 +319,6 @@ def test_many_topics_with_a_fault_are_one_sentence(tmp_path: Path) -> None:
     (found,) = texts(inspect(tmp_path, sorted(samples, key=lambda sample: sample.log_time_ns)))
     assert found.startswith("warning: Gaps of more than 5 periods: /imu/link_7/data_raw has 1, of 1.41 s at 0.50 s;")
     assert found.endswith("; and 4 more topics.")
-
-
-def test_ros1_bags_are_inspected_alike(tmp_path: Path) -> None:
-    samples = walk(300)
-    one = inspect_bag(write_rosbag2(tmp_path / "bag", samples))
-    two = inspect_bag(write_ros1(tmp_path / "bag.bag", samples))
-    assert two.format == "ros1"
-    assert two.topics == one.topics
-    assert [replace(report, largest_step_m=0.0) for report in two.truth] == [
-        replace(report, largest_step_m=0.0) for report in one.truth
-    ]
-    assert two.findings == one.findings
 
 
 def test_names_in_brackets_are_no_markup_and_topics_without_header_are_timed_by_the_log(tmp_path: Path) -> None:

