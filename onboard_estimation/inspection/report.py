@@ -111,8 +111,8 @@ class TruthReport:
         Steps that no body makes: faster than 10 m/s (and over 1 cm) or 35 rad/s (and over 0.2 rad).
     flips
         Jumps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
-    frozen_s, frozen_at_s
-        The longest time with the very same pose, out of which the body jumps, and when it starts; 0 without such.
+    made_up_s, made_up
+        Time in which motion capture made the poses up, repeating the last one or at the origin, and sentences on it.
     largest_step_m, largest_turn_rad
         The largest step between neighbouring poses.
     unusable
@@ -129,8 +129,8 @@ class TruthReport:
     largest_turn_rad: float
     unusable: int
     flips: int = 0
-    frozen_s: float = 0.0
-    frozen_at_s: float = 0.0
+    made_up_s: float = 0.0
+    made_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,8 @@ class Inspection:
         What the motion tells of each IMU and the tracked body that it is on.
     frames
         Where the IMUs sit on their bodies, and which way is up.
+    unsound
+        Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
     """
 
     path: str
@@ -190,6 +192,7 @@ class Inspection:
     robots: tuple[RobotReport, ...]
     clocks: tuple[ClockReport, ...] = ()
     frames: tuple[FrameReport, ...] = ()
+    unsound: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
@@ -201,9 +204,13 @@ class Inspection:
         return replace(
             self,
             topics=self._short(self.topics, "name"),
-            truth=self._short(self.truth, "topic"),
+            truth=tuple(
+                replace(one, made_up=tuple(said.replace(f"{self.namespace}/", "") for said in one.made_up))
+                for one in self._short(self.truth, "topic")
+            ),
             clocks=self._short(self.clocks, "sensor", "body", "rather"),
             frames=self._short(self.frames, "sensor", "body"),
+            unsound=tuple(one.replace(f"{self.namespace}/", "") for one in self.unsound),
         )
 
     def _short(self, reports: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
@@ -342,7 +349,7 @@ def _truth_table(reports: Sequence[TruthReport]) -> Table:
         _Column("covered", lambda one: f"{one.coverage:.1%}"),
         _Column("longest hole", _hole, "warning"),
         _Column("jumps", lambda one: _count(one.jumps), "warning"),
-        _Column("frozen", lambda one: f"{one.frozen_s:.3g} s" if one.frozen_s else "", "warning"),
+        _Column("made up", lambda one: f"{one.made_up_s:.3g} s" if one.made_up_s else "", "warning"),
         _Column("unusable", lambda one: _count(one.unusable), "warning"),
         _Column("largest step", lambda one: f"{one.largest_step_m * 1e3:.3g} mm"),
         _Column("largest turn", lambda one: f"{math.degrees(one.largest_turn_rad):.3g} deg"),

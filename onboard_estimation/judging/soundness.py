@@ -14,13 +14,15 @@ Each needs a sign that rest does not have: a body at rest repeats its pose to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -37,6 +39,7 @@ _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
 _LEAST_LAST_S = 0.5
 _LONGEST_LEAP_S = 1.0
+LEAPS = "leaps away and back as no body moves"
 
 _LEAST_DEAD_S, _FEWEST_DEAD = 0.25, 20
 _MOST_REPEATS = 0.01
@@ -44,7 +47,15 @@ _OUT_OF_DEAD = 0.2
 
 _CLOCK_STEP_NS = 10 * NANOSECONDS_PER_SECOND
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
-_ENOUGH_SHARE = 0.1
+_ENOUGH_SHARE, _MOST = 0.1, 0.8
+
+_REST_NS = NANOSECONDS_PER_SECOND // 4
+_RESTING_RAD_S, _RESTING_M_S2, _FEWEST_RESTS = 0.05, 0.3, 4
+_GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
+_UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", 1e-2: "it is in cm/s^2", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
+
+NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped"})
+"""Of sensors that never repeat a reading by chance."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,13 @@ def marked(stretches: list[Unsound], count: int) -> Mask:
     return out
 
 
-def sentence(topic: str, stretches: list[Unsound], zero_ns: int, consequence: str = "") -> list[str]:
+def longest_run(where: Mask) -> Integers:
+    """Numbers of what is set without a break for longest."""
+    first, stop = max(_runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
+    return np.arange(first, stop)
+
+
+def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, consequence: str = "") -> list[str]:
     """A sentence for each kind of stretch on a topic; moments in seconds after `zero_ns`, the longest named."""
     found = []
     for why in dict.fromkeys(one.why for one in stretches):
@@ -95,9 +112,7 @@ def sentence(topic: str, stretches: list[Unsound], zero_ns: int, consequence: st
         start_s, end_s = ((stamp - zero_ns) / NANOSECONDS_PER_SECOND for stamp in (longest.start_ns, longest.end_ns))
         often = f" {len(chosen)} times, the longest" if len(chosen) > 1 else ""
         messages = sum(one.count for one in chosen)
-        found.append(
-            f"{topic} {why}{often} from {start_s:.2f} to {end_s:.2f} s: {messages} messages{consequence}."
-        )
+        found.append(f"{topic} {why}{often} from {start_s:.2f} to {end_s:.2f} s: {messages} messages{consequence}.")
     return found
 
 
@@ -201,7 +216,7 @@ def _away_and_back(stamps_ns: Integers, poses: Matrix, distances: Vector, turns:
                 break
             distance, turn = pose_steps(poses[[away, back + 1]])
             if not leaps(distance, turn, np.array([span_s]))[0]:
-                found.append(_stretch(stamps_ns, away + 1, back + 1, "leaps away and back as no body moves"))
+                found.append(_stretch(stamps_ns, away + 1, back + 1, LEAPS))
                 after = back + 1
                 break
     return found
@@ -235,25 +250,53 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     return found
 
 
-def stamps_of_another_age(
-    stamps_ns: Integers, log_times_ns: Integers, in_words: Callable[[int], str]
-) -> list[Unsound]:
+def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
+    """Median size of an accelerometer's readings (K, 3) while the gyro (K, 3) rests: 9.8; None where it never does."""
+    if len(stamps_ns) < _FEWEST_DEAD or not (np.isfinite(rates).any() and np.isfinite(forces).any()):
+        return None
+    windows = (stamps_ns - stamps_ns[0]) // _REST_NS
+    starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+    counts = np.diff(np.append(starts, len(stamps_ns)))
+
+    def moments(values: Matrix) -> tuple[Matrix, Matrix]:
+        mean = np.add.reduceat(values, starts) / counts[:, None]
+        square = np.add.reduceat(values**2, starts) / counts[:, None]
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+    turning, shaking = moments(rates)
+    force, spread = moments(forces)
+    rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
+    rests &= (spread.max(axis=1) < _RESTING_M_S2) & (spread > 0.0).any(axis=1)
+    return float(np.median(np.linalg.norm(force[rests], axis=1))) if np.count_nonzero(rests) >= _FEWEST_RESTS else None
+
+
+def wrong_force(resting_m_s2: float | None) -> str:
+    """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing."""
+    if resting_m_s2 is None or abs(resting_m_s2 / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
+        return ""
+    reads = f"reads {resting_m_s2:.3g} m/s^2 at rest, where gravity is 9.81"
+    for factor, words in _UNITS.items():
+        if abs(resting_m_s2 * factor / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
+            return f"{reads}: {words}; its driver must multiply by {factor:.6g}"
+    if resting_m_s2 < _NO_GRAVITY_M_S2:
+        return f"{reads}: its driver takes gravity off, which estimators need"
+    factor = STANDARD_GRAVITY_M_S2 / resting_m_s2
+    return f"{reads}: a range or scale is set wrong, a factor of {factor:.3g} would fit"
+
+
+def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[Unsound]:
     """Messages (K,), in the order of recording, whose stamps are of another clock than the most of their topic.
 
     Where the stamps step by more than ten seconds against the recorder's times, another clock begins. The one that
-    agrees with the recorder's, within a minute and for a tenth of the messages at least, counts; else the longest.
-
-    Parameters
-    ----------
-    in_words
-        The day of a stamp.
+    agrees with the recorder's, within a minute and for a tenth of the messages at least, counts; else one that has four
+    fifths of them. Where there is none, a bag was played in parts, and nothing is unsound.
     """
     delays = log_times_ns - stamps_ns
     steps = np.flatnonzero(np.abs(np.diff(delays)) > _CLOCK_STEP_NS)
     if not len(steps):
         return []
     edges = [0, *(steps + 1).tolist(), len(delays)]
-    parts = [(first, stop, float(np.median(delays[first:stop]))) for first, stop in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [(first, stop, float(np.median(delays[first:stop]))) for first, stop in itertools.pairwise(edges)]
     clocks: list[tuple[float, int]] = []
     for _, _, delay in parts:
         if all(abs(delay - other) > _CLOCK_STEP_NS for other, _ in clocks):
@@ -266,8 +309,17 @@ def stamps_of_another_age(
         clock for clock, size in sizes.items() if abs(clock) < _SAME_CLOCK_NS and size >= _ENOUGH_SHARE * len(delays)
     ]
     right = min(agreeing, key=abs) if agreeing else max(sizes, key=lambda clock: sizes[clock])
+    if not agreeing and sizes[right] < _MOST * len(delays):
+        return []
     return [
-        _stretch(log_times_ns, first, stop, f"has stamps of another age ({in_words(int(stamps_ns[first]))})")
+        _stretch(log_times_ns, first, stop, f"has stamps of another age ({_day(int(stamps_ns[first]))})")
         for first, stop, delay in parts
         if abs(delay - right) > _CLOCK_STEP_NS
     ]
+
+
+def _day(stamp_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(stamp_ns / NANOSECONDS_PER_SECOND, timezone.utc).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{stamp_ns} ns"
