@@ -50,7 +50,7 @@ _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 _ENOUGH_SHARE, _MOST = 0.1, 0.8
 
 _REST_NS = NANOSECONDS_PER_SECOND // 4
-_RESTING_RAD_S, _RESTING_M_S2, _FEWEST_RESTS = 0.05, 0.3, 4
+_RESTING_RAD_S, _RESTING_SHARE, _FEWEST_RESTS = 0.05, 0.03, 4
 _GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
 _UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", 1e-2: "it is in cm/s^2", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
 
@@ -266,8 +266,11 @@ def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> fl
     turning, shaking = moments(rates)
     force, spread = moments(forces)
     rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
-    rests &= (spread.max(axis=1) < _RESTING_M_S2) & (spread > 0.0).any(axis=1)
-    return float(np.median(np.linalg.norm(force[rests], axis=1))) if np.count_nonzero(rests) >= _FEWEST_RESTS else None
+    size = np.linalg.norm(force, axis=1)
+    rests &= (spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)) & (spread > 0.0).any(
+        axis=1
+    )
+    return float(np.median(size[rests])) if np.count_nonzero(rests) >= _FEWEST_RESTS else None
 
 
 def wrong_force(resting_m_s2: float | None) -> str:
