@@ -19,11 +19,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+
+from benchmarks.measuring import Row, cells_row
 
 Fuzzer = Callable[[int], str]
 
@@ -54,10 +57,7 @@ class Target(NamedTuple):
 
 
 PLACES = {
-    "benchmarks.drivers.fuzz": (
-        *("ethercat", "ethercat_description", "natnet", "serial_frames", "serial_log", "serial_readings"),
-        *("serialized_readings", "vicon"),
-    ),
+    "benchmarks.drivers.fuzz": ("serial_frames", "serial_log", "serial_readings", "serialized_readings"),
     "benchmarks.core.fuzz_bags": ("mcap", "sqlite3", "ros1"),
 }
 """Modules with a function `fuzzer(name)`, and its names."""
@@ -66,24 +66,8 @@ MEMORY_BYTES = 2 * 2**30
 HANG_S = 60.0
 _CHUNK = 200
 _EXTREME = (
-    0,
-    1,
-    2,
-    3,
-    9,
-    127,
-    128,
-    255,
-    256,
-    4096,
-    65_535,
-    2**24,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**63,
+    *(0, 1, 2, 3, 9, 127, 128, 255, 256, 4096, 65_535),
+    *(2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63),
 )
 _LONGEST_BLOCK = 64
 
@@ -110,10 +94,10 @@ class Tally:
         self.memory_mb = max(self.memory_mb, other.memory_mb)
 
 
-def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0, first: int = 0) -> Tally:
+def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0) -> Tally:
     """Judge that many cases, or until so long has passed; progress goes to the standard error stream."""
     total, begin_s = Tally(), time.monotonic()
-    chunks = [range(at, min(at + _CHUNK, first + cases)) for at in range(first, first + cases, _CHUNK)]
+    chunks = [range(at, min(at + _CHUNK, cases)) for at in range(0, cases, _CHUNK)]
     while chunks:
         part, chunks = chunks[: 10 * jobs], chunks[10 * jobs :]
         for tally in _judged(name, part, jobs):
@@ -128,20 +112,16 @@ def fuzz(name: str, cases: int, jobs: int = 1, seconds: float = 0.0, first: int 
 
 def _judged(name: str, chunks: Sequence[range], jobs: int) -> Iterator[Tally]:
     """By as many processes; where one dies, its chunk is judged again, case by case."""
-    left = list(chunks)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(judge, name, chunk): chunk for chunk in chunks}
         for future in as_completed(futures):
-            try:
+            with suppress(BrokenProcessPool):
                 yield future.result()
-            except BrokenProcessPool:
-                continue
-            left.remove(futures[future])
-    for chunk in left:
-        if len(chunk) > 1:
+    for future, chunk in futures.items():
+        if future.exception() and len(chunk) > 1:
             for number in chunk:
                 yield from _judged(name, [range(number, number + 1)], 1)
-        else:
+        elif future.exception():
             yield Tally(1, Counter(failed=1), {"died or hangs": list(chunk)})
 
 
@@ -180,21 +160,19 @@ def fuzzer_of(name: str) -> Fuzzer:
     return found
 
 
-def row(name: str, tally: Tally, table: str, outcomes: Sequence[str] = ()) -> dict[str, object]:
+def tally_row(name: str, tally: Tally, table: str, outcomes: Sequence[str] = ()) -> Row:
     """A run's figures; findings are counted apart from crashes."""
     died = len(tally.findings.get("died or hangs", ()))
-    found = sum(map(len, tally.findings.values())) - died
     cells = {
         "of": name,
         "changed inputs": f"{tally.cases:,}",
         **{one: f"{tally.outcomes[one]:,}" for one in outcomes},
-        "findings": f"{found}",
+        "findings": f"{sum(map(len, tally.findings.values())) - died}",
         "crashes, hangs": f"{died}",
         "slowest, ms of CPU": f"{1e3 * tally.slowest_s:.0f}",
         "most memory, MB": f"{tally.memory_mb:.0f}",
     }
-    found_cases = {"findings": tally.findings, "slowest_case": tally.slowest_case}
-    return {"case": name, "table": table, "cells": cells, **found_cases}
+    return cells_row(table, name, cells, findings=tally.findings, slowest_case=tally.slowest_case)
 
 
 def change_bytes(data: bytes, rng: Random, others: Sequence[bytes] = ()) -> bytes:
@@ -236,7 +214,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzzing", description="Changed inputs, judged.")
     parser.add_argument("name", choices=[name for names in PLACES.values() for name in names])
     parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=0.0, help="end after so long (default: never)")
     parser.add_argument("--case", type=int, help="only this one, in this process, its exception shown")
@@ -244,7 +221,7 @@ def main() -> None:
     if options.case is not None:
         print(fuzzer_of(options.name)(options.case))
         return
-    tally = fuzz(options.name, options.cases, options.jobs, options.seconds, options.first)
+    tally = fuzz(options.name, options.cases, options.jobs, options.seconds)
     print(tally)
     sys.exit(1 if tally.findings else 0)
 

@@ -140,23 +140,22 @@ def publish(rate_hz: float, seconds: float, messages: int = 0, depth: int = 1000
                 sleep_until(start_ns + round(1e9 * number / rate_hz))
             message.linear_acceleration.x = float(number)
             stamp_with(message, time.time_ns())
-            while not _is_published(publisher, message):
-                time.sleep(1e-3)
+            _published(publisher, message)
         taken_s = 1e-9 * (time.monotonic_ns() - start_ns)
         used_s = time.process_time() - used_s
         time.sleep(SILENCE_S)  # what is still on its way must arrive
     return {"sent": count, "cpu": used_s / taken_s}
 
 
-def _is_published(publisher: Any, message: Any) -> bool:
-    """Not where the queue of what nobody has taken yet is full for too long."""
-    try:
-        publisher.publish(message)
-    except Exception as error:
-        if "cannot publish" in str(error):
-            return False
-        raise
-    return True
+def _published(publisher: Any, message: Any) -> None:
+    """Once more where the queue of what nobody has taken yet is full for too long."""
+    while True:
+        try:
+            return publisher.publish(message)
+        except Exception as error:
+            if "cannot publish" not in str(error):
+                raise
+            time.sleep(1e-3)
 
 
 def listen(
@@ -181,6 +180,8 @@ def listen(
     unread
         Further topics, to which somebody listens without looking.
     """
+    import rclpy
+
     from onboard_estimation.live.messages import interface_class
     from onboard_estimation.nodes.run import new_executor
 
@@ -200,7 +201,8 @@ def listen(
         reports.append((time.time_ns(), said))
 
     memory_mb: list[float] = []
-    with _ros("listen", namespace) as ourselves, _ros_node("hear", namespace) as deaf:
+    with _ros("listen", namespace) as ourselves:
+        deaf = rclpy.create_node("benchmark_hear", namespace=namespace)
         ourselves.create_subscription(interface_class(kind), topic, take, _quality(depth, reliable, keep_all))
         ourselves.create_subscription(
             interface_class("diagnostic_msgs/msg/DiagnosticArray"), "/diagnostics", report, _quality(100, True, False)
@@ -262,22 +264,12 @@ def _ros(name: str, namespace: str) -> Iterator[Any]:
 
     rclpy.init(args=[])
     gc.disable()  # what is kept here is looked through in vain
-    try:
-        with _ros_node(name, namespace) as made:
-            yield made
-    finally:
-        rclpy.try_shutdown()
-
-
-@contextmanager
-def _ros_node(name: str, namespace: str) -> Iterator[Any]:
-    import rclpy
-
     made = rclpy.create_node(f"benchmark_{name}", namespace=namespace)
     try:
         yield made
     finally:
         made.destroy_node()
+        rclpy.try_shutdown()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
     python -m benchmarks --only unscented_step --only evaluate_bag
     python -m benchmarks --quick            # fewer repetitions, only printed
     python -m benchmarks --show salp_hardware  # all that is kept of one, measured earlier
+    python -m benchmarks --page             # the page from what is kept, with what is older than its code marked
 
 A benchmark is a module in one of the folders of `HEADINGS`, its parts are the public functions whose only parameter is
 `quick`: each returns the cases of a result (see `timing.case`), is named by itself (`run`: by its module) and says in
@@ -18,6 +19,7 @@ import argparse
 import ast
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -33,6 +35,10 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
+
+
+PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "filterpy", "rosbags", "evo", "matplotlib")
+"""What figures depend on."""
 
 
 class Part(NamedTuple):
@@ -73,10 +79,27 @@ def _of_module(folder: str, path: Path) -> Iterable[Part]:
             yield Part(name, folder, path.stem, node.name, summary, name in unasked)
 
 
+def git(*words: str) -> str:
+    """What git says of this repository; empty where it does not know."""
+    command = ["git", "-C", str(HERE.parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def commit() -> str:
     """The commit that is measured, with a mark where the working tree has changes of its own."""
-    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return git("describe", "--always", "--dirty", "--exclude=*")
+
+
+@cache
+def _newest(folder: str) -> str:
+    """The newest commit that changed the code that the benchmarks of a folder measure."""
+    return git("log", "-1", "--format=%H", "--", *HEADINGS[folder][1])
+
+
+def older(result: dict[str, Any]) -> bool:
+    """Whether the code that a result tells of was changed after the commit of the result."""
+    newest = _newest(parts()[result["benchmark"]].folder)
+    return git("merge-base", newest or "HEAD", result["commit"].removesuffix("-dirty")) != newest
 
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
@@ -93,24 +116,33 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
 
 
 def _conditions(part: Part) -> dict[str, Any]:
-    from benchmarks.machine import machine, versions
+    """What is measured, when, at which commit and on what."""
+    from onboard_estimation.realtime.machine_facts import memory_gb, processor, versions
 
     return {
         "benchmark": part.name,
         "summary": part.summary,
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
-        "machine": machine(),
-        "versions": versions(),
+        "machine": {
+            "processor": processor(),
+            "architecture": platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_gb": memory_gb(),
+            "system": f"{platform.system()} {platform.release()}",
+            "load_average_before": round(os.getloadavg()[0], 2),
+        },
+        "versions": versions(PACKAGES),
     }
 
 
 def load_results() -> dict[str, list[dict[str, Any]]]:
-    """The kept results by folder, in the order of the page."""
+    """The kept results by folder, in the order of the page, each with whether it is `older` than what it measures."""
     found: dict[str, list[dict[str, Any]]] = {folder: [] for folder in HEADINGS}
     for name, part in parts().items():
         if (path := RESULTS / f"{name}.json").exists():
-            found[part.folder].append(json.loads(path.read_text()))
+            result = json.loads(path.read_text())
+            found[part.folder].append({**result, "older": older(result)})
     return found
 
 
@@ -118,15 +150,6 @@ def keep(result: dict[str, Any]) -> None:
     """A result, in place of an earlier one."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{result['benchmark']}.json").write_text(json.dumps(result, indent=1) + "\n")
-
-
-def keep_rows(name: str, rows: Iterable[dict[str, Any]], order: Sequence[str]) -> None:
-    """Rows that are made one by one: they take the place of the old ones, in the order of their cases."""
-    path = RESULTS / f"{name}.json"
-    kept = json.loads(path.read_text())["cases"] if path.exists() else []
-    cases = {row["case"]: row for row in (*kept, *rows)}
-    keep({**_conditions(parts()[name]), "cases": [cases[case] for case in order if case in cases]})
-    write_table(load_results())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -137,6 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", action="append", metavar="NAME", choices=known, help="may repeat")
     parser.add_argument("--show", metavar="NAME", choices=known, help="print a kept result and end")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions; the results are only printed")
+    parser.add_argument("--page", action="store_true", help="write the page anew from what is kept, and end")
     options = parser.parse_args(arguments)
     if options.list:
         for one in known.values():
@@ -144,6 +168,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if options.show:
         print(shown(json.loads((RESULTS / f"{options.show}.json").read_text())))
+        return
+    if options.page:
+        write_table(load_results())
         return
     for variable in ONE_THREAD[:3]:  # before anything imports NumPy
         os.environ.setdefault(variable, "1")

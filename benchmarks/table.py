@@ -10,16 +10,17 @@ TABLE_FILE = Path(__file__).parent.parent / "docs" / "results.md"
 START, END = "<!-- results -->", "<!-- /results -->"
 HEADER = ("| what | ours | against | theirs | times faster | target |", "|---|---|---|---|---|---|")
 HEADINGS = {
-    "salp": "Salp",
-    "thruster_chain": "Thruster chain",
-    "hopper": "Hopper",
-    "softrobot": "Soft robot",
-    "strapdown": "Strapdown",
-    "recorded_robots": "Recorded robots of others",
-    "drivers": "Drivers and ground truth",
-    "core": "Evaluation, bags and live nodes",
+    "salp": ("Salp", ("salp_estimation", "onboard_estimation/filtering", "onboard_estimation/learning")),
+    "thruster_chain": ("Thruster chain", ("thruster_chain_estimation", "onboard_estimation/filtering")),
+    "hopper": ("Hopper", ("hopper_estimation", "onboard_estimation/learning")),
+    "softrobot": ("Soft robot", ("softrobot_estimation", "onboard_estimation/filtering")),
+    "strapdown": ("Strapdown", ("strapdown_estimation", "onboard_estimation/filtering")),
+    "recorded_robots": ("Recorded robots of others", ("examples/recorded_robots", "onboard_estimation/filtering")),
+    "drivers": ("Drivers and ground truth", ("drivers", "onboard_estimation/judging", "onboard_estimation/nodes")),
+    "core": ("Evaluation, bags and live nodes", ("onboard_estimation",)),
 }
-"""Headings of the page by the folders of the benchmarks."""
+"""Headings of the page by the folders of the benchmarks, and the code that these measure."""
+OLDER = " *Older than the code it measures.*"
 
 
 def duration(seconds: float) -> str:
@@ -104,13 +105,13 @@ def _targets(result: dict[str, Any]) -> Iterator[str]:
 def render(results: dict[str, list[dict[str, Any]]]) -> str:
     """Everything between the markers, of the results of each folder."""
     parts: list[str] = []
-    for folder, heading in HEADINGS.items():
+    for folder, (heading, _) in HEADINGS.items():
         parts += [f"## {heading}", ""]
         for result in results[folder]:
             rows = list(_targets(result))
             table = ["| what | measured | target |", "|---|---|---|", *rows, ""] if rows else []
             about = f"`{result['benchmark']}` ({result['date_utc'][:10]}, {result['commit']}): {result['summary']}"
-            parts += [about, "", *table]
+            parts += [about + (OLDER if result.get("older") else ""), "", *table]
     return "\n".join(parts)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,48 +161,8 @@ def faults(low: Matrix, high: Matrix, seconds: float, told_hz: float) -> Iterato
             yield f"{found}: other axes? set high_g_axes"
 
 
-class HighGOffset(NamedTuple):
-    """What the high-g sensor reads more than the low-g one.
-
-    Attributes
-    ----------
-    mean_m_s2, stddev_m_s2
-        (3,) along the body's axes; standard deviation of that mean.
-    """
-
-    mean_m_s2: Vector
-    stddev_m_s2: Vector
-
-    def __str__(self) -> str:
-        parts = zip("xyz", self.mean_m_s2, self.stddev_m_s2, strict=True)
-        return ", ".join(f"{axis} {mean:.2f} +- {stddev:.2f}" for axis, mean, stddev in parts) + " m/s^2"
-
-
-def high_g_offset(low: Matrix, high: Matrix) -> HighGOffset:
-    """Of readings of one second at rest.
-
-    Parameters
-    ----------
-    low, high
-        (K, 6) and (L, 6) along the body's axes.
-
-    Raises
-    ------
-    UserError
-        A sensor is missing, hangs or moves.
-    """
-    refuse_unless_still(LOW_G, low)
-    refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
-    hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
-    if hangs.any():
-        axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
-        raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
-    (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
-    return HighGOffset(high_mean - low_mean, np.hypot(high_stddev, low_stddev))
-
-
 class HighGAlignment:
-    """What is taken off the high-g sensor's readings.
+    """What the high-g sensor reads more than the low-g one, and is taken off its readings.
 
     Parameters
     ----------
@@ -212,14 +171,15 @@ class HighGAlignment:
 
     Attributes
     ----------
-    offset_m_s2
-        (3,) along the body's axes, zero until it is measured.
+    offset_m_s2, stddev_m_s2
+        (3,) along the body's axes, zero until it is measured; standard deviation of that mean.
     waits_for
         Why it has not been measured yet though it is to be; else empty.
     """
 
     def __init__(self, at_start: bool) -> None:
         self.offset_m_s2: Vector = np.zeros(3)
+        self.stddev_m_s2: Vector = np.zeros(3)
         self.waits_for = "they have not both been there for a second yet" if at_start else ""
 
     def align(self, low: Matrix, high: Matrix) -> str:
@@ -228,18 +188,20 @@ class HighGAlignment:
         Parameters
         ----------
         low, high
-            (K, 6) and (L, 6) readings of the last second along the body's axes; the high-g ones without the offset
-            measured before.
+            (K, 6) and (L, 6) readings of one second along the body's axes; the high-g ones without the offset measured
+            before.
 
         Raises
         ------
         UserError
-            It cannot be measured, or is none of this sensor; what is taken off stays as it was.
+            A sensor is missing, hangs or moves, or that is no offset of this one; what is taken off stays as it was.
         """
         try:
-            left = high_g_offset(low, high)
-            found = HighGOffset(self.offset_m_s2 + left.mean_m_s2, left.stddev_m_s2)
-            sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {found}", float(np.abs(found.mean_m_s2).max())
+            offset, stddev = self._measured(low, high)
+            told = ", ".join(
+                f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True)
+            )
+            sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {told} m/s^2", float(np.abs(offset).max())
             if largest > _LARGEST_HIGH_OFFSET_M_S2:
                 raise UserError(
                     f"{sentence}: {largest:.1f} is no offset, of which the data sheet allows "
@@ -249,14 +211,25 @@ class HighGAlignment:
         except UserError as error:
             self.waits_for = str(error) if self.waits_for else ""
             raise
-        self.offset_m_s2, self.waits_for = found.mean_m_s2, ""
-        size = float(np.linalg.norm(found.mean_m_s2))
+        self.offset_m_s2, self.stddev_m_s2, self.waits_for = offset, stddev, ""
+        size = float(np.linalg.norm(offset))
         if size < STANDARD_GRAVITY_M_S2:
             return f"{sentence}, taken off"
         return (
             f"{sentence}, taken off; {size:.1f} in all is more than gravity: are axes a quarter turn off? lay the "
             "robot on its side and ask again: an offset stays as it is"
         )
+
+    def _measured(self, low: Matrix, high: Matrix) -> tuple[Vector, Vector]:
+        """(3,) offset in all, and its standard deviation."""
+        refuse_unless_still(LOW_G, low)
+        refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
+        hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
+        if hangs.any():
+            axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
+            raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
+        (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
+        return self.offset_m_s2 + high_mean - low_mean, np.hypot(high_stddev, low_stddev)
 
 
 def _mean(values: Matrix) -> tuple[Vector, Vector]:

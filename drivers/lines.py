@@ -8,7 +8,9 @@ import select
 import socket
 import struct
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
@@ -61,6 +63,22 @@ class Line:
         if wait_s > 0.0:
             time.sleep(min(timeout_s, wait_s))
         return wait_s > 0.0
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether it is there."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give it back."""
+
+    def lose(self, reason: str) -> None:
+        """Give it up, and try again later."""
+        self.losses += self.is_open
+        with suppress(OSError):
+            self.close()
+        self._try_later(f"{self._name}: {reason}; trying again")
 
     def _try_later(self, reason: str) -> None:
         self._next_s = time.monotonic() + self._wait_s
@@ -117,39 +135,31 @@ class SerialLine(Line):
             return b""
         except (OSError, self._library.SerialException, TypeError, ValueError) as error:
             # pyserial has no file any more where another thread closed it: TypeError.
-            self._lose(f"reading it failed: {_reason(error)}")
+            self.lose(f"reading it failed: {_reason(error)}")
             return b""
         if not data:  # it was readable and gave nothing: unplugged
-            self._lose("it was unplugged, or the device behind it has gone")
+            self.lose("it was unplugged, or the device behind it has gone")
         return data
 
     def close(self) -> None:
         """Give the port back."""
-        if self._serial is not None:
-            self._poll.unregister(self._serial.fileno())
-            self._serial.close()
-            self._serial = None
+        was, self._serial = self._serial, None
+        if was is not None:
+            self._poll.unregister(was.fileno())
+            was.close()
 
     def _opened(self) -> bool:
         try:
             self._serial = self._library.Serial(self._name, self._baud, timeout=0, exclusive=True)
+            self._poll.register(self._serial.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
             self._serial.reset_input_buffer()  # what stands there is of before, nobody knows when
         except (OSError, self._library.SerialException, ValueError) as error:
             self.close()
             self._try_later(_cannot_be_opened(self._name, error))
             return False
-        self._poll.register(self._serial.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
         self._wait_s = _FIRST_WAIT_S
         self._say("", f"{self._name}: open at {self._baud} baud")
         return True
-
-    def _lose(self, reason: str) -> None:
-        self.losses += 1
-        try:
-            self.close()
-        except OSError:
-            self._serial = None
-        self._try_later(f"{self._name}: {reason}; trying again")
 
 
 def _reason(error: BaseException) -> str:
@@ -233,10 +243,8 @@ class Connection(Line):
 
     def lose(self, reason: str) -> None:
         """Give the connection up, and try again later."""
-        self.losses += self.is_open
         self._wait_s = _FIRST_WAIT_S if self.is_open and self.age_s > _PROVEN_S else self._wait_s
-        self.close()
-        self._try_later(f"{self._name}: {reason}; trying again")
+        super().lose(reason)
 
     def close(self) -> None:
         """End it."""

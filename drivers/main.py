@@ -5,7 +5,7 @@ from __future__ import annotations
 from onboard_estimation.nodes.run import NodeExecutable
 
 ethercat_wrench = NodeExecutable("drivers.ethercat.node:EthercatWrenchNode")
-ethercat_wrench_emulator = NodeExecutable("drivers.emulators.ethercat.node:EthercatEmulatorNode")
+ethercat_wrench_emulator = NodeExecutable("drivers.emulators.ethercat_node:EthercatEmulatorNode")
 hebi = NodeExecutable("drivers.hebi.node:HebiNode")
 optitrack = NodeExecutable("drivers.motion_capture.node:OptitrackNode")
 optitrack_emulator = NodeExecutable("drivers.emulators.motion_capture_nodes:OptitrackEmulatorNode")

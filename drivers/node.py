@@ -1,28 +1,28 @@
-"""What nodes of drivers and emulators have in common: steady timers, diagnostics, services, readings handed on."""
+"""What nodes of drivers have in common: diagnostics, services, readings handed on."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-import rclpy.clock
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement, Vector
 from onboard_estimation.live.messages import new
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
-from onboard_estimation.nodes.source import Take
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
+from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.sensor_messages import header
 
 _STAY_S, _LOOK_S = 0.0005, 1.0
+_STAMP = attrgetter("stamp_ns")
 STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 
@@ -30,18 +30,6 @@ STREAM = QoSProfile(depth=500)
 @dataclass(frozen=True)
 class NoRobot:
     """Of a node that runs for no robot of the suite: no parameters beside its own."""
-
-
-class SteadyNode(Node):
-    """A node whose parameters are those of a configuration, and whose timers go by a clock that nobody sets."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, automatically_declare_parameters_from_overrides=True)
-        self._steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-
-    def every(self, period_s: float, callback: Callable[[], object]) -> Any:
-        """A timer."""
-        return self.create_timer(period_s, callback, clock=self._steady)
 
 
 class DriverNode(SteadyNode):
@@ -59,6 +47,13 @@ class DriverNode(SteadyNode):
         """Publish statuses as of now."""
         stamp = header(new, self.get_clock().now().nanoseconds)
         self._diagnostics.publish(new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses))
+
+    def say(self, sentence: str, is_bad: bool) -> None:
+        """Log it; not one call of either: rclpy's loggers want one severity of each line."""
+        if is_bad:
+            self.get_logger().warning(sentence)
+        else:
+            self.get_logger().info(sentence)
 
     def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
         """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.
@@ -140,6 +135,13 @@ class MeasuringNode(DriverNode):
         self._take, self._taken = take, frozenset(one.sensor for one in self.measured if one.topic in topics)
 
     def hand_over(self, readings: Sequence[Measurement]) -> float:
-        """Hand on those that are taken, in this order; for how long the next may wait, s."""
-        taken = [reading for reading in readings if reading.sensor in self._taken]
+        """Hand on those that are taken, by their stamps; for how long the next may wait, s."""
+        taken = sorted((one for one in readings if one.sensor in self._taken), key=_STAMP)
         return self._take(taken) if self._take is not None and taken else 0.0
+
+
+def set_variances(message: Any, **variances: float) -> None:
+    """Of parts of an `Imu`, the same for all axes; a part that is absent stays marked so."""
+    for name, variance in variances.items():
+        if getattr(message, f"{name}_covariance")[0] != -1.0:
+            setattr(message, f"{name}_covariance", (variance * np.eye(3)).ravel())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hopper_estimation.model.configuration import LOW_G
 from hopper_estimation.model.phases import PHASES
-from hopper_estimation.model.topics import LOW_G
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.simulator import SimulatorNode

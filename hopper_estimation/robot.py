@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filter_model import TRAINED, filters_of, load_filters
-from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.estimators.filters import (
+    BIAS_NAMES,
+    ENCODER_NAMES,
+    TRAINED,
+    filter_names,
+    filters_of,
+    load_filters,
+)
+from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
 from hopper_estimation.model.phases import PHASE_WORDS
-from hopper_estimation.model.topics import LEG, MOTORS, limited_channels
 from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
 from onboard_estimation.base.measurement import Channel, Matrix
@@ -33,6 +38,12 @@ if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
     from onboard_estimation.contract.result import EvaluationResult
     from onboard_estimation.contract.tracks import BodyTrack
+
+
+def _report() -> Any:
+    from hopper_estimation.judging import report  # offline only: nodes do without
+
+    return report
 
 
 class HopperRobot(
@@ -110,7 +121,7 @@ class HopperRobot(
         self, configuration: HopperConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """Vertical velocity, by parabolas through 25 ms of the truth."""
-        from hopper_estimation.judging.local_polynomials import velocity_at  # offline only: nodes do without
+        from hopper_estimation.judging.hop_truth import velocity_at  # offline only: nodes do without
 
         return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
 
@@ -128,40 +139,30 @@ class HopperRobot(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> dict[str, Any]:
         """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
-        from hopper_estimation.judging.report import hop_figures
-
-        return hop_figures(configuration, series, result)
+        return _report().hop_figures(configuration, series, result)
 
     def presented(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> EvaluationResult:
         """Figures of its hops, height over time, phases by name."""
-        from hopper_estimation.judging.report import presented
-
-        return presented(configuration, result)
+        return _report().presented(configuration, result)
 
     def report_sections(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """Hops in words, with height, phase and readings along the run."""
-        from hopper_estimation.judging.report import hop_section
-
-        return (hop_section(configuration, series, result),)
+        return (_report().hop_section(configuration, series, result),)
 
     def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
         """Each phase."""
-        from hopper_estimation.judging.report import phase_of
-
-        phase = phase_of(result)
+        phase = _report().phase_of(result)
         return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
 
     def notes(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
         """Sensors that are missing or clipped, hops that were missed."""
-        from hopper_estimation.judging.report import hop_notes
-
-        return hop_notes(configuration, series, result)
+        return _report().hop_notes(configuration, series, result)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file holds no filters of the hopper."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from drivers.emulators.serial_imu import PlayedBag, Reading, SerialBag, SerialDevice, SerialFaults
 from drivers.serial_imu.frames import NOT_FOUND, Settings
-from hopper_estimation.model.topics import HIGH_G, LOW_G
+from hopper_estimation.model.configuration import HIGH_G, LOW_G
 from hopper_estimation.nodes import HopperSimulatorNode
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.configuration import non_negative, parameter
@@ -60,13 +60,14 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
     """
 
     host_type = SerialEmulatorHost
+    _host: SerialEmulatorHost
     node_name = "serial_imu_emulator"
     _played: PlayedBag | None = None
     _told = RANGES
 
     def __init__(self) -> None:
         super().__init__()
-        host = self._serial_host()
+        host = self._host
         self._device = SerialDevice(Path(host.link) if host.link else None, self._told, host, host.seed)
         atexit.register(self._device.close)
         self.withhold({LOW_G.topic, HIGH_G.topic})
@@ -74,12 +75,8 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
         self._waits_until_s: float | None = time.monotonic() + host.waits_s
         self.get_logger().info(f"both sensors are at {host.link or self._device.port}")
 
-    def _serial_host(self) -> SerialEmulatorHost:
-        assert isinstance(self._host, SerialEmulatorHost)
-        return self._host
-
     def _begin(self, robot: Robot, configuration: Any) -> tuple[Simulation, str]:
-        host = self._serial_host()
+        host = self._host
         if not host.bag:
             return super()._begin(robot, configuration)
         bag = open_bag(host.bag)

@@ -87,16 +87,8 @@ def load(
     UserError
         The bag cannot be read, or is of none or several robots; the message says what to do.
     """
-    options = EvaluateOptions(
-        robot=robot,
-        config=_path(config),
-        model=_path(model),
-        overrides=dict(parameters or {}),
-        topics=dict(topics or {}),
-        namespace=namespace,
-        mirror_truth=mirror_truth,
-        align_clock=align_clock,
-    )
+    of_bag = {"topics": dict(topics or {}), "namespace": namespace, "mirror_truth": mirror_truth}
+    options = _options(config, parameters, model, robot=robot, align_clock=align_clock, **of_bag)
     return Recording(read_bag(Path(bag), options))
 
 
@@ -117,7 +109,7 @@ def simulate(
     UserError
         No such robot, scenario, variant or parameter.
     """
-    options = EvaluateOptions(config=_path(config), overrides=dict(parameters or {}))
+    options = _options(config, parameters)
     return Recording(simulated_source(SimulatedRun(robot, scenario, variant, duration_s, seed), options))
 
 
@@ -155,11 +147,12 @@ def evaluate(
     name = estimator_name(source.robot, estimator)
     options = source.options
     if config is not None or parameters is not None or model is not None:
+        asked = _options(config, parameters, model)
         options = replace(
             options,
-            config=_path(config) or options.config,
-            model=_path(model) or options.model,
-            overrides={**options.overrides, **(parameters or {})},
+            config=asked.config or options.config,
+            model=asked.model or options.model,
+            overrides={**options.overrides, **asked.overrides},
         )
         source = replace(source, configuration=_checked(source, source.configured(options)))
     if settings is not None:
@@ -187,8 +180,7 @@ def live_estimator(
         No such robot, estimator or parameter.
     """
     found = find_robot(robot)
-    options = EvaluateOptions(config=_path(config), overrides=dict(parameters or {}), model=_path(model))
-    configuration = load_configuration(found, options)
+    configuration = load_configuration(found, _options(config, parameters, model))
     name = estimator_name(found, estimator)
     channels = found.listened_channels(configuration, name)
     return Live(Pipeline(found.estimator(configuration, name), channels), channels)
@@ -463,8 +455,12 @@ def _checked(source: Source, configuration: Any) -> Any:
     return configuration
 
 
-def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
+def _options(
+    config: PathLike | None, parameters: Mapping[str, Any] | None, model: PathLike | None = None, **more: Any
+) -> EvaluateOptions:
+    """As those of `evaluate`."""
+    file, trained = (None if path is None else Path(path) for path in (config, model))
+    return EvaluateOptions(config=file, overrides=dict(parameters or {}), model=trained, **more)
 
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

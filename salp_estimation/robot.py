@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Limit, Matrix
 from onboard_estimation.base.series import Series, imu_channel, set_pose_channel
-from onboard_estimation.contract.description import Shapes
+from onboard_estimation.contract.description import Hinge, Shape, Shapes, links_urdf
 from onboard_estimation.contract.observed import Observable, ReplayedRun
 from onboard_estimation.contract.reported import Drawn, Reported
 from onboard_estimation.contract.result import Note, ReportSection
@@ -26,8 +27,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.reading_limits import imu_limits
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
-from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.model.description import chain_shapes, chain_urdf
+from salp_estimation.model.configuration import RESIDUAL_FORMS, ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation import simulator
 
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from salp_estimation.estimators.residual_estimator import ResidualEstimator
     from salp_estimation.estimators.residual_smoother import ResidualSmoother
     from salp_estimation.judging.observed_run import JointReport, ObservedRun
+
+
+_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.28, 0.12
+"""Of a link's box, as shares of its length: shorter than the link, so that the joints are seen."""
+_WHEEL_WIDTH = 0.5
+"""Of a wheel, as a share of its radius."""
+_JOINT_DIAMETER, _JOINT_HEIGHT = 0.11, 0.18
+"""Of a joint's pin, as shares of the length of the link before it."""
 
 
 class SalpRobot(
@@ -156,8 +164,13 @@ class SalpRobot(
         return {name: simulator.pose_values(poses[:, i]) for i, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: SalpConfiguration) -> Shapes:
-        """Links as boxes, with their wheels and joints."""
-        return chain_shapes(configuration.chain)
+        """Links as boxes, joints as pins at their front ends, wheels as discs in their driven direction.
+
+        In the frames at the centres of the links. What the configuration does not say is drawn in proportion to the
+        links and the wheels.
+        """
+        chain = configuration.chain
+        return {name: _link_shapes(chain, index) for index, name in enumerate(chain.link_names)}
 
     def report_sections(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
@@ -194,7 +207,7 @@ class SalpRobot(
         if not configuration.residual_model or part is None:
             return ()
         from salp_estimation.estimators.residual_model import load_model
-        from salp_estimation.training.runs import model_notes
+        from salp_estimation.training.report import model_notes
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
@@ -219,8 +232,17 @@ class SalpRobot(
         return train_salp(configuration, recordings, hashes, form, progress)
 
     def urdf(self, configuration: SalpConfiguration) -> str:
-        """The chain, `link_1` as its root."""
-        return chain_urdf(configuration.chain, self.name)
+        """The chain, `link_1` as its root, so that `base_link` -> `link_1` stays the estimator's.
+
+        Frames of the links lie at their centres, as everywhere else here, but a URDF joint turns the frame that it
+        carries: so each joint carries a frame `<link>_hinge` at the link's rear end, and the link hangs on it. Joints
+        are named as in `joint_states`.
+        """
+        chain = configuration.chain
+        names = chain.build().space().block("joint_angles").names
+        limits = np.deg2rad([chain.joint_lower_deg, chain.joint_upper_deg]).tolist()
+        hinges = [Hinge(*joint) for joint in zip(names, *limits, chain.joint_drag, strict=True)]
+        return links_urdf(self.name, chain.link_names, chain.link_lengths_m, hinges, self.body_shapes(configuration))
 
     def simulation(
         self,
@@ -264,7 +286,7 @@ class SalpRobot(
 
     def identification_channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
         """The wheels' measured effort: it gives the drag's common scale."""
-        from salp_estimation.training.identification_runs import effort_channel
+        from salp_estimation.training.runs import effort_channel
 
         return (effort_channel(configuration.chain),)
 
@@ -280,6 +302,23 @@ class SalpRobot(
         from salp_estimation.training.identified import identify  # offline only: nodes do without
 
         return identify(configuration, recordings, full, cutoff_hz)
+
+
+def _link_shapes(chain: ChainConfiguration, index: int) -> tuple[Shape, ...]:
+    length, diameter = chain.link_lengths_m[index], 2.0 * chain.wheel_radius_m
+    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
+    # A cylinder's axis is z; a wheel's axle is its frame's y axis, x being the driven direction.
+    wheel = Shape(
+        "cylinder",
+        (diameter, diameter, _WHEEL_WIDTH * chain.wheel_radius_m),
+        (chain.wheel_x_m[index], chain.wheel_y_m[index], 0.0),
+        (0.5 * math.pi, 0.0, math.radians(chain.wheel_angles_deg[index])),
+        "wheel",
+    )
+    if index == len(chain.link_names) - 1:
+        return box, wheel
+    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
+    return box, wheel, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
 
 
 ROBOT = SalpRobot()

@@ -7,7 +7,7 @@ from typing import Any
 
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.simulator import SimulatorNode
-from softrobot_estimation.estimators.stiffness_surface import StiffnessSurface
+from softrobot_estimation.model.description import StiffnessSurface
 from softrobot_estimation.robot import ROBOT
 
 

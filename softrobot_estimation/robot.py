@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ from softrobot_estimation.estimators.filter_model import FILTERS, configured_mod
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
-from softrobot_estimation.model import channels, description
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model import description
+from softrobot_estimation.model.configuration import WRENCH, SoftRobotConfiguration, channels
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
@@ -73,11 +72,11 @@ class SoftRobot(
 
     def channels(self, configuration: SoftRobotConfiguration) -> tuple[Channel, ...]:
         """Set points and pressures of the chambers, wrench at the base."""
-        return channels.channels(configuration.chambers.names)
+        return channels(configuration.chambers.names)
 
     def listened_channels(self, configuration: SoftRobotConfiguration, estimator: str) -> tuple[Channel, ...]:
         """Without set points, which no estimator makes use of, and without the wrench where it is not asked for."""
-        unused = {channels.WRENCH.sensor} if estimator == "open_loop" else set()
+        unused = {WRENCH.sensor} if estimator == "open_loop" else set()
         return tuple(one for one in self.channels(configuration) if not one.command and one.sensor not in unused)
 
     def refuse_topics(self, configuration: SoftRobotConfiguration, names: Collection[str]) -> None:
@@ -104,8 +103,8 @@ class SoftRobot(
 
     def exercise(self, configuration: SoftRobotConfiguration, estimator: str) -> None:
         """With a memory so short that particles forget at once: with a long one they begin to after seconds."""
-        learning = replace(configuration.learning, memory_s=_EXERCISE_MEMORY_S, model="")
-        super().exercise(replace(configuration, learning=learning), estimator)
+        forgetful = {"learning.memory_s": _EXERCISE_MEMORY_S, "learning.model": ""}
+        super().exercise(configuration.with_parameters(forgetful), estimator)
 
     def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
         """Poses of tip and base, and the stiffness of a simulated robot."""
@@ -132,7 +131,7 @@ class SoftRobot(
     def known_in(self, configuration: SoftRobotConfiguration, scenario: str) -> SoftRobotConfiguration:
         """That it stands upright; in the paper's, that there is nothing but noise."""
         if scenario == "upright":
-            return replace(configuration, mounting=replace(configuration.mounting, attitude="upright"))
+            return configuration.with_parameters({"mounting.attitude": "upright"})
         if scenario == "paper":
             from softrobot_estimation.simulation.paper_simulator import (
                 known_configuration,  # estimating nodes do without

@@ -36,11 +36,9 @@ class StrapdownRobot(Simulated[Strapdown]):
     def channels(self, configuration: Strapdown) -> tuple[Channel, ...]:
         """The one IMU."""
         imu = configuration.imu
-        limits = imu_limits(
-            gyro=(imu.gyro_range_rad_s, "imu.gyro_range_rad_s"),
-            accelerometer=(imu.accelerometer_range_m_s2, "imu.accelerometer_range_m_s2"),
-        )
-        return (imu_channel(imu.name, limits),)
+        gyro = imu.gyro_range_rad_s, "imu.gyro_range_rad_s"
+        accelerometer = imu.accelerometer_range_m_s2, "imu.accelerometer_range_m_s2"
+        return (imu_channel(imu.name, imu_limits(gyro, accelerometer)),)
 
     def estimator(self, configuration: Strapdown, name: str) -> StrapdownEstimator:
         """The error-state filter, which aligns itself at rest where it is given no state to start from."""
@@ -70,9 +68,8 @@ class StrapdownRobot(Simulated[Strapdown]):
         self, configuration: Strapdown, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
     ) -> Recording:
         """A walk on level ground or on stairs."""
-        return simulator.simulate(
-            simulator.GAITS[variant], duration_s, rng, stairs=scenario == "stairs", name=configuration.imu.name
-        )
+        gait, stairs = simulator.GAITS[variant], scenario == "stairs"
+        return simulator.simulate(gait, duration_s, rng, stairs, configuration.imu.name)
 
 
 ROBOT = StrapdownRobot()

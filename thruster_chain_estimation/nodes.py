@@ -6,8 +6,8 @@ from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.observability import ObservabilityOutputs, Observed
 from onboard_estimation.nodes.simulator import SimulatorNode
+from thruster_chain_estimation.judging.information import assumed_chain
 from thruster_chain_estimation.judging.observability import observed_now
-from thruster_chain_estimation.judging.observed_chain import assumed_chain
 from thruster_chain_estimation.model.space import command_channel
 from thruster_chain_estimation.robot import ROBOT
 

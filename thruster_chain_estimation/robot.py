@@ -18,28 +18,31 @@ from onboard_estimation.contract.reported import Drawn
 from onboard_estimation.contract.robot import TruthSpecification
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Smoothed, Trained, TrainingReport
-from onboard_estimation.contract.truth import StartedFromTruth, initial_state
+from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators.gyros import GyrosEstimator
 from thruster_chain_estimation.estimators.paper_estimator import PaperEstimator
 from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
+from thruster_chain_estimation.judging.information import assumed_chain
 from thruster_chain_estimation.judging.observability import observed_now
-from thruster_chain_estimation.judging.observed_chain import assumed_chain
-from thruster_chain_estimation.model import space
-from thruster_chain_estimation.model.calibration import KIND
+from thruster_chain_estimation.model import calibration, space
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
     from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother
-    from thruster_chain_estimation.judging.observability_report import ChainReport, ChainRun
+    from thruster_chain_estimation.judging.observed_run import ChainReport, ObservedRun
 
 Rows = NDArray[np.float64]
 
+_ESTIMATORS: Mapping[str, Callable[[ThrusterChainConfiguration], Estimator[Any]]] = {
+    "robust": RobustEstimator,
+    "paper_ukf": PaperEstimator,
+    "gyros": GyrosEstimator,
+}
 _PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
 _LABORATORY = ("mixed", "one_off")
 _EXERCISE_STEPS = 100
@@ -63,7 +66,7 @@ class ThrusterChainRobot(
     summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
-    estimators = ("robust", "paper_ukf", "gyros")
+    estimators = tuple(_ESTIMATORS)
     model_parameter = "calibration"
     training_forms = ("calibration",)
     training_scenario = "hardware"
@@ -93,7 +96,7 @@ class ThrusterChainRobot(
         imus = {name.split("/")[1] for name in names if name.startswith("imu/") and name.endswith("/data_raw")}
         # An IMU elsewhere in the laboratory is none of a link: links are numbered.
         stems = {name.rstrip("0123456789") for name in links}
-        imus = {name for name in imus if name in links or name.rstrip("0123456789") in stems}
+        imus = {name for name in imus if name.rstrip("0123456789") in stems}
         if imus and imus != set(links):
             there = ", ".join(sorted(imus, key=lambda name: (len(name), name)))
             raise UserError(
@@ -104,23 +107,21 @@ class ThrusterChainRobot(
 
     def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
-        if name == "robust":
-            return RobustEstimator(configuration)
-        return PaperEstimator(configuration) if name == "paper_ukf" else GyrosEstimator(configuration)
+        return _ESTIMATORS[name](configuration)
 
     def observed(
         self, configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float, joint: int | None
-    ) -> ChainRun:
+    ) -> ObservedRun:
         """When masses and inertias could be known, and how well."""
-        from thruster_chain_estimation.judging.observability_report import observed_chain_run
+        from thruster_chain_estimation.judging.observed_run import observe_run
 
         if joint is not None:
             raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
-        return observed_chain_run(configuration, run, window_s)
+        return observe_run(configuration, run, window_s)
 
-    def observability_report(self, observed: Sequence[ChainRun]) -> ChainReport:
+    def observability_report(self, observed: Sequence[ObservedRun]) -> ChainReport:
         """Link by link and parameter by parameter."""
-        from thruster_chain_estimation.judging.observability_report import ChainReport
+        from thruster_chain_estimation.judging.observed_run import ChainReport
 
         return ChainReport(observed)
 
@@ -131,17 +132,13 @@ class ThrusterChainRobot(
                 f"--smooth: the smoother of the thruster chain is that of robust, and {name} has none; "
                 "leave out --smooth, or take --estimator robust"
             )
-        from thruster_chain_estimation.estimators.robust_smoother import (
-            RobustSmoother,  # offline only: nodes do without
-        )
+        from thruster_chain_estimation.estimators import robust_smoother  # offline only: nodes do without
 
-        return RobustSmoother(configuration)
+        return robust_smoother.RobustSmoother(configuration)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no calibration of a chain."""
-        header, _ = model_file.load(path)
-        if header.kind != KIND:
-            raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+        calibration.read(path)
 
     def train(
         self,
@@ -166,10 +163,9 @@ class ThrusterChainRobot(
                 if channel.command and step > _EXERCISE_STEPS // 2:
                     value[:] = 0.5 * configuration.thruster.limit_n
                 pipeline.process(Measurement(step * 10_000_000, channel.sensor, value))
-        states = space.published_space(configuration)
-        start = initial_state(states, self.known_before(configuration), self.initial_covariance(configuration), 0)
-        assumed, still = assumed_chain(configuration), np.zeros(configuration.chain.count)
-        observed_now(assumed, configuration.chain.link_names, start.mean, start.covariance, still)
+        still, names = np.zeros(configuration.chain.count), configuration.chain.link_names
+        mean = space.initial_mean(configuration, still, np.zeros(2))
+        observed_now(assumed_chain(configuration), names, mean, self.initial_covariance(configuration), still)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""
@@ -178,15 +174,10 @@ class ThrusterChainRobot(
     def known_before(self, configuration: ThrusterChainConfiguration) -> dict[str, Vector]:
         """Masses and inertias as designed, and that it rests; where it stands, if the configuration says so."""
         chain, initial = configuration.chain, configuration.initial
-        known = {
-            "rates": np.zeros(chain.count),
-            "masses": chain.masses,
-            "inertias": chain.inertias,
-            "velocity": np.zeros(2),
-        }
+        known = {"rates": np.zeros(chain.count), "masses": chain.masses, "inertias": chain.inertias}
         if initial.given:
             known |= {"headings": configuration.initial_headings_rad, "position": np.array(initial.position_m)}
-        return known
+        return known | {"velocity": np.zeros(2)}
 
     def truth_specification(self, configuration: ThrusterChainConfiguration) -> TruthSpecification:
         """Poses of all links, and what they weigh where that is known."""
@@ -227,9 +218,7 @@ class ThrusterChainRobot(
         """Poses of the links, at their middles, x along the link."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         middles = space.link_positions(configuration.chain.lengths, headings, masses, position)
-        poses = np.zeros((*headings.shape, 7))
-        poses[..., :2] = middles
-        poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
+        poses = space.planar_poses(middles, headings)
         return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
@@ -253,7 +242,6 @@ class ThrusterChainRobot(
     ) -> Simulation:
         """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
         from thruster_chain_estimation.simulation import robot_build, simulator  # estimating nodes do without
-        from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
 
         count = configuration.chain.count
         if scenario == "thrusters":
@@ -265,7 +253,7 @@ class ThrusterChainRobot(
                 imu_rate_hz=imu_rate_hz,
                 imu_model="paper" if variant.startswith("paper") else "physical",
             )
-        hardware, limit_n = hardware_scenario(), configuration.thruster.limit_n
+        hardware, limit_n = robot_build.hardware_scenario(), configuration.thruster.limit_n
         without = int(rng.integers(count)) if variant == "one_off" else None
         return simulator.ThrusterChainSimulation(
             configuration,

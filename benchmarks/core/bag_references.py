@@ -28,12 +28,12 @@ from mcap.records import Message as McapMessage
 from rosbags.rosbag1 import Reader as Ros1Reader
 from rosbags.rosbag2 import Reader as Rosbag2Reader
 
-from benchmarks.core.bag_seeds import METADATA, Case
+from benchmarks.core.bag_cases import METADATA, Case
 
 Message = tuple[str, int, bytes]
 """Topic, log time in nanoseconds, and the serialised message."""
 
-_STORAGES = {"mcap": (".mcap", ".mcap.zstd"), "sqlite3": (".db3",), "ros1": (".bag",)}
+_STORAGES = {"mcap": (".mcap", ".mcap.zstd"), "sqlite3": (".db3",)}
 _NO_BAG = """
     SELECT 1 FROM sqlite_master, pragma_table_xinfo(sqlite_master.name) WHERE hidden
     UNION ALL SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%WITHOUT ROWID%'
@@ -74,26 +74,19 @@ class _ExactFile(io.BytesIO):
         return data
 
 
-def _record(opcode: int, content: bytes) -> McapRecord | None:
-    kind: Any = {Opcode.CHANNEL: Channel, Opcode.SCHEMA: Schema}.get(opcode)  # type: ignore[call-overload]
-    stream = ReadDataStream(_ExactFile(content))
-    if opcode == Opcode.MESSAGE:
-        return McapMessage.read(stream, len(content))
-    return kind.read(stream) if kind else None
-
-
 def _strict_chunk(chunk: McapChunk, validate_crc: bool = False) -> list[McapRecord]:
     """`breakup_chunk` that keeps to the lengths of records."""
     stream, size = mcap.stream_reader.get_chunk_data_stream(chunk, validate_crc=validate_crc)
     if size != chunk.uncompressed_size:
         raise ValueError(f"chunk of {size} bytes in place of {chunk.uncompressed_size}")
-    exact = _ExactFile(stream.read(size))
-    records = []
+    exact, records = _ExactFile(stream.read(size)), []
     while exact.tell() < size:
         opcode, length = struct.unpack("<BQ", exact.read(9))
-        record = _record(opcode, exact.read(length))
-        if record is not None:
-            records.append(record)
+        record = ReadDataStream(_ExactFile(exact.read(length)))
+        if opcode == Opcode.MESSAGE:
+            records.append(McapMessage.read(record, length))
+        elif opcode in (Opcode.CHANNEL, Opcode.SCHEMA):
+            records.append((Channel if opcode == Opcode.CHANNEL else Schema).read(record))
     return records
 
 
@@ -122,24 +115,26 @@ def read_references(case: Case, folder: Path, scratch: Path) -> list[Reading]:
     `folder` holds the files as they are, `scratch` is an empty folder.
     """
     files, entry, bag_format = case.files, case.seed.entry, case.bag_format
-    endings = _STORAGES[bag_format]
-    names = [entry] if entry else sorted(name for name in files if name.lower().endswith(endings))
-    names = [name for name in names if name in files]
-    path = folder / entry if entry else folder
     if bag_format == "ros1":
-        return [_read("rosbags", _ros1_messages(path))]
+        return [_read("rosbags", _messages(Ros1Reader, folder / entry if entry else folder))]
+    names = [entry] if entry else sorted(name for name in files if name.lower().endswith(_STORAGES[bag_format]))
+    names = [name for name in names if name in files]
     if bag_format == "mcap":
         contents = [_unpacked(name, files[name]) for name in names]
-        readings = [_mcap("mcap, from its start", contents, NonSeekingReader)]
-        readings.append(_mcap("mcap, by its index", contents, SeekingReader))
+        readings = [
+            _joined(name, [_read(name, _mcap_messages(content, reader)) for content in contents])
+            for name, reader in (("mcap, from its start", NonSeekingReader), ("mcap, by its index", SeekingReader))
+        ]
     else:
-        readings = [_sqlite("sqlite3", [_copied(folder, scratch, name) for name in names])]
-    described = METADATA in files and not entry
+        found = [_read_database("sqlite3", _copied(folder, scratch, name)) for name in names]
+        readings = [_joined("sqlite3", found)]
     # rosbags takes longest: every time where it reads what the others do not, else every fourth time.
+    described = METADATA in files and not entry
     if described and (case.number % 4 == 0 or files[METADATA] != case.seed.files[METADATA]):
-        readings.append(_read("rosbags", _rosbag2_messages(path)))
+        readings.append(_read("rosbags", _messages(Rosbag2Reader, folder)))
     if case.seed.name == "messages-zstd":  # also where the metadata does not say so any more
-        readings = [_unpacked_messages(reading) for reading in readings]
+        for one in readings:
+            one.messages = [(topic, stamp, _unpacked_message(data)) for topic, stamp, data in one.messages]
     return readings
 
 
@@ -177,19 +172,16 @@ def _unpacked(name: str, content: bytes) -> bytes:
         return b""
 
 
-def _mcap(name: str, contents: list[bytes], reader: type[NonSeekingReader] | type[SeekingReader]) -> Reading:
-    def messages(content: bytes) -> Iterator[Message | int]:
-        opened: McapReader = reader(_ExactFile(content), validate_crcs=True)
-        if isinstance(opened, SeekingReader):
-            summary = opened.get_summary()
-            if summary is not None and summary.statistics is not None:
-                yield summary.statistics.message_count
-            if summary is None or not summary.chunk_indexes:
-                opened = NonSeekingReader(_ExactFile(content), validate_crcs=True)
-        for _, channel, message in opened.iter_messages(log_time_order=False):
-            yield channel.topic, message.log_time, message.data
-
-    return _joined(name, [_read(name, messages(content)) for content in contents])
+def _mcap_messages(content: bytes, reader: Any) -> Iterator[Message | int]:
+    opened: McapReader = reader(_ExactFile(content), validate_crcs=True)
+    if isinstance(opened, SeekingReader):
+        summary = opened.get_summary()
+        if summary is not None and summary.statistics is not None:
+            yield summary.statistics.message_count
+        if summary is None or not summary.chunk_indexes:
+            opened = NonSeekingReader(_ExactFile(content), validate_crcs=True)
+    for _, channel, message in opened.iter_messages(log_time_order=False):
+        yield channel.topic, message.log_time, message.data
 
 
 def _copied(folder: Path, scratch: Path, name: str) -> Path:
@@ -200,10 +192,6 @@ def _copied(folder: Path, scratch: Path, name: str) -> Path:
     for source in (folder / name, *logs):
         shutil.copyfile(source, scratch / source.name)
     return scratch / name
-
-
-def _sqlite(name: str, paths: list[Path]) -> Reading:
-    return _joined(name, [_read_database(name, path) for path in paths])
 
 
 def _read_database(name: str, path: Path) -> Reading:
@@ -243,26 +231,15 @@ def _read_database(name: str, path: Path) -> Reading:
     return reading
 
 
-def _unpacked_messages(reading: Reading) -> Reading:
-    def unpacked(data: bytes) -> bytes:
-        try:
-            return zstandard.decompress(data) if data.startswith(b"\x28\xb5\x2f\xfd") else data
-        except zstandard.ZstdError:
-            return b""
-
-    reading.messages = [(topic, stamp, unpacked(data)) for topic, stamp, data in reading.messages]
-    return reading
+def _unpacked_message(data: bytes) -> bytes:
+    try:
+        return zstandard.decompress(data) if data.startswith(b"\x28\xb5\x2f\xfd") else data
+    except zstandard.ZstdError:
+        return b""
 
 
-def _rosbag2_messages(path: Path) -> Iterator[Message | int]:
-    with Rosbag2Reader(path) as reader:
-        yield reader.message_count
-        for connection, stamp, data in reader.messages():
-            yield connection.topic, stamp, bytes(data)
-
-
-def _ros1_messages(path: Path) -> Iterator[Message | int]:
-    with Ros1Reader(path) as reader:
-        yield reader.message_count
-        for connection, stamp, data in reader.messages():
+def _messages(reader: Any, path: Path) -> Iterator[Message | int]:
+    with reader(path) as opened:
+        yield opened.message_count
+        for connection, stamp, data in opened.messages():
             yield connection.topic, stamp, bytes(data)

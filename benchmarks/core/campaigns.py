@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from benchmarks.core.clusters import cluster
-from benchmarks.timing import row
+from benchmarks.measuring import Row, cells_row, row
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.workers import Workers, all_of, open_workers
 from onboard_estimation.campaigns.campaign import RESULTS, Case, run_campaign
@@ -25,30 +31,69 @@ from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun
 from onboard_estimation.judging.sources import load_configuration
 
-Row = dict[str, Any]
+_STARTS_WITHIN_S = 40.0
 
-RUNS, SECONDS = 200, 60.0
-BLOCK = 20
+
+class Cluster:
+    """Scheduler and workers, each in a folder of its own; `address` stays when they are started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, workers: int, environment: Mapping[str, str] | None = None) -> None:
+        """Start a scheduler, and workers with one thread each; returns when it listens."""
+        host, port = self.address.removeprefix("tcp://").split(":")
+        self._spawn("scheduler", ["scheduler", "--host", host, "--port", port, "--no-dashboard"], environment)
+        end = time.monotonic() + _STARTS_WITHIN_S
+        while time.monotonic() < end:
+            with suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+                break
+            time.sleep(0.1)
+        for number in range(workers):
+            self.add_worker(f"worker_{number}", environment)
+
+    def add_worker(self, name: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start one worker more."""
+        words = ["worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"]
+        self._spawn(name, words, environment)
+
+    def kill(self) -> None:
+        """End all of them at once, as a power failure does."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20.0)
+        self._processes.clear()
+
+    def _spawn(self, name: str, words: list[str], environment: Mapping[str, str] | None = None) -> None:
+        place = self._folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]]
+        with (place / "log").open("ab") as log:
+            output: dict[str, Any] = {"stdout": log, "stderr": log, "env": {**os.environ, **(environment or {})}}
+            self._processes.append(subprocess.Popen(command, cwd=place, start_new_session=True, **output))
+
+
+@contextmanager
+def cluster(folder: Path, workers: int, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A cluster that ends with the block."""
+    one = Cluster(folder)
+    try:
+        one.start(workers, environment)
+        yield one
+    finally:
+        one.kill()
+
+
+RUNS, SECONDS, BLOCK = 200, 60.0, 20
 CLUSTERS, CLUSTER_RUNS = (4, 8), 80
 TASKS, TASK_BYTES = 10_000, 200_000
-LEAST_RATIO, LARGEST_GROWTH = 1.8, 0.05
-WATCHED_EVERY = 10
-
-
-class Timed(NamedTuple):
-    """A campaign that was timed.
-
-    Attributes
-    ----------
-    table
-        Bytes of `results.parquet`.
-    memory_mb
-        (M, W) of the workers, every tenth run.
-    """
-
-    seconds: float
-    table: bytes
-    memory_mb: np.ndarray
+LEAST_RATIO, LARGEST_GROWTH, WATCHED_EVERY = 1.8, 0.05, 10
 
 
 def campaigns(quick: bool) -> list[Row]:
@@ -60,38 +105,36 @@ def campaigns(quick: bool) -> list[Row]:
     their own, each in a folder of its own, on this machine's cores, and its table is compared byte by byte with that of
     one process.
     """
-    runs = 10 if quick else RUNS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = _own_rows(_cases(runs), folder)
+        rows = _own_rows(_cases(10 if quick else RUNS), folder)
         rows += _cluster_rows(folder, _cases(5 if quick else CLUSTER_RUNS), CLUSTERS[: 1 if quick else None])
-        rows += _scheduler_rows(folder, 200 if quick else TASKS)
-    return rows
+        return [*rows, _scheduler_row(folder, 200 if quick else TASKS)]
 
 
 def _cases(count: int) -> list[Case]:
     return cases_of(Table("salp", simulated_runs("salp", "ideal", [], range(count // 5), SECONDS)))
 
 
-def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:
-    memory: list[list[float]] = []
+def _timed(cases: list[Case], folder: Path, workers: Workers, memory: list[list[float]] | None = None) -> Any:
+    """Seconds of a campaign, and bytes of its table; `memory` gets (W,) MB of the workers every tenth run."""
 
     def watch(finished: int, failed: int) -> None:
-        if finished % WATCHED_EVERY == 0:
+        if memory is not None and finished % WATCHED_EVERY == 0:
             memory.append([float(one) for one in workers.everywhere(_memory_mb).values()])
 
     start = time.perf_counter()
     run_campaign(cases, folder, workers, progress=watch)
-    seconds = time.perf_counter() - start
-    return Timed(seconds, (folder / RESULTS).read_bytes(), np.array(memory))
+    return time.perf_counter() - start, (folder / RESULTS).read_bytes()
 
 
 def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
     """All runs by no, one and two workers, block by block; their starts and first runs, less a run, are counted."""
     rng = np.random.default_rng(0)
     drawn = [cases[k] for k in rng.permutation(len(cases))]  # gaits take different times
-    blocks = [drawn[k : k + BLOCK] for k in range(0, len(drawn), BLOCK)]
     starts: list[float] = []
+    memory: list[list[float]] = []
+    seconds, equal = [], True
     with ExitStack() as stack:
         teams = []
         for count in (0, 1, 2):
@@ -99,33 +142,26 @@ def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
             teams.append(stack.enter_context(open_workers(count)))
             _timed(cases[: max(count, 1)], folder / f"first_{count}", teams[-1])
             starts.append(time.perf_counter() - begun)
-        found = [
-            [_timed(block, folder / f"{number}_{place}", team) for place, team in enumerate(teams)]
-            for number, block in enumerate(blocks)
-        ]
-    alone, one, two = np.array([[part.seconds for part in block] for block in found]).T
-    one_start_s, two_start_s = (max(0.0, start - alone[0] / len(blocks[0])) for start in starts[1:])
+        for k in range(0, len(drawn), BLOCK):
+            watched = (None, None, memory)
+            found = [_timed(drawn[k : k + BLOCK], folder / f"{k}_{n}", teams[n], watched[n]) for n in range(3)]
+            seconds.append([one[0] for one in found])
+            equal &= len({one[1] for one in found}) == 1
+    alone, one, two = np.array(seconds).T
+    one_start_s, two_start_s = (max(0.0, start - alone[0] / min(BLOCK, len(cases))) for start in starts[1:])
     ratio, ratios = float(alone.sum() / (two.sum() + two_start_s)), alone / two
     overhead_s = float((one.sum() + one_start_s - alone.sum()) / len(cases))
-    memory_mb = np.concatenate([block[2].memory_mb for block in found])
-    half = len(memory_mb) // 2
+    memory_mb, half = np.array(memory), len(memory) // 2
     middle, last = (np.median(part, axis=0) for part in (memory_mb[half // 2 : half], memory_mb[-half // 2 :]))
     growth = float(np.max(last / middle - 1.0))
-    equal = all(len({part.table for part in block}) == 1 for block in found)
-    figure = (
-        f"{alone.sum():.0f} s in one process, {two.sum():.0f} s on two workers and {two_start_s:.1f} s for their "
-        f"start: {ratio:.2f} times faster (blocks of {BLOCK}, without it: {ratios.min():.2f} to {ratios.max():.2f})"
-    )
+    figure = f"{alone.sum():.0f} s in one process, {two.sum():.0f} s on two workers and {two_start_s:.1f} s for their "
+    figure += f"start: {ratio:.2f} times faster (blocks of {BLOCK}, without it: {ratios.min():.2f} to "
+    figure += f"{ratios.max():.2f})"
     cost = f"{1e3 * overhead_s:.0f} ms a run, its start ({one_start_s:.1f} s) included"
     kept = f"{np.max(middle):.0f} MB in the second quarter, {np.max(last):.0f} MB in the last: {100 * growth:+.1f} %"
     return [
         row(f"{len(cases)} runs of 60 s", figure, f">= {LEAST_RATIO:g} times", ratio >= LEAST_RATIO),
-        row(
-            "what one worker costs more than none",
-            cost,
-            "<= 50 ms",
-            overhead_s <= 0.050,
-        ),
+        row("what one worker costs more than none", cost, "<= 50 ms", overhead_s <= 0.050),
         row("memory of a worker", kept, f"<= {100.0 * LARGEST_GROWTH:.0f} % more", growth <= LARGEST_GROWTH),
         row("table of two workers and of one", "equal to the last byte" if equal else "other", "equal", equal),
     ]
@@ -133,30 +169,25 @@ def _own_rows(cases: list[Case], folder: Path) -> list[Row]:
 
 def _cluster_rows(folder: Path, cases: list[Case], counts: Sequence[int]) -> list[Row]:
     with open_workers(0) as workers:
-        expected = _timed(cases, folder / "expected", workers).table
+        _, expected = _timed(cases, folder / "expected", workers)
     rows = []
     for count in counts:
         with _cluster(folder / f"cluster_{count}", count) as workers:
-            found = _timed(cases, folder / f"of_{count}", workers)
-        equal = found.table == expected
-        figure = f"{'equal' if equal else 'other'} to one process's; {found.seconds:.0f} s on these cores"
-        rows.append(row(f"{len(cases)} runs on a cluster of {count} workers", figure, "equal", equal))
+            seconds, found = _timed(cases, folder / f"of_{count}", workers)
+        figure = f"{'equal' if found == expected else 'other'} to one process's; {seconds:.0f} s on these cores"
+        rows.append(row(f"{len(cases)} runs on a cluster of {count} workers", figure, "equal", found == expected))
     return rows
 
 
-def _scheduler_rows(folder: Path, tasks: int) -> list[Row]:
+def _scheduler_row(folder: Path, tasks: int) -> Row:
     """Tasks that do nothing, and give back as much as a run with its report."""
     with _cluster(folder / "scheduler", 2) as workers:
         start = time.perf_counter()
         received = sum(len(one.value) for one in workers.results(_nothing, range(tasks)))
         seconds = time.perf_counter() - start
     assert received == tasks * TASK_BYTES
-    return [
-        row(
-            f"{tasks} tasks of nothing, {TASK_BYTES / 1e3:.0f} kB each",
-            f"{seconds:.0f} s, {1e3 * seconds / tasks:.1f} ms a task: scheduler, transfer and keeping account",
-        )
-    ]
+    figure = f"{seconds:.0f} s, {1e3 * seconds / tasks:.1f} ms a task: scheduler, transfer and keeping account"
+    return row(f"{tasks} tasks of nothing, {TASK_BYTES / 1e3:.0f} kB each", figure)
 
 
 @contextmanager
@@ -193,18 +224,28 @@ def tune(quick: bool) -> list[Row]:
     with an initial error and disturbances of its own) judge; 60 s each, in `ideal`. NEES is per degree of freedom, a
     mean over the runs that judge.
     """
-    rows = []
+    evaluations, robot = 40 if quick else 44, find_robot("salp")
+    shipped = EvaluateOptions(robot="salp", config=resource(CONFIG))
+    known = tunables(load_configuration(robot, shipped))
     with open_workers(2) as workers:
-        rows.append(_tuned_row("as shipped", "", _judged(_options({}), {}, workers), None))
-        for factor in (10.0,) if quick else (10.0, 0.1):
-            for by in ("truth", "innovations"):
-                rows.append(_tuned(factor, by, workers, 40 if quick else 44))  # type: ignore[arg-type]
-                print(rows[-1]["cells"], flush=True)
+
+        def judged(options: EvaluateOptions, changes: Mapping[str, Any]) -> list[Score]:
+            tasks = [Scored(one, options, changes, "truth") for one in _recordings(JUDGING).values()]
+            return all_of(score, tasks, workers=workers)
+
+        rows = [_tuned_row("as shipped", "", judged(shipped, {}), [])]
+        for factor, by in product((10.0,) if quick else (10.0, 0.1), ("truth", "innovations")):
+            changed = {
+                one.name: one.changed(factor if isinstance(one.value, tuple) else factor * one.value) for one in known
+            }
+            wrong = replace(shipped, overrides=changed)
+            settings = TuningSettings(by, evaluations=evaluations, folds=0)  # type: ignore[arg-type]
+            chosen = tunables(load_configuration(robot, wrong))
+            tuning = tune_parameters(_recordings(TEACHING), wrong, chosen, settings, workers)
+            found = _tuned_row(f"noise times {factor:g}", by, judged(wrong, tuning.values), judged(wrong, {}))
+            rows.append(found | {"values": dict(tuning.values), "met": LOWEST <= found["nees"] <= HIGHEST})
+            print(rows[-1]["cells"], flush=True)
     return rows
-
-
-def _options(overrides: Mapping[str, Any]) -> EvaluateOptions:
-    return EvaluateOptions(robot="salp", config=resource(CONFIG), overrides=overrides)
 
 
 def _recordings(seeds: range) -> dict[str, SimulatedRun]:
@@ -212,38 +253,19 @@ def _recordings(seeds: range) -> dict[str, SimulatedRun]:
     return {f"{gait} {seed}": SimulatedRun("salp", "ideal", gait, TUNED_S, seed) for gait, seed in runs}
 
 
-def _judged(options: EvaluateOptions, changes: Mapping[str, Any], workers: Workers) -> list[Score]:
-    tasks = [Scored(one, options, changes, "truth") for one in _recordings(JUDGING).values()]
-    return all_of(score, tasks, workers=workers)
-
-
-def _tuned(factor: float, by: Literal["truth", "innovations"], workers: Workers, evaluations: int) -> Row:
-    """From all parameters that are tuned by default, times a factor."""
-    known = tunables(load_configuration(find_robot("salp"), _options({})))
-    wrong = _options(
-        {one.name: one.changed(factor if isinstance(one.value, tuple) else factor * one.value) for one in known}
+def _tuned_row(start: str, by: str, judged: list[Score], before: list[Score]) -> Row:
+    """What the runs that judge say now, and what they said before."""
+    nees, nees_before = ([one.nees[PART] for one in some] for some in (judged, before))
+    rms_deg, rms_before_deg = (
+        f"{np.median([one.rmse[f'{PART}.rmse_deg'] for one in some]):.2f} deg" if some else ""
+        for some in (judged, before)
     )
-    chosen = tunables(load_configuration(find_robot("salp"), wrong))
-    settings = TuningSettings(by, evaluations=evaluations, folds=0)
-    tuning = tune_parameters(_recordings(TEACHING), wrong, chosen, settings, workers)
-    before, after = (_judged(wrong, changes, workers) for changes in ({}, tuning.values))
-    found = _tuned_row(f"noise times {factor:g}", by, after, before)
-    return found | {"values": dict(tuning.values), "met": LOWEST <= found["nees"] <= HIGHEST}
-
-
-def _tuned_row(start: str, by: str, judged: list[Score], before: list[Score] | None) -> Row:
-    def nees(some: list[Score]) -> float:
-        return float(np.mean([one.nees[PART] for one in some]))
-
-    def rms_deg(some: list[Score]) -> float:
-        return float(np.median([one.rmse[f"{PART}.rmse_deg"] for one in some]))
-
     cells = {
         "begun with": start,
         "tuned by": by or "not tuned",
-        "NEES of the joint angles before": "" if before is None else f"{nees(before):.3g}",
-        "now (worst run that was not seen)": f"{nees(judged):.2f} ({max(one.nees[PART] for one in judged):.2f})",
-        "RMS before": "" if before is None else f"{rms_deg(before):.2f} deg",
-        "now": f"{rms_deg(judged):.2f} deg",
+        "NEES of the joint angles before": f"{np.mean(nees_before):.3g}" if before else "",
+        "now (worst run that was not seen)": f"{np.mean(nees):.2f} ({max(nees):.2f})",
+        "RMS before": rms_before_deg,
+        "now": rms_deg,
     }
-    return {"case": f"salp, ideal, {start}, {by}", "table": "NEES after tuning", "cells": cells, "nees": nees(judged)}
+    return cells_row("NEES after tuning", f"salp, ideal, {start}, {by}", cells, nees=float(np.mean(nees)))

@@ -9,20 +9,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from mcap.stream_reader import StreamReader
 from rosbags.rosbag2 import Reader
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import case, interleaved
+from benchmarks.measuring import Row, case, interleaved, recordings
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.writing import BagWriter
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Series, imu_channel, stamps_ns
 from onboard_estimation.judging.simulated_bags import write_series
 
@@ -32,7 +29,7 @@ _COUNT, _QUICK_COUNT = 500_000, 20_000
 _OURS = "ours, to columns"
 
 
-def bag_reading(quick: bool) -> list[dict[str, Any]]:
+def bag_reading(quick: bool) -> list[Row]:
     """Reading the messages of a bag: the libraries' readers and ours, the same bag of IMU messages in turns, CPU time.
 
     Raw is every message's bytes; columns are the numbers of every message, as an evaluation needs them. What all hand
@@ -41,9 +38,8 @@ def bag_reading(quick: bool) -> list[dict[str, Any]]:
     count = _QUICK_COUNT if quick else _COUNT
     stamps = stamps_ns(count / 840.0, 840.0)[:count]
     series = Series(CHANNEL, stamps, np.random.default_rng(1).normal(size=(count, 6)))
-    storages: tuple[str, ...] = ("mcap", "sqlite3")
     rows = []
-    for storage in storages:
+    for storage in ("mcap", "sqlite3"):
         with tempfile.TemporaryDirectory() as folder:
             bag = Path(folder) / "bag"
             with BagWriter(bag, storage) as writer:
@@ -91,86 +87,59 @@ _MINUTE_TARGET_S = 5.0
 _WALK = "2018-02-09-11-16-53"
 
 
-def evaluate_bag(quick: bool) -> list[dict[str, Any]]:
+def evaluate_bag(quick: bool) -> list[Row]:
     """`evaluate` on a bag of a minute, as a user types it: a new process, kernels compiled before.
 
-    Two simulated bags of 60 s, and the longest of the recorded walks (61 s) where the recordings are there.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        return [_evaluate_row(name, bag, Path(folder), 1 if quick else 3) for name, bag in _bags(Path(folder))]
-
-
-def _bags(folder: Path) -> Iterator[tuple[str, Path]]:
-    for robot in ("salp", "strapdown"):
-        _run_command("simulate", robot, "--output", str(folder / robot))
-        yield f"{robot}, simulated, 60 s", folder / robot
-    try:
-        walk = recordings("pyshoe_vicon") / f"{_WALK}.mat"
-    except UserError as error:
-        print(error)
-        return
-    _run_command("convert", "pyshoe", str(walk), "--output", str(folder / "walk"))
-    yield "strapdown, recorded, 61 s", folder / "walk"
-
-
-def _evaluate_row(name: str, bag: Path, folder: Path, repetitions: int) -> dict[str, Any]:
-    _run_command("evaluate", str(bag), "--output", str(folder / f"{bag.name}_warm"))
-    seconds = []
-    for repetition in range(repetitions):
-        start = time.perf_counter()
-        _run_command("evaluate", str(bag), "--output", str(folder / f"{bag.name}_{repetition}"))
-        seconds.append(time.perf_counter() - start)
-    return case(name, {"evaluate": np.array(seconds)}, "evaluate", target_s=_MINUTE_TARGET_S)
-
-
-def _run_command(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "onboard_estimation", *words], check=True, stdout=subprocess.DEVNULL)
-
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-TARGETS_S = {"demo": 240.0, "test": 480.0}
-INHERITED = ("PATH", "PYENV_ROOT", "LANG", "LC_ALL", "SSL_CERT_FILE", "ONBOARD_ESTIMATION_DATA")
-
-
-def from_nothing(quick: bool) -> list[dict[str, Any]]:
-    """`make demo` and `make test` in fresh clones with empty caches: set-up, download and compilation included.
-
-    With the processor time of the target alone, after the installation. Clones what is committed; needs the package
-    index.
+    Two simulated bags of 60 s, and the longest of the recorded walks (61 s).
     """
     rows = []
-    for target, limit_s in TARGETS_S.items():
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            clone, environment = folder / "clone", _environment(folder)
-            subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
-            set_up = ".venv/.runtime" if target == "demo" else ".venv/.development"
-            taken = [_made(one, clone, environment) for one in (set_up, target)]
-        samples = {"make": np.array([sum(seconds for seconds, _ in taken)])}
-        rows.append(case(f"make {target}", samples, "make", target_s=limit_s, cpu_s=round(taken[1][1], 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        made = {
+            "salp, simulated, 60 s": ("simulate", "salp"),
+            "strapdown, simulated, 60 s": ("simulate", "strapdown"),
+            "strapdown, recorded, 61 s": ("convert", "pyshoe", str(recordings("pyshoe_vicon") / f"{_WALK}.mat")),
+        }
+        for number, (name, words) in enumerate(made.items()):
+            bag = f"{folder}/{number}"
+            _run_command(*words, "--output", bag)
+            seconds = [_run_command("evaluate", bag, "--output", f"{bag}_{k}") for k in range(2 if quick else 4)]
+            rows.append(case(name, {"evaluate": np.array(seconds[1:])}, "evaluate", target_s=_MINUTE_TARGET_S))
     return rows
 
 
-def _made(target: str, clone: Path, environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds that a target takes, and of processor time."""
-
-    def used_s() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    start_s, before_s = time.perf_counter(), used_s()
-    subprocess.run(["make", target], cwd=clone, env=environment, check=True)
-    return time.perf_counter() - start_s, used_s() - before_s
+def _run_command(*words: str) -> float:
+    """Seconds that it takes."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "onboard_estimation", *words], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """As of a new user: no caches, no environment; only where packages come from is kept."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name in INHERITED or "proxy" in name.lower() or name.startswith("PIP_")
-    }
-    for name, place in (("HOME", "home"), ("XDG_CACHE_HOME", "cache"), ("PIP_CACHE_DIR", "pip"), ("TMPDIR", "tmp")):
-        (folder / place).mkdir()
-        environment[name] = str(folder / place)
-    return environment
+REPOSITORY = Path(__file__).resolve().parents[2]
+TARGETS_S = {"demo": (".venv/.runtime", 240.0), "test": (".venv/.development", 480.0)}
+"""By target: what sets it up, and how long both may take."""
+INHERITED = ("PATH", "PYENV_ROOT", "LANG", "LC_ALL", "SSL_CERT_FILE", "ONBOARD_ESTIMATION_DATA")
+FRESH = ("HOME", "XDG_CACHE_HOME", "PIP_CACHE_DIR", "TMPDIR")
+
+
+def from_nothing(quick: bool) -> list[Row]:
+    """`make demo` and `make test` in fresh clones with empty caches: set-up, download and compilation included.
+
+    With the processor time of the target alone, after the installation. Clones what is committed; needs the package
+    index. As of a new user: no caches, no environment; only where packages come from is kept.
+    """
+    rows = []
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith("PIP_")}
+    kept |= {name: value for name, value in os.environ.items() if "proxy" in name.lower()}
+    for target, (set_up, limit_s) in TARGETS_S.items():
+        with tempfile.TemporaryDirectory() as folder:
+            clone = Path(folder) / "clone"
+            environment = {**kept, **{name: tempfile.mkdtemp(dir=folder) for name in FRESH}}
+            subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
+            start_s = time.perf_counter()
+            subprocess.run(["make", set_up], cwd=clone, env=environment, check=True)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(["make", target], cwd=clone, env=environment, check=True)
+            samples, after = np.array([time.perf_counter() - start_s]), resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)
+        rows.append(case(f"make {target}", {"make": samples}, "make", target_s=limit_s, cpu_s=cpu_s))
+    return rows

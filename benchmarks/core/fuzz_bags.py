@@ -8,43 +8,242 @@ What has to hold is in `bag_judge`.
 from __future__ import annotations
 
 import bz2
+import io
+import re
+import struct
 import traceback
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import lz4.frame  # type: ignore[import-untyped]
 import zstandard
+from rich.console import Console
 
-from benchmarks.core.bag_judge import CLASSES, Judgement, Ours, judge, read_in_pieces, read_ours
+from benchmarks.core.bag_cases import Case, Files, make_case, scratch_folder, seeds
 from benchmarks.core.bag_references import Message, Reading, read_references
-from benchmarks.core.bag_seeds import METADATA, Case, Files, scratch_folder, seeds
-from benchmarks.fuzzing import CASES, PLACES, Fuzzer, change_bytes, fuzz, row
+from benchmarks.fuzzing import CASES, PLACES, Fuzzer, fuzz, tally_row
+from benchmarks.measuring import Row
+from onboard_estimation.bags import blocks as bag_blocks
+from onboard_estimation.bags import mcap_files as bag_mcap
+from onboard_estimation.bags import sqlite as bag_sqlite
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.inspection.inspect import inspect_bag, render
 
-CORPUS = Path(__file__).parents[2] / "test" / "onboard" / "bags" / "corpus"
-"""Folders `format/seed/what is wrong`: the files of a changed bag, as a fuzzer found or a person made them."""
+Counts = Counter[Message]
+
+AS_REFERENCE, MORE, SAID, REFUSED = "as reference", "more than reference", "said damaged", "refused"
+CLASSES = (AS_REFERENCE, MORE, SAID, REFUSED)
+
+_CLAIM = re.compile(r"readable are [\d,]+ of [\d,]+ \(100\.0%\)")
+_LOSS = re.compile(r"readable are [\d,]+ of [\d,]+ \(|left out|belong to no topic")
+_ALL = re.compile(r"\b100\.0% of")
+_COMPRESSED = re.compile(rb"\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|BZh")
+_JOURNAL = b"\xd9\xd5\x05\xf9"
+_MOST_UNPACKED_BYTES = 2**22
+
+
+@dataclass
+class Ours:
+    """What our reader delivered; `refused` is the sentence of its `UserError`."""
+
+    messages: list[Message] = field(default_factory=list)
+    damage: str = ""
+    refused: str = ""
+    texts: list[str] = field(default_factory=list)
+    block_messages: list[Message] | None = None
+
+
+@dataclass
+class Judgement:
+    """A class of `CLASSES`, and the kinds of rules that were broken, each with what happened."""
+
+    outcome: str
+    findings: dict[str, str] = field(default_factory=dict)
+
+
+def read_ours(path: Path, deep: bool) -> Ours:
+    """Open the bag and read all its messages; `deep`: in all ways."""
+    ours = Ours()
+    try:
+        with open_bag(path) as bag:
+            ours.damage = bag.damage or ""
+            topics = list(bag.topics.values())
+            ours.texts = [ours.damage, bag.distribution or "", *bag.topics, *(topic.message_type for topic in topics)]
+            raws = list(bag.messages())
+            ours.messages = [(raw.topic, raw.log_time_ns, raw.data) for raw in raws]
+            counts = {topic.name: topic.count for topic in topics if topic.count}
+            assert Counter(raw.topic for raw in raws) == counts, "messages are not as many as their topics say"
+            if deep:
+                ours.block_messages = _from_blocks(bag)
+                for raw in raws:
+                    with suppress(UserError):  # a message that is none may be refused
+                        bag.deserialize(raw)
+                for topic in bag.topics:
+                    ours.texts.append(bag.encoding(topic))
+                    bag.is_standard(topic), bag.has_header(topic)
+        if deep:
+            console = Console(file=io.StringIO(), width=200)
+            with console.capture() as capture:
+                console.print(render(inspect_bag(path)))
+            ours.texts += capture.get().splitlines()
+    except UserError as error:
+        ours.refused = str(error) or "(no reason given)"
+        ours.texts.append(str(error))
+    return ours
+
+
+def read_in_pieces(path: Path) -> Ours:
+    """The same as `read_ours`, in blocks of a few messages, as of a large file, and windows of a few bytes."""
+    few = [patch.object(module, "BLOCK_MESSAGES", 3) for module in (bag_mcap, bag_sqlite)]
+    with patch.object(bag_blocks, "_WINDOW_BYTES", 64), few[0], few[1]:
+        return read_ours(path, False)
+
+
+def _from_blocks(bag: Any) -> list[Message]:
+    """All messages, read in bulk, in log order."""
+    names = list(bag.topics)
+    found = []
+    for block in bag.blocks(names):
+        data = block.buffer.tobytes()
+        columns = (block.topics, block.log_times_ns, block.starts, block.lengths, block.order)
+        for topic, stamp, start, length, order in zip(*(column.tolist() for column in columns), strict=True):
+            found.append((order, (names[topic], stamp, data[start : start + length])))
+    return [message for _, message in sorted(found, key=lambda entry: entry[0])]
+
+
+def judge(case: Case, ours: Ours, references: list[Reading], originals: list[Message]) -> Judgement:
+    """Hold what we delivered against the rules 1 to 4."""
+    findings = {}
+    if bad := next((text for text in ours.texts if not text.isprintable()), None):
+        findings["prints control characters"] = repr(bad)
+    if ours.refused:
+        for reference in references[:1] if case.bag_format != "ros1" else references:
+            beyond = any(stamp >= 2**63 for _, stamp, _ in reference.messages)
+            if reference.messages and not reference.error and not beyond:
+                findings["refuses what a reference reads"] = f"{reference.reader}: {ours.refused}"
+        return Judgement(REFUSED, findings)
+    sets = _comparable([ours.messages, originals, *(reference.messages for reference in references)], case.bag_format)
+    delivered, original, *theirs = map(Counter, sets)
+    lost = original - delivered
+    if sets[0] != sorted(sets[0], key=lambda message: message[1]):
+        findings["is not in log order"] = ""
+    if invented := _invented(delivered, [original, *theirs], case):
+        findings["delivers what is not in the file"] = repr(invented)
+    if ours.damage:
+        claims_all = _ALL.search(ours.damage) and not _LOSS.search(ours.damage)
+        if len(ours.messages) < len(originals) and (
+            _CLAIM.search(ours.damage) or (claims_all and any(lost & messages for messages in theirs))
+        ):
+            findings["claims 100 % with messages lost"] = f"{sum(lost.values())} lost: {ours.damage}"
+        return Judgement(SAID, findings)
+    pairs = list(zip(references, theirs, strict=True))
+    findings |= _silent_loss(delivered, lost, pairs, len(originals), case)
+    as_reference = all(not reference.error and delivered == messages for reference, messages in pairs)
+    return Judgement(AS_REFERENCE if as_reference else MORE, findings)
+
+
+def _silent_loss(
+    delivered: Counts, lost: Counts, pairs: list[tuple[Reading, Counts]], originals: int, case: Case
+) -> dict[str, str]:
+    """What speaks against a bag that we call whole."""
+    findings, count = {}, sum(delivered.values())
+    can_tell = case.seed.name != "no-index"  # what is cut out of it leaves no trace
+    for number, (reference, messages) in enumerate(pairs):
+        name = reference.reader
+        # An index can name one message twice, and hold other stamps than the messages themselves.
+        missing = messages - delivered if number == 0 and name != "rosbags" else _unknown(messages, delivered)
+        if missing:
+            findings[f"silently lacks messages of {name}"] = f"{sum(missing.values())} of {sum(messages.values())}"
+        elif reference.error and count < originals and can_tell:
+            findings[f"silently lost where {name} fails"] = f"{sum(lost.values())} lost, {reference.error}"
+        if reference.declared is not None and reference.declared > count:
+            findings[f"silently less than declared to {name}"] = f"{count} of {reference.declared}"
+        if reference.unusable and count < originals:
+            findings[f"silently drops rows of {name}"] = f"{reference.unusable} rows"
+    first, messages = pairs[0]
+    if not first.error and first.reader != "rosbags" and (extra := delivered - messages):
+        findings[f"silently more than {first.reader}"] = f"{sum(extra.values())} more"
+    return findings
+
+
+def _unknown(messages: Counts, delivered: Counts) -> Counts:
+    known = {(topic, data) for topic, _, data in delivered}
+    return Counter({message: count for message, count in messages.items() if (message[0], message[2]) not in known})
+
+
+def _comparable(lists: list[list[Message]], bag_format: str) -> list[list[Message]]:
+    """Messages whose topics can be compared: as ROS 1 names them alike, or without where names were made printable."""
+    plain = all(topic.isprintable() and len(topic) < 200 for messages in lists[1:] for topic, _, _ in messages)
+
+    def named(topic: str) -> str:
+        if not plain:
+            return ""
+        return "/" + "/".join(part for part in topic.split("/") if part) if bag_format == "ros1" else topic
+
+    return [[(named(topic), stamp, data) for topic, stamp, data in messages] for messages in lists]
+
+
+def _invented(delivered: Counts, known: list[Counts], case: Case) -> list[Message]:
+    """Messages that nobody wrote, or more of them than were written."""
+    suspects = {one: count for one, count in delivered.items() if count > max(messages[one] for messages in known)}
+    places = list(_all_bytes(case.files)) if suspects else []
+    return [message for message, count in suspects.items() if _occurrences(message, places, case.bag_format) < count]
+
+
+def _occurrences(message: Message, places: list[bytes], bag_format: str) -> int:
+    _, stamp, data = message
+    if bag_format == "sqlite3" and len(places) > 1 and any(place.startswith(_JOURNAL) for place in places):
+        return 2**31  # pages put together of two files
+    if bag_format == "sqlite3":  # long data goes on in other pages
+        return sum(place.count(data[:16]) for place in places) if data else 2**31
+    if bag_format == "mcap":
+        pattern = re.escape(struct.pack("<Q", stamp)) + b".{8}" + re.escape(data)
+        pattern = re.escape(struct.pack("<Q", 22 + len(data))) + b".{6}" + pattern
+    else:
+        pattern = re.escape(struct.pack("<I", len(data)) + data)
+    return sum(len(re.findall(b"(?=" + pattern + b")", place, re.DOTALL)) for place in places)
+
+
+def _all_bytes(files: Files) -> Iterator[bytes]:
+    """The files, and whatever can be decompressed from any place in them."""
+    left = list(files.values())
+    while left:
+        content = left.pop()
+        yield content
+        left += filter(None, (_unpacked(content[found.start() :]) for found in _COMPRESSED.finditer(content)))
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What there is of compressed data, however it goes on."""
+    reader: Any = lz4.frame.LZ4FrameDecompressor()
+    if data.startswith(b"BZh"):
+        reader = bz2.BZ2Decompressor()
+    elif data.startswith(b"\x28"):
+        reader = zstandard.ZstdDecompressor().decompressobj()
+    found = b""
+    with suppress(Exception):  # any damage
+        for byte in data:  # one by one, so that damage behind a block does not take the block away
+            found += reader.decompress(bytes([byte]))
+            if len(found) > _MOST_UNPACKED_BYTES or getattr(reader, "eof", False):
+                break
+    return found
+
+
 FORMATS = PLACES[__name__]
-_LONE_SHARE, _METADATA_SHARE, _KEPT_SHARE, _WITHIN_SHARE = 0.6, 0.4, 0.3, 0.5
 _DEEP_EVERY, _IN_PIECES_EVERY = 64, 8
-_WORDS = (
-    *(b"", b"0", b"-1", b".nan", b"9" * 5000, b"[]", b"{a: b}", b"null", b'"\\e[31m\\n"', b"!!binary AAAA", b"&a [*a]"),
-    *(b"../../etc/passwd", b"a.mcap", b"a.db3", b"message", b"file", b"zstd"),
-)
-_PACKED: dict[bytes, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    b"\x28\xb5\x2f\xfd": (zstandard.decompress, zstandard.compress),
-    b"\x04\x22\x4d\x18": (lz4.frame.decompress, lz4.frame.compress),
-    b"BZh": (bz2.decompress, bz2.compress),
-}
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
+def run(quick: bool) -> list[Row]:
     """A row a format."""
     table = "Bags with changed bytes, against the reference readers"
-    return [row(name, fuzz(name, 500 if quick else CASES), table, CLASSES) for name in FORMATS]
+    return [tally_row(name, fuzz(name, 500 if quick else CASES), table, CLASSES) for name in FORMATS]
 
 
 @cache
@@ -52,82 +251,14 @@ def originals(bag_format: str) -> dict[str, list[Message]]:
     """The messages of every valid bag, by its name; all readers have to agree on them."""
     found = {}
     with scratch_folder() as folder:
-        for seed in seeds(bag_format):
+        for name, seed in seeds(bag_format).items():
             ours, references = read_case(Case(bag_format, 0, seed, seed.files), folder, deep=True)
             for reference in references:
                 same = Counter(reference.messages) == Counter(ours.messages) and not reference.error
-                if not same and not any(name.endswith(("-wal", "-journal")) for name in seed.files):
-                    raise ValueError(f"{bag_format} {seed.name} is not valid to {reference.reader}: {reference.error}")
-            found[seed.name] = references[0].messages
+                if not same and not any(one.endswith(("-wal", "-journal")) for one in seed.files):
+                    raise ValueError(f"{bag_format} {name} is not valid to {reference.reader}: {reference.error}")
+            found[name] = references[0].messages
     return found
-
-
-def kept_cases(bag_format: str) -> list[Case]:
-    """Bags that were once read wrongly."""
-    by_name = {seed.name: seed for seed in seeds(bag_format)}
-    folders = sorted(path for path in CORPUS.glob(f"{bag_format}/*/*") if path.is_dir())
-    return [
-        Case(
-            bag_format,
-            0,
-            by_name[one.parent.name],
-            {path.name: path.read_bytes() for path in sorted(one.iterdir())},
-            one.relative_to(CORPUS).as_posix(),
-        )
-        for one in folders
-    ]
-
-
-def make_case(bag_format: str, number: int) -> Case:
-    """Case `number`."""
-    rng = Random(f"{bag_format} {number}")
-    lone = [seed for seed in seeds(bag_format) if seed.entry]  # a folder's metadata.yaml takes longer than its messages
-    seed = rng.choice(lone if rng.random() < _LONE_SHARE else seeds(bag_format))
-    case = Case(bag_format, number, seed, seed.files)
-    if rng.random() < _KEPT_SHARE:
-        case = rng.choice(_kept(bag_format))
-    return Case(bag_format, number, case.seed, _changed(case.files, rng, [*seed.files.values()]))
-
-
-@cache
-def _kept(bag_format: str) -> list[Case]:
-    return kept_cases(bag_format)
-
-
-def _changed(files: Files, rng: Random, others: list[bytes]) -> Files:
-    if METADATA in files and rng.random() < _METADATA_SHARE:
-        lines = files[METADATA].splitlines()
-        place = rng.randrange(len(lines))
-        lines[place] = lines[place].partition(b": ")[0] + b": " + rng.choice(_WORDS)
-        changed = b"\n".join(lines) if rng.random() < 0.5 else change_bytes(files[METADATA], rng)
-        return {**files, METADATA: changed}
-    name = rng.choice([name for name in files if name != METADATA])
-    if len(files) > 1 and rng.random() < 0.05:  # gone, or under another name
-        rest = {one: content for one, content in files.items() if one != name}
-        return rest if rng.random() < 0.5 else {**rest, rng.choice(("other", "a\nb", "x" * 100)) + name: files[name]}
-    content = _changed_within(files[name], rng) if rng.random() < _WITHIN_SHARE else None
-    return {**files, name: content or change_bytes(files[name], rng, others)}
-
-
-def _changed_within(content: bytes, rng: Random) -> bytes | None:
-    """A block that is compressed, changed and put back where its length stays; None: there is none."""
-    begins = [
-        (place, *both)
-        for sign, both in _PACKED.items()
-        for place in range(len(content))
-        if content.startswith(sign, place)
-    ]
-    if not begins:
-        return None
-    start, unpack, pack = rng.choice(begins)
-    for stop in range(len(content), start, -1):
-        try:
-            raw = unpack(content[start:stop])
-        except Exception:  # not its end
-            continue
-        packed = pack(change_bytes(raw, rng))
-        return content[:start] + packed[: stop - start].ljust(stop - start, b"\0") + content[stop:]
-    return None
 
 
 def read_case(case: Case, folder: Path, deep: bool = False) -> tuple[Ours, list[Reading]]:
@@ -164,10 +295,9 @@ def _differ(ours: Ours, other: Ours, written: int) -> bool:
 
 
 def _emptied(folder: Path) -> Path:
-    if folder.exists():
-        for file in folder.iterdir():
-            file.unlink()
     folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
     return folder
 
 
@@ -185,8 +315,7 @@ def fuzzer(bag_format: str) -> Fuzzer:
 
     def judged(number: int) -> str:
         judgement = run_case(make_case(bag_format, number), _scratch())
-        if judgement.findings:
-            raise AssertionError("; ".join(f"{kind}: {detail}" for kind, detail in judgement.findings.items()))
+        assert not judgement.findings, "; ".join(f"{kind}: {detail}" for kind, detail in judgement.findings.items())
         return judgement.outcome
 
     return judged

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import end, memory_of, node, result, role, share_of, start
-from benchmarks.timing import row
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.model.topics import LOW_G
+from benchmarks.measuring import Row, row
+from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.robot import find_robot
@@ -24,8 +23,6 @@ from onboard_estimation.judging.replay import replay
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
 from onboard_estimation.realtime.budget import Job, measure
 from onboard_estimation.realtime.verdict import Figures
-
-Row = dict[str, Any]
 
 RUNS_UNASKED = ("live_graph",)
 EXECUTORS = ("events", "ordinary")
@@ -39,7 +36,7 @@ _FLAT_MB = 2.0
 def live_graph(quick: bool) -> list[Row]:
     """The live graph between processes of one machine: IMU messages at 1 kHz and flat out, the estimator, its start."""
     seconds = 5.0 if quick else 60.0
-    rows = [*_at_1_khz(seconds), *_flat_out(40_000 if quick else 300_000)]
+    rows = [*_at_1_khz(seconds), _flat_out(40_000 if quick else 300_000)]
     for executor in EXECUTORS[: 1 if quick else None]:
         name = f"{executor} executor: salp, three gyros at 200 Hz"
         rows += _rows(name, _measured("salp", executor, seconds, rate=10.0), share=0.14, memory_mb=120.0)
@@ -61,14 +58,9 @@ def live_hour(quick: bool) -> list[Row]:
     sent, got = result(sender, 300.0), result(listener, 300.0)
     busy.kill()
     busy.wait()
-    lost, latency_us = sent["sent"] - got["received"], got["latency_us"]
     name = f"{seconds / 60.0:.0f} min"
     return [
-        row(f"IMU at 1 kHz, {name}: lost", f"{lost} of {sent['sent']:,}", "0", lost == 0),
-        row(
-            f"IMU at 1 kHz, {name}: one way",
-            f"median {latency_us[0]:.0f} us, 99 % {latency_us[1]:.0f} us, worst {1e-3 * latency_us[3]:.1f} ms",
-        ),
+        *_heard_rows(f"IMU at 1 kHz, {name}", sent, got),
         _flat(f"receiver's memory over {name}", got["memory_mb_by_minute"] or [0.0]),
         *_rows(f"salp estimator, {name}", figures),
         _flat(f"estimator's memory over {name}", memory_mb),
@@ -121,11 +113,9 @@ def _rows(name: str, figures: Figures, share: float = 0.0, memory_mb: float = 0.
     assert figures.latency_ms is not None
     median_ms, late_ms, worst = figures.latency_ms
     late = f"median {median_ms:.2f} ms, 99 % {late_ms:.2f} ms, worst {worst:.1f} ms"
-    limit = (
-        (f"worst <= {worst_ms:.0f} ms", worst <= worst_ms)
-        if worst_ms
-        else ("<= 2, 5 ms", median_ms <= 2 and late_ms <= 5)
-    )
+    limit: tuple[str, bool] = "<= 2, 5 ms", median_ms <= 2 and late_ms <= 5
+    if worst_ms:
+        limit = f"worst <= {worst_ms:.0f} ms", worst <= worst_ms
     used = f"{100.0 * figures.share:.0f} %; sending takes {100.0 * figures.sender_share:.0f} %, "
     used += f"receiving {100.0 * figures.listener_share:.0f} %; {figures.outputs_per_s:.0f} estimates/s out"
     taken = (f"<= {100.0 * share:.0f} %", figures.share <= share) if share else ()
@@ -148,25 +138,28 @@ def _flat(name: str, by_time_mb: list[float]) -> Row:
 
 def _at_1_khz(seconds: float) -> list[Row]:
     listener = role("listen", topic="imu", kind="sensor_msgs/msg/Imu", depth=5)
-    sent, got = result(role("publish", rate_hz=1000.0, seconds=seconds), seconds + 90.0), result(listener, 90.0)
+    sent = result(role("publish", rate_hz=1000.0, seconds=seconds), seconds + 90.0)
+    return _heard_rows(f"IMU at 1 kHz for {seconds:.0f} s, sensor-data QoS", sent, result(listener, 90.0))
+
+
+def _heard_rows(name: str, sent: dict[str, Any], got: dict[str, Any]) -> list[Row]:
     lost, (median_us, p99_us, _, worst_us) = sent["sent"] - got["received"], got["latency_us"]
-    name = f"IMU at 1 kHz for {seconds:.0f} s, sensor-data QoS"
     late = f"{p99_us:.0f} us, worst {1e-3 * worst_us:.1f} ms"
     return [
-        row(f"{name}: lost", f"{lost} of {sent['sent']}", "0", lost == 0),
+        row(f"{name}: lost", f"{lost} of {sent['sent']:,}", "0", lost == 0),
         row(f"{name}: one way, median", f"{median_us:.0f} us", "<= 300 us", median_us <= 300.0),
         row(f"{name}: one way, 99 %", late, "<= 1.5 ms", p99_us <= 1500.0),
         row(f"{name}: core used, sending and receiving", f"{100.0 * sent['cpu']:.1f} % and {100.0 * got['cpu']:.1f} %"),
     ]
 
 
-def _flat_out(count: int) -> list[Row]:
+def _flat_out(count: int) -> Row:
     listener = role("listen", topic="imu", kind="sensor_msgs/msg/Imu", depth=1000, reliable=True, keep_all=True)
     sent = result(role("publish", rate_hz=0.0, seconds=0.0, messages=count), 180.0)
     got = result(listener, 90.0)
     lost = sent["sent"] - got["received"]
     figure = f"{got['per_second']:,.0f} messages/s, {lost} of {sent['sent']} lost"
-    return [row("IMU flat out, reliable", figure, "none lost", lost == 0)]
+    return row("IMU flat out, reliable", figure, "none lost", lost == 0)
 
 
 def _start(executor: str, repetitions: int) -> Row:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live import GRAPH, heard, result, role, start
-from benchmarks.timing import row
+from benchmarks.measuring import Row, row
 from onboard_estimation.base import ros2
 from onboard_estimation.base.installed import resource
 from onboard_estimation.nodes.run import new_executor
@@ -32,7 +32,7 @@ _PRIORITY, _DEVICE_PRIORITY = 50, 20
 _MODULES = 3
 
 
-def ethercat_wrench(quick: bool) -> list[dict[str, Any]]:
+def ethercat_wrench(quick: bool) -> list[Row]:
     """The EtherCAT driver on a virtual cable: missed working counters, jitter, share of a core, a device dead for 2 s.
 
     With real-time priority and without. Needs pysoem and the right to make a veth pair.
@@ -41,7 +41,7 @@ def ethercat_wrench(quick: bool) -> list[dict[str, Any]]:
     return [*_ethercat(_PRIORITY, seconds, losses), *_ethercat(0, seconds, 0)]
 
 
-def hebi_imitation(quick: bool) -> list[dict[str, Any]]:
+def hebi_imitation(quick: bool) -> list[Row]:
     """HEBI's driver with an imitation group: what is lost between the library's handler and the topics, at what cost.
 
     Needs hebi-py, which is not among the development tools.
@@ -76,7 +76,7 @@ def _spinning(node_type: Callable[[], Any], words: list[str]) -> Iterator[tuple[
         rclpy.try_shutdown()
 
 
-def _ethercat(priority: int, seconds: float, losses: int) -> list[dict[str, Any]]:
+def _ethercat(priority: int, seconds: float, losses: int) -> list[Row]:
     """One run on a cable of its own."""
     from drivers.ethercat.node import EthercatWrenchNode
 
@@ -85,9 +85,8 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[dict[str, Any]
     with _cable(near, far), tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "came.npz"
         device = start(["benchmarks.drivers.bus_drivers", far], stdin=subprocess.PIPE)
-        listener = role(
-            "listen", topic="/wrench", kind="geometry_msgs/msg/WrenchStamped", keep=str(kept), reliable=True
-        )
+        kind = "geometry_msgs/msg/WrenchStamped"
+        listener = role("listen", topic="/wrench", kind=kind, keep=str(kept), reliable=True)
         try:
             assert device.stdout is not None
             device.stdout.readline()
@@ -121,12 +120,12 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[dict[str, Any]
     ]
 
 
-def _lost(bad_ns: Any, wrench_ns: Any, times: list[tuple[int, int]]) -> list[dict[str, Any]]:
+def _lost(bad_ns: Any, wrench_ns: Any, times: list[tuple[int, int]]) -> list[Row]:
     """Rows of the losses."""
     stated_ms = [1e-6 * float(bad_ns[bad_ns > off_ns][0] - off_ns) for off_ns, _ in times]
     back_s = [1e-9 * float(wrench_ns[wrench_ns > on_ns][0] - on_ns) for _, on_ns in times]
-    told = f"median {np.median(stated_ms):.0f} ms, worst {max(stated_ms):.0f} ms of {len(stated_ms)}"
-    again = f"median {np.median(back_s):.2f} s, worst {max(back_s):.2f} s of {len(back_s)}"
+    told = f"median {np.median(stated_ms):.0f} ms, worst {max(stated_ms):.0f} ms of {len(times)}"
+    again = f"median {np.median(back_s):.2f} s, worst {max(back_s):.2f} s of {len(times)}"
     return [
         row(f"dead for {_DEAD_S:.0f} s: until /diagnostics says so", told, "<= 50 ms", max(stated_ms) <= 50.0),
         row(f"dead for {_DEAD_S:.0f} s: from its return to wrenches", again, "<= 1 s", max(back_s) <= 1.0),
@@ -144,21 +143,21 @@ def _ask(device: subprocess.Popen[str], word: str) -> int:
 @contextmanager
 def _cable(near: str, far: str) -> Iterator[None]:
     def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, timeout=20.0)
+        subprocess.run(["ip", "link", *words], check=True, timeout=20.0)
 
-    ip("link", "add", near, "type", "veth", "peer", "name", far)
+    ip("add", near, "type", "veth", "peer", "name", far)
     try:
-        ip("link", "set", near, "up")
-        ip("link", "set", far, "up")
+        ip("set", near, "up")
+        ip("set", far, "up")
         yield
     finally:
-        ip("link", "del", near)
+        ip("del", near)
 
 
 def _far(interface: str) -> None:
     """The device; on `off` it is without power and answers no frame, on `on` it starts anew."""
-    from drivers.emulators.ethercat.segment import Segment, Wire
-    from drivers.emulators.ethercat.slave import Slave
+    from drivers.emulators.ethercat_segment import Segment, Wire
+    from drivers.emulators.ethercat_slave import Slave
     from drivers.ethercat.description import find
 
     slave = Slave(find("ati_axia80"), lambda _: (1.0, 2.0, 3.0, 0.1, 0.2, 0.3))
@@ -180,15 +179,13 @@ def _far(interface: str) -> None:
     wire.serve(segment.process, lambda: True)
 
 
-def _hebi(frequency_hz: float, seconds: float) -> dict[str, Any]:
+def _hebi(frequency_hz: float, seconds: float) -> Row:
     from drivers.hebi.node import HebiNode
 
     own = ["source:=imitation", "robot:=salp", f"feedback_frequency_hz:={frequency_hz}"]
     words = ["--params-file", str(resource("config/salp_hebi.yaml")), *(word for one in own for word in ("-p", one))]
-    listeners = [
-        role("listen", topic=f"/imu/link_{number + 1}/data_raw", kind="sensor_msgs/msg/Imu", depth=5000, reliable=True)
-        for number in range(_MODULES)
-    ]
+    imu = {"kind": "sensor_msgs/msg/Imu", "depth": 5000, "reliable": True}
+    listeners = [role("listen", topic=f"/imu/link_{number + 1}/data_raw", **imu) for number in range(_MODULES)]
     with _spinning(HebiNode, words) as (made, spin):
         while not all(publisher.get_subscription_count() for publisher in made.outputs.values()):
             time.sleep(0.1)
@@ -197,10 +194,8 @@ def _hebi(frequency_hz: float, seconds: float) -> dict[str, Any]:
         spin(0.3)
         queue = made.feed.queue
     lost = [queue.copied - result(one, 60.0)["received"] for one in listeners]
-    figure = (
-        f"{queue.copied / seconds:.0f} Hz came, overflow {queue.overflow}, copy faults {queue.faults}; lost of each "
-    )
-    figure += f"module {lost} of {queue.copied:,}; {100.0 * used:.1f} % of a core"
+    figure = f"{queue.copied / seconds:.0f} Hz came, overflow {queue.overflow}, copy faults {queue.faults}; lost of "
+    figure += f"each module {lost} of {queue.copied:,}; {100.0 * used:.1f} % of a core"
     return row(f"imitation, {frequency_hz:g} Hz asked for {seconds:.0f} s", figure)
 
 

@@ -10,16 +10,13 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from benchmarks.hopper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated, unknown
-from benchmarks.timing import case, interleaved, rounded, spread
+from benchmarks.measuring import Row, case, interleaved, rounded
 from hopper_estimation.estimators import vertical_kernels as kernels
-from hopper_estimation.estimators.filter_model import filters_of
-from hopper_estimation.estimators.filters import body_of, state_filter
+from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.model import phases
 from hopper_estimation.training.filter_training import FilterObjective
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings
-
-Row = dict[str, Any]
 
 OURS, SOURCE = "compiled", "same source, uncompiled"
 PYTHON_SAMPLES = 3000
@@ -105,47 +102,28 @@ def hopper_training(quick: bool) -> list[Row]:
     cores.
     """
     settings = Settings(individuals=100, generations=5) if quick else Settings(individuals=1000, generations=20)
-    return training_rows(settings, 1 if quick else 3, not quick)
-
-
-def training_rows(settings: Settings, repetitions: int, judged: bool = True) -> list[Row]:
-    """Medians over repetitions; `judged`: whether the targets are for these settings."""
     ideal = at_heights((FIRST_TRAINING_SEED + 900, FIRST_TRAINING_SEED + 901), HOPPING_S)
-    real = unknown()
     learned = {
         ("kf1", "", 1): ideal,
         ("kf1", "", 2): ideal,
-        ("kf1", ", real stamps", 1): real,
-        ("bounce", ", real stamps", 1): real,
+        ("kf1", ", real stamps", 1): unknown(),
+        ("bounce", ", real stamps", 1): unknown(),
     }
-    objectives = {
-        (form, stamps, threads): FilterObjective(CONFIGURATION, form, one, threads, delays=form != "kf1")
-        for (form, stamps, threads), one in learned.items()
-    }
-    searches = {
-        one: partial(minimise, "genetic", found.problem(), found, settings) for one, found in objectives.items()
-    }
-    results = {one: search() for one, search in searches.items()}
-    single, double = (results["kf1", "", threads].cost for threads in (1, 2))
+    searches = {}
+    for (form, stamps, threads), trials in learned.items():
+        objective = FilterObjective(CONFIGURATION, form, trials, threads, delays=form != "kf1")
+        name = f"{form}, {threads} thread{'s' if threads > 1 else ''}{stamps}"
+        searches[name] = partial(minimise, "genetic", objective.problem(), objective, settings)
+    results = {name: search() for name, search in searches.items()}
+    single, double = (results[name].cost for name in ("kf1, 1 thread", "kf1, 2 threads"))
     if single != double:
         raise RuntimeError(f"costs {single} on one thread and {double} on two")
-    samples = interleaved({str(one): search for one, search in searches.items()}, repetitions, block_s=0.0)
-    out: list[Row] = []
-    for (form, stamps, threads), result in results.items():
-        times = samples[str((form, stamps, threads))]
-        hops = sum(len(trial.hops.cycles) for trial in learned[form, stamps, threads])
-        count = sum(len(trial.signals) for trial in learned[form, stamps, threads])
-        name = f"{form}, {threads} thread{'s' if threads > 1 else ''}{stamps}"
-        row: Row = {
-            "case": f"training, {settings.individuals} x {settings.generations}, {hops} hops, {name}",
-            "subject": name,
-            **spread(times),
-            "evaluations": result.evaluations,
-            "samples": count,
-            "nanoseconds_per_sample": rounded(1e9 * float(np.median(times)) * threads / (result.evaluations * count)),
-            "cost": result.cost,
-        }
-        if judged:
-            row |= {"target_s": TARGET_S[threads], "met": row["median_s"] <= TARGET_S[threads]}
-        out.append(row)
+    samples, out = interleaved(searches, 1 if quick else 3, block_s=0.0), []
+    for ((_, _, threads), trials), (name, result) in zip(learned.items(), results.items(), strict=True):
+        hops, count = sum(len(one.hops.cycles) for one in trials), sum(len(one.signals) for one in trials)
+        label = f"training, {settings.individuals} x {settings.generations}, {hops} hops, {name}"
+        sample_ns = 1e9 * float(np.median(samples[name])) * threads / (result.evaluations * count)
+        about = {"evaluations": result.evaluations, "samples": count, "cost": result.cost}
+        target_s = None if quick else TARGET_S[threads]
+        out.append(case(label, samples, name, None, None, target_s, nanoseconds_per_sample=rounded(sample_ns), **about))
     return out

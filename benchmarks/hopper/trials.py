@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.recordings import recordings
-from hopper_estimation.estimators.filter_model import FilterEntry
+from benchmarks.measuring import Array, Row, cells_row, recordings
+from hopper_estimation.estimators.filters import FilterEntry
 from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.training.filter_calibration import Filtered, Trial, filtered, trial_of
 from hopper_estimation.training.filter_calibration import judged as judged_hops
-from hopper_estimation.training.trials import Trial, trial_of
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import simulated_recording
-
-Array = NDArray[np.float64]
 
 ROBOT, CONFIGURATION = find_robot("hopper"), HopperConfiguration()
 FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
@@ -58,6 +56,12 @@ def unknown(count: int = 4) -> list[Trial]:
     return [trial_of(CONFIGURATION, name, unknown_recording(name)) for name in _UNKNOWN[:count]]
 
 
+def told(name: str, entry: FilterEntry, trial: Trial) -> Filtered:
+    """What a filter says over a recording, from its first drop on."""
+    zz, zv, vv = entry.start_covariance
+    return filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+
+
 class Judged(NamedTuple):
     """Apex errors by hop, %, those after a change of height, and the shares within three standard deviations."""
 
@@ -69,12 +73,11 @@ class Judged(NamedTuple):
 
 def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
     """A filter on a recording."""
-    found, told = judged_hops(CONFIGURATION, name, entry, trial)
+    found, run = judged_hops(CONFIGURATION, name, entry, trial)
     heights = trial.hops.cycles.hop_height_m
-    changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
-    known, (height, velocity) = np.isfinite(heights), deviations(told.out, entry, trial)
-    covered, covered_velocity = (float(np.mean(one[np.isfinite(one)] < 3.0)) for one in (height, velocity))
-    return Judged(found.m3_with_missed[known], changed[known], covered, covered_velocity)
+    changed, known = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M, np.isfinite(heights)
+    covered = [float(np.mean(one[np.isfinite(one)] < 3.0)) for one in deviations(run.out, entry, trial)]
+    return Judged(found.m3_with_missed[known], changed[known], *covered)
 
 
 def deviations(out: Array, entry: FilterEntry, trial: Trial) -> Array:
@@ -86,12 +89,12 @@ def deviations(out: Array, entry: FilterEntry, trial: Trial) -> Array:
     return np.abs(out[:, :2].T - [trial.true_height_m, trial.true_velocity_m_s]) / stddevs
 
 
-def filter_row(table: str, case: str, judged: Sequence[Judged], targets: Mapping[str, float]) -> dict[str, Any]:
+def filter_row(table: str, case: str, judged: Sequence[Judged], targets: Mapping[str, float]) -> Row:
     """Mean over all hops, medians over robots and the worst of them; `met` where there are targets."""
     by_robot = [float(one.m3.mean()) for one in judged]
     hops, changed = (np.concatenate([one[k] for one in judged]) for k in (0, 1))
     after = float(hops[changed].mean()) if changed.any() else float("nan")
-    covered, velocity = (float(np.mean([one[k] for one in judged])) for k in (2, 3))
+    covered, velocity = np.mean([one[2:] for one in judged], axis=0)
     cells = {
         "filter": case,
         "apex error (M3), mean": f"{hops.mean():.1f} %",
@@ -101,8 +104,6 @@ def filter_row(table: str, case: str, judged: Sequence[Judged], targets: Mapping
         "height, velocity within 3 sigma": f"{covered:.3f}, {velocity:.3f}",
         "worst robot's height": f"{min(one.covered for one in judged):.3f}",
     }
-    row = {"case": case, "table": table, "cells": cells}
-    if targets:
-        held = {"m3": -hops.mean(), "changed": -after, "covered": covered}
-        row["met"] = all(held[name] >= (bound if name == "covered" else -bound) for name, bound in targets.items())
-    return row
+    held = {"m3": -hops.mean(), "changed": -after, "covered": covered}
+    met = all(held[name] >= (bound if name == "covered" else -bound) for name, bound in targets.items())
+    return cells_row(table, case, cells, **({"met": met} if targets else {}))

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import Array, Row, recordings, row
 from onboard_estimation.base.configuration import load, to_mapping
-from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.measurement import Measurement
 from onboard_estimation.base.series import Series
 from recorded_robots.pendulum.configuration import Pendulum
 from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
@@ -25,16 +23,9 @@ from recorded_robots.pendulum.forecast import Forecasts, Motion, forecast
 from recorded_robots.pendulum.recordings import read_actuated_pendulum, read_triple_pendulum
 
 HORIZONS_S = (0.0, 0.05, 0.2, 0.5, 1.0)
-AUTHORS = np.array(
-    [
-        [0.25817, 0.27943, 0.11862],
-        [0.16, 0.20294, 0.18371],
-        [1.000e-4, 3.142e-4, 1.687e-4],
-        [1.477e-3, 2.596e-4, 1e-5],
-        [0.0, 0.0, 0.0],
-        [0.0, 0.0, 0.0],
-    ]
-)
+AUTHORS = np.zeros((6, 3))
+AUTHORS[:2] = (0.25817, 0.27943, 0.11862), (0.16, 0.20294, 0.18371)
+AUTHORS[2:4] = (1.000e-4, 3.142e-4, 1.687e-4), (1.477e-3, 2.596e-4, 1e-5)
 """What the authors of the triple pendulum's recordings fitted, as parameters of the motion."""
 LEAST_SQUARES = {"second_moment": 0.1745, "weight_moment": 3.497}
 """Of the single pendulum, kg m^2 and N m, by ../shared/data/README.md."""
@@ -48,14 +39,9 @@ class Filtered:
 
     estimator: PendulumEstimator
     motion: Motion
-    means: NDArray[np.float64]
-    covariances: NDArray[np.float64]
+    means: Array
+    covariances: Array
     mean_nis: float
-
-    @property
-    def last(self) -> Estimate:
-        """The last estimate."""
-        return Estimate(int(self.motion.stamps_ns[-1]), self.means[-1], self.covariances[-1])
 
     def figures(self) -> dict[str, Figure]:
         """What it has found at last."""
@@ -66,7 +52,7 @@ class Filtered:
         return forecast(self.estimator, self.motion, self.means, self.covariances, HORIZONS_S)
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
+def run(quick: bool) -> list[Row]:
     """Rows of the triple, the single and the double pendulum."""
     actuated = recordings("actuated_pendulum")
     return [
@@ -76,12 +62,12 @@ def run(quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def filtered(series: Sequence[Series], configuration: Pendulum, initial: Estimate | None = None) -> Filtered:
+def filtered(series: Sequence[Series], configuration: Pendulum) -> Filtered:
     """The filter over a whole recording; torques, where there are any, are as often measured as angles."""
     by_sensor = {one.channel.sensor: one for one in series}
     angles, torques = by_sensor[ANGLES], by_sensor.get(TORQUES)
     estimator = PendulumEstimator(configuration)
-    state, means, covariances, nis = estimator.start(initial), [], [], []
+    state, means, covariances, nis = estimator.start(None), [], [], []
     for k, (stamp_ns, value) in enumerate(zip(angles.stamps_ns.tolist(), angles.values, strict=True)):
         if torques is not None:
             state = estimator.step(state, Measurement(stamp_ns, TORQUES, torques.values[k])).state
@@ -109,16 +95,14 @@ def triple(path: Path, overrides: dict[str, Any] | None = None) -> tuple[Filtere
 
     learned = filtered(rows(0), configuration)
     found = learned.estimator.parameters(learned.means[-1][6:])
-    held = {"links.mass_kg": found[0], "links.centre_of_mass_m": found[1], "links.inertia_kg_m2": found[2]}
-    held |= {"links.viscous_friction_n_m_s": found[3], "links.dry_friction_n_m": found[4]}
-    values = {name: row.tolist() for name, row in held.items()} | {
-        f"unknown.{name}": [0.0] * 3
-        for name in ("mass", "centre_of_mass", "inertia", "viscous_friction", "dry_friction")
-    }
+    links = ("mass_kg", "centre_of_mass_m", "inertia_kg_m2", "viscous_friction_n_m_s", "dry_friction_n_m")
+    unknown = ("mass", "centre_of_mass", "inertia", "viscous_friction", "dry_friction")
+    values = {f"links.{name}": one.tolist() for name, one in zip(links, found[:5], strict=True)}
+    values |= {f"unknown.{name}": [0.0] * 3 for name in unknown}
     return learned, filtered(rows(1), load(Pendulum, to_mapping(configuration), values))
 
 
-def triple_rows(path: Path) -> list[dict[str, Any]]:
+def triple_rows(path: Path) -> list[Row]:
     """Forecasts on the segments not learned from, ratios beside the authors', and masses with their centres known."""
     learned, others = triple(path)
     rows = [
@@ -143,7 +127,7 @@ def triple_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def forecast_row(one: Forecasts) -> dict[str, Any]:
+def forecast_row(one: Forecasts) -> Row:
     """RMS in mrad, and coverage."""
     when = f"{one.horizon_s:g} s" if one.horizon_s else "one step (1 ms)"
     rms_mrad = 1e3 * one.rms_rad
@@ -152,7 +136,7 @@ def forecast_row(one: Forecasts) -> dict[str, Any]:
     return row(case, f"{rms_mrad:.3g} mrad", "<= 5 mrad", rms_mrad <= 5.0, **coverage)
 
 
-def single_rows(path: Path) -> list[dict[str, Any]]:
+def single_rows(path: Path) -> list[Row]:
     """Moments beside least squares."""
     content = read_actuated_pendulum(path)
     done = filtered(content.recording.sensors, content.configurations["pendulum"])
@@ -166,7 +150,7 @@ def single_rows(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def double_rows(path: Path) -> list[dict[str, Any]]:
+def double_rows(path: Path) -> list[Row]:
     """Ratios of moments beside least squares and the authors' model."""
     content = read_actuated_pendulum(path)
     done = filtered(content.recording.sensors, content.configurations["pendulum"])
@@ -179,7 +163,7 @@ def double_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def compared(case: str, found: Figure, reference: float, target_percent: float | None) -> dict[str, Any]:
+def compared(case: str, found: Figure, reference: float, target_percent: float | None) -> Row:
     """A figure beside another's."""
     off = 100.0 * (found.value / reference - 1.0)
     sigmas = np.log(found.value / reference) / found.stddev_ratio

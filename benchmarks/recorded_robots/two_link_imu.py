@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
+from scipy.spatial.transform import Rotation, Slerp
 
-from benchmarks.recordings import recordings
-from benchmarks.timing import row
+from benchmarks.measuring import Row, cells_row, recordings, rms, row
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.base.series import Recording, Series
@@ -45,7 +44,7 @@ VARIED = (
 )
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
+def run(quick: bool) -> list[Row]:
     """Rows of each recording: the target, and a table; last, what halving and doubling of parameters changes."""
     folder = recordings("two_link_imu")
     rows, table = [], []
@@ -55,7 +54,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
         kinds = ("free", "hinge") if name.startswith("1D") else ("free",)
         results = {kind: judged(given, {"joint.kind": kind}) for kind in kinds}
         best = results[kinds[-1]]
-        rows += [accuracy_row(name, best, published), consistency_row(name, best)]
+        rows += judged_rows(name, best, published)
         table.append(table_row(name, path, given, results, published))
     return [*rows, *([] if quick else sensitivity_rows(folder)), *table]
 
@@ -68,33 +67,27 @@ def judged(recording: Recording, overrides: dict[str, Any]) -> EvaluationResult:
 
 def rmse_deg(result: EvaluationResult) -> float:
     """Of the whole turn."""
-    part = result.parts["relative_orientation"]
-    return whole_rmse_deg(part.error[part.matched])
+    return whole_rmse_deg(result.parts["relative_orientation"].error)
 
 
 def whole_rmse_deg(errors_rad: NDArray[np.float64]) -> float:
-    """Of rotation vectors (K, 3)."""
-    return float(np.rad2deg(np.sqrt(np.mean(np.sum(errors_rad**2, axis=1)))))
+    """Of rotation vectors (K, 3), NaN where there is no truth."""
+    return float(np.rad2deg(rms(np.linalg.norm(errors_rad, axis=1))))
 
 
-def accuracy_row(name: str, result: EvaluationResult, published: float) -> dict[str, Any]:
-    """RMSE against the published figure."""
-    error = rmse_deg(result)
-    return row(f"{name}, relative orientation", f"{error:.2f} deg", f"< {published:g} deg", error < published)
-
-
-def consistency_row(name: str, result: EvaluationResult) -> dict[str, Any]:
-    """Coverage and NEES."""
-    metrics = result.metrics["relative_orientation"]
+def judged_rows(name: str, result: EvaluationResult, published: float) -> list[Row]:
+    """RMSE against the published figure; coverage and NEES."""
+    error, metrics = rmse_deg(result), result.metrics["relative_orientation"]
     coverage, nees = metrics["coverage_3_sigma"], metrics["mean_nees_per_degree_of_freedom"]
     case, figure = f"{name}, within 3 sigma; NEES per degree of freedom", f"{coverage:.3f}; {nees:.2f}"
     target = (f">= {COVERAGE_TARGET}", coverage >= COVERAGE_TARGET) if name.startswith("1D") else ()
-    return row(case, figure, *target, coverage_1_sigma=round(metrics["coverage_1_sigma"], 3))
+    return [
+        row(f"{name}, relative orientation", f"{error:.2f} deg", f"< {published:g} deg", error < published),
+        row(case, figure, *target, coverage_1_sigma=round(metrics["coverage_1_sigma"], 3)),
+    ]
 
 
-def table_row(
-    name: str, path: Path, given: Recording, results: dict[str, EvaluationResult], published: float
-) -> dict[str, Any]:
+def table_row(name: str, path: Path, given: Recording, results: dict[str, EvaluationResult], published: float) -> Row:
     """All filters side by side, and ours against other forms of the reference, deg."""
     recorded = read_two_link_imu(path, truth_as_recorded=True).recording
     drifting, at_rest = (gyros_alone_deg(given, freed) for freed in (False, True))
@@ -114,7 +107,7 @@ def table_row(
         "then within 3 sigma": f"{metrics['coverage_3_sigma']:.3f}",
         "NEES": f"{metrics['mean_nees_per_degree_of_freedom']:.2f}",
     }
-    return {"case": name, "table": "RMSE of relative orientation, deg", "cells": cells}
+    return cells_row("RMSE of relative orientation, deg", name, cells)
 
 
 def delayed(recorded: Recording) -> Recording:
@@ -157,19 +150,17 @@ def gyros_alone_deg(given: Recording, freed: bool) -> float:
 
 
 def relative_truth(truth: tuple[Series, ...], stamps_ns: NDArray[np.int64]) -> Rotation:
-    """At those stamps, from the reading before them; held before the first."""
-    both = []
-    for one in truth:
-        rows = np.clip(np.searchsorted(one.stamps_ns, stamps_ns, side="right") - 1, 0, None)
-        start, stop = one.stamps_ns[rows], one.stamps_ns[np.minimum(rows + 1, len(one.stamps_ns) - 1)]
-        share = np.clip((stamps_ns - start) / np.maximum(stop - start, 1), 0.0, 1.0)
-        rotations = Rotation.from_quat(one.values[:, POSE.orientation])
-        low, high = rotations[rows], rotations[np.minimum(rows + 1, len(one.stamps_ns) - 1)]
-        both.append(low * Rotation.from_rotvec(share[:, None] * (low.inv() * high).as_rotvec()))
-    return both[0].inv() * both[1]
+    """At those stamps; held before the first and after the last."""
+    first, second = (
+        Slerp(one.stamps_ns, Rotation.from_quat(one.values[:, POSE.orientation]))(
+            np.clip(stamps_ns, one.stamps_ns[0], one.stamps_ns[-1])
+        )
+        for one in truth
+    )
+    return first.inv() * second
 
 
-def sensitivity_rows(folder: Path) -> list[dict[str, Any]]:
+def sensitivity_rows(folder: Path) -> list[Row]:
     """The worst that halving or doubling any one noise parameter does to each recording."""
     rows, default = [], TwoLink()
     for name, published in PUBLISHED_DEG.items():

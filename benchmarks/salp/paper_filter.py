@@ -15,23 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 from filterpy.kalman import JulierSigmaPoints, unscented_transform
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.salp.runs import SETTLE_S, Run
+from benchmarks.measuring import Array
+from benchmarks.salp.runs import ROBOT, SETTLE_S, Run
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.judging.judge import truth_at
 from onboard_estimation.judging.options import JudgeSettings
 from salp_estimation.estimators.chain_estimator import COMMAND, GYRO_AXES, STANDING_M_S
 from salp_estimation.model.configuration import SalpConfiguration
-
-Array = NDArray[np.float64]
 
 RATE_HZ = 5.0
 MOST_POINTS = 2250
@@ -51,6 +48,7 @@ class PaperFilter:
 
     def __init__(self, configuration: SalpConfiguration, runs: Sequence[LoadedRecording]) -> None:
         self._configuration, self._chain = configuration, configuration.chain.build()
+        self._points = JulierSigmaPoints(self._chain.link_count + 2, kappa=0.5)
         known = [self._known(self.sampled(run)) for run in runs]
         inputs, targets = (np.vstack(kind) for kind in zip(*known, strict=True))
         thin = np.linspace(0, len(inputs) - 1, min(MOST_POINTS, len(inputs))).round().astype(np.intp)
@@ -59,7 +57,7 @@ class PaperFilter:
 
     def judged(self, run: LoadedRecording, seed: int) -> Run:
         """From the initial error that is drawn for this seed, as `judged` has it."""
-        robot, configuration, chain = find_robot("salp"), self._configuration, self._chain
+        robot, configuration, chain = ROBOT, self._configuration, self._chain
         data = self.sampled(run)
         covariance = robot.initial_covariance(configuration)
         assert covariance is not None
@@ -67,12 +65,11 @@ class PaperFilter:
         size = chain.link_count + 2
         first = int(np.argmax(np.isfinite(data.states).all(axis=1)))
         mean, spread = data.states[first] + drawn[:size], covariance[:size, :size].copy()
-        points = JulierSigmaPoints(size, kappa=0.5)
         means, spreads = np.full((len(data.states), size), np.nan), np.full((len(data.states), size, size), np.nan)
         for k in range(first, len(data.states)):
             if k > first:
-                mean, spread = self._predicted(points, mean, spread, data.controls[k - 1])
-            mean, spread = self._corrected(points, mean, spread, data.controls[k], data.gyros[k])
+                mean, spread = self.predicted(mean, spread, data.controls[k - 1])
+            mean, spread = self.corrected(mean, spread, data.controls[k], data.gyros[k])
             means[k], spreads[k] = mean, spread
         rows = slice(first + round(SETTLE_S * RATE_HZ), None)
         errors = means[rows, 3:] - data.states[rows, 3:]
@@ -91,7 +88,7 @@ class PaperFilter:
         step_ns = round(NANOSECONDS_PER_SECOND / RATE_HZ)
         stamps = np.arange(command.stamps_ns.min(), command.stamps_ns.max(), step_ns)
         settings = JudgeSettings()
-        parts, _ = truth_at(find_robot("salp"), self._configuration, run, stamps, settings)
+        parts, _ = truth_at(ROBOT, self._configuration, run, stamps, settings)
         order = np.argsort(command.stamps_ns, kind="stable")
         number = np.searchsorted(command.stamps_ns[order], stamps, side="right") - 1
         controls = (command.values[order] * chain.signed_wheel_radii_m)[number]
@@ -128,8 +125,9 @@ class PaperFilter:
         out[:-1] = np.column_stack([forward, left, turn, step[:, 3:]]) - modelled[:-1]
         return out
 
-    def _predicted(self, points: JulierSigmaPoints, mean: Array, spread: Array, u: Array) -> tuple[Array, Array]:
-        sigmas = points.sigma_points(mean, spread)
+    def predicted(self, mean: Array, spread: Array, u: Array) -> tuple[Array, Array]:
+        """After a period of these commands."""
+        points, sigmas = self._points, self._points.sigma_points(mean, spread)
         means, _ = self._residuals(sigmas, u, range(len(mean)))
         _, stddevs = self._residuals(mean[None], u, range(len(mean)))
         step = self._chain.velocity(sigmas[:, 3:], u) / RATE_HZ + means
@@ -140,14 +138,13 @@ class PaperFilter:
         found: tuple[Array, Array] = unscented_transform(sigmas, points.Wm, points.Wc, np.diag(stddevs[0] ** 2))
         return found
 
-    def _corrected(
-        self, points: JulierSigmaPoints, mean: Array, spread: Array, u: Array, gyros: Array
-    ) -> tuple[Array, Array]:
+    def corrected(self, mean: Array, spread: Array, u: Array, gyros: Array) -> tuple[Array, Array]:
+        """By the gyros that are no NaN."""
         heard = np.flatnonzero(np.isfinite(gyros))
         if not len(heard):
             return mean, spread
         outputs = [len(mean) + int(link) for link in heard]
-        sigmas = points.sigma_points(mean, spread)
+        points, sigmas = self._points, self._points.sigma_points(mean, spread)
         means, _ = self._residuals(sigmas, u, outputs)
         _, stddevs = self._residuals(mean[None], u, outputs)
         seen = self._chain.gyro_rates(sigmas[:, 3:], u)[:, heard] + means

@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.pool import in_turns
-from benchmarks.recordings import recordings
+from benchmarks.measuring import Array, Row, cells_row, in_turns, middle_worst, recordings, rms
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.installed import resource
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import find_robot
-from onboard_estimation.filtering.consistency import Consistency, judge_consistency
+from onboard_estimation.filtering.consistency import Consistency, coverage, judge_consistency
 from onboard_estimation.judging.judge import _part, _Replays, truth_at
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation.foreign_effects import ForeignScenario
 from salp_estimation.simulation.hardware_simulator import HardwareSimulation
 from salp_estimation.training.residual_training import train
 from salp_estimation.training.runs import training_run
 
-Array = NDArray[np.float64]
 Source = Callable[[], LoadedRecording]
 
 ROBOT, CONFIGURATION, GAIT_NAMES = find_robot("salp"), SalpConfiguration(), tuple(GAITS)
@@ -41,6 +41,12 @@ OFF_DEG, CYCLES_S = 20.0, 12.0
 SIGNS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 FIRST_TRAINING_SEED, FORWARD_SEED = 900_000, 910_000
 """Test seeds count from 100 and stay far below."""
+DURATION_S, CHANGE_S, SILENCE_S = 60.0, 25.0, 10.0
+WEAK = 0.7
+"""A wheel turns at this share of what it is told."""
+LOADED_FRICTION, LOADED_DRAG = 2.0, 1.5
+"""A payload on a link: dry friction is proportional to the load; drag and thrust, both viscous, grow by half."""
+ENDS = 0, 2
 _TOLD = ("moves unlike", "contradicts", "contradict the state", "is silent since")
 """Words of sentences on robots and gyros that are not as the filter has them."""
 
@@ -56,20 +62,10 @@ class Run(NamedTuple):
     nees: Mapping[str, Array]
     told: bool = False
 
-    def rms(self, part: str, columns: slice = slice(None)) -> float:
-        """Root of the mean square of all finite errors."""
-        return float(np.sqrt(np.nanmean(np.square(self.error[part][:, columns]))))
-
     @property
     def joints_deg(self) -> float:
         """RMS of the joint angles' errors."""
-        return float(np.rad2deg(self.rms("joint_angles")))
-
-    @property
-    def covered(self) -> float:
-        """Share of the joint angles' errors within three standard deviations."""
-        ratio = np.abs(self.error["joint_angles"]) / self.stddev["joint_angles"]
-        return float(np.mean(ratio[np.isfinite(ratio)] < 3.0))
+        return float(np.rad2deg(rms(self.error["joint_angles"])))
 
 
 @dataclass(frozen=True)
@@ -149,23 +145,15 @@ def simulated(scenario: str, gait: str, seed: int, seconds: float) -> Source:
     return partial(simulated_recording, ROBOT, CONFIGURATION, scenario, gait, seconds, seed)
 
 
-def foreign(scenario: ForeignScenario, gait: str, seed: int, seconds: float) -> Source:
-    """A robot with effects that no estimator has a term for."""
-    return partial(_foreign, scenario, gait, seed, seconds)
-
-
-def unknown(day: int, gait: str) -> Source:
-    """The robot of unknown build."""
-    return partial(_unknown, day, gait)
-
-
-def _foreign(scenario: ForeignScenario, gait: str, seed: int, seconds: float) -> LoadedRecording:
+def foreign(scenario: ForeignScenario, gait: str, seed: int, seconds: float) -> LoadedRecording:
+    """Of a robot with effects that no estimator has a term for."""
     rng = np.random.default_rng(seed)
     simulation = HardwareSimulation(CONFIGURATION.chain, GAITS[gait].controls, rng, foreign=scenario)
     return loaded(simulation.advance(round(1e9 * seconds) + 1))
 
 
-def _unknown(day: int, gait: str) -> LoadedRecording:
+def unknown(day: int, gait: str) -> LoadedRecording:
+    """Of the robot of unknown build."""
     return read_training_bag(ROBOT, CONFIGURATION, recordings("unknown_salp", f"day_{day}_{gait}"), EvaluateOptions())
 
 
@@ -173,6 +161,75 @@ def loaded(recording: Any) -> LoadedRecording:
     """What a simulator made, as a bag of it would be read."""
     specification = ROBOT.truth_specification(CONFIGURATION)
     return from_simulator(recording, specification.bodies, specification.held)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes at one of the links, from when on and until when, s since the start of the run."""
+
+    kind: str
+    links: Sequence[int] = (0, 1, 2)
+    from_s: float = CHANGE_S
+    until_s: float = np.inf
+
+    @property
+    def stretches_s(self) -> dict[str, tuple[float, float]]:
+        """What is judged of a run: while it is changed, and after that."""
+        found = {"": (max(self.from_s, SETTLE_S), self.until_s)}
+        return found if self.until_s == np.inf else {**found, ", after that": (self.until_s, np.inf)}
+
+    def recording(self, gait: str, seed: int, link: int) -> LoadedRecording:
+        """Of a simulated robot that this happens to: the robot and the noise that the seed gives without it."""
+        chain = CONFIGURATION.chain
+        simulation = _Weakened(chain, gait_for(chain, gait).controls, np.random.default_rng(seed))
+        pieces = []
+        if self.kind == "weak":
+            simulation.weak = link, self.from_s
+        elif self.kind == "loaded":
+            if self.from_s > 0.0:
+                pieces.append(simulation.advance(round(1e9 * self.from_s)))
+            mechanics = simulation.robot.mechanics
+            mechanics.friction[link] *= LOADED_FRICTION
+            mechanics.drag[link] *= LOADED_DRAG
+            mechanics.thrust[link] *= LOADED_DRAG
+        pieces.append(simulation.advance(round(1e9 * DURATION_S) + 1))
+        sensors, truth = (tuple(map(_joined, *(getattr(one, k) for one in pieces))) for k in ("sensors", "truth"))
+        if self.kind == "silent":
+            silent = f"imu/{chain.link_names[link]}"
+            sensors = tuple(self._silenced(one) if one.channel.sensor == silent else one for one in sensors)
+        return loaded(Recording(sensors, truth))
+
+    def _silenced(self, one: Series) -> Series:
+        since_s = one.stamps_ns / NANOSECONDS_PER_SECOND
+        return one.rows((since_s < self.from_s) | (since_s >= self.until_s))
+
+
+class _Weakened(HardwareSimulation):
+    """With a wheel that turns more slowly than it is told, from some time on."""
+
+    weak: tuple[int, float] = (0, np.inf)
+
+    def _actual_speeds(self, time_s: Array, step_s: float) -> Array:
+        speeds = super()._actual_speeds(time_s, step_s)
+        link, from_s = self.weak
+        speeds[time_s >= from_s, link] *= WEAK
+        return speeds
+
+
+def _joined(*parts: Series) -> Series:
+    stamps = np.concatenate([one.stamps_ns for one in parts])
+    return replace(parts[0], stamps_ns=stamps, values=np.concatenate([one.values for one in parts]))
+
+
+CHANGES = {
+    "nothing": Change("none", from_s=0.0),
+    "gyro silent for 10 s": Change("silent", until_s=CHANGE_S + SILENCE_S),
+    "gyro silent for good": Change("silent"),
+    "wheel at 70 %": Change("weak", from_s=0.0),
+    "wheel at 70 % from 25 s on": Change("weak"),
+    "payload": Change("loaded", ENDS, from_s=0.0),
+    "payload from 25 s on": Change("loaded", ENDS),
+}
 
 
 # What models are trained with.
@@ -203,7 +260,7 @@ class Trained(NamedTuple):
     """Settings of a filter with a model, and the factor of its standard deviations."""
 
     settings: dict[str, Any]
-    factor: float
+    factor: float | None
 
 
 def trained(folder: Path, form: str, sources: Sequence[Source]) -> Trained:
@@ -227,48 +284,40 @@ def consistency(runs: Sequence[Run], part: str) -> Consistency:
     )
 
 
-def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: float | None = None) -> dict[str, Any]:
+def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: float | None = None) -> Row:
     """Of the joint angles: medians and worst cases over runs."""
-    rms_deg, covered = (np.array([getattr(one, what) for one in runs]) for what in ("joints_deg", "covered"))
-    nees = [np.nanmean(one.nees["joint_angles"]) / one.error["joint_angles"].shape[1] for one in runs]
+    part = "joint_angles"
+    covered = np.array([coverage(one.error[part], one.stddev[part], 3.0) for one in runs])
+    nees = [np.nanmean(one.nees[part]) / one.error[part].shape[1] for one in runs]
     cells = {
         "case": case,
         "form": form,
         "runs": str(len(runs)),
-        "joint RMSE, median (worst)": f"{np.median(rms_deg):.2f} ({rms_deg.max():.2f}) deg",
+        "joint RMSE, median (worst)": middle_worst([one.joints_deg for one in runs], unit=" deg"),
         "3 sigma": f"{covered.mean():.3f}",
         "throughout": f"{(covered == 1.0).sum()} runs",
         "NEES": f"{np.mean(nees):.2f}",
         "told": f"{sum(one.told for one in runs)} runs",
         **({} if factor is None else {"factor": f"{factor:.2f}"}),
     }
-    return {"case": f"{case}, {form}", "table": table, "cells": cells}
+    return cells_row(table, f"{case}, {form}", cells)
 
 
-def full_row(table: str, case: str, gait: str, runs: Sequence[Run]) -> dict[str, Any]:
+def full_row(table: str, case: str, gait: str, runs: Sequence[Run]) -> Row:
     """Of joint angles and pose, with what instants and standard deviations say."""
-    rms_deg = np.array([one.joints_deg for one in runs])
-    stated = [np.rad2deg(np.sqrt(np.nanmean(one.stddev["joint_angles"] ** 2))) for one in runs]
-    position_cm = [100.0 * np.sqrt(2.0) * one.rms("pose", slice(2)) for one in runs]
-    heading_deg = [np.rad2deg(one.rms("pose", slice(2, 3))) for one in runs]
+    rmse_deg, pose = [one.joints_deg for one in runs], [one.error["pose"] for one in runs]
     cells = {
         "case": case,
         "gait": gait,
         "runs": str(len(runs)),
-        "joint RMSE, median (worst)": f"{np.median(rms_deg):.2f} ({rms_deg.max():.2f}) deg",
-        "stated": f"{np.median(stated):.1f} deg",
-        "position": f"{np.median(position_cm):.1f} ({max(position_cm):.1f}) cm",
-        "heading": f"{np.median(heading_deg):.1f} ({max(heading_deg):.1f}) deg",
+        "joint RMSE, median (worst)": middle_worst(rmse_deg, unit=" deg"),
+        "stated": f"{np.median([np.rad2deg(rms(one.stddev['joint_angles'])) for one in runs]):.1f} deg",
+        "position": middle_worst([np.sqrt(2.0) * rms(one[:, :2]) for one in pose], 1, " cm", 100.0),
+        "heading": middle_worst([np.rad2deg(rms(one[:, 2])) for one in pose], 1, " deg"),
     }
-    for part, words in (("joint_angles", "joint angles"), ("pose", "pose")):
-        found = consistency(runs, part)
+    for part in ("joint_angles", "pose"):
+        found, words = consistency(runs, part), part.replace("_", " ")
         cells[f"{words}: NEES"] = f"{found.nees_per_degree_of_freedom:.3g}"
         cells[f"{words}: in band"] = f"{100.0 * found.share_in_band:.0f} %"
         cells[f"{words}: 1, 3 sigma"] = f"{found.coverage_1_sigma:.2f}, {found.coverage_3_sigma:.3f}"
-    return {
-        "case": f"{table}: {case}, {gait}",
-        "table": table,
-        "gait": gait,
-        "joint_rmse_deg": rms_deg.tolist(),
-        "cells": cells,
-    }
+    return cells_row(table, f"{table}: {case}, {gait}", cells, joint_rmse_deg=rmse_deg)

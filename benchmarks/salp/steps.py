@@ -1,94 +1,106 @@
-"""Speed of the salp's kernels and of the unscented filter against NumPy and FilterPy."""
+"""Speed of the salp's kernels and filters against NumPy, FilterPy and scikit-learn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from numba import njit
-from numpy.typing import NDArray
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.salp.peers import LinkByLink
-from benchmarks.timing import case, interleaved, row
+from benchmarks.measuring import Array, Row, Runner, agreement, case, filterpy_runner, interleaved, row
+from benchmarks.salp.link_by_link import LinkByLink
+from benchmarks.salp.paper_filter import PaperFilter
+from benchmarks.salp.runs import CONFIGURATION, ROBOT, TrainingSet, simulated, trained
+from onboard_estimation.base.configuration import load
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
 from onboard_estimation.filtering.unscented import Unscented
-from salp_estimation.model import chain_kernels
+from onboard_estimation.learning import sparse
+from onboard_estimation.learning.sparse_kernels import predict_means
+from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.chain_estimator import COMMAND
+from salp_estimation.estimators.residual_estimator import ResidualEstimator
+from salp_estimation.estimators.residual_model import load_model
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.training.population import nominal_population
+from salp_estimation.training.residual_training import _residuals
+from salp_estimation.training.runs import training_run
 
 RUNS_UNASKED = ("unscented_step", "chain_velocity")
-Array = NDArray[np.float64]
 Model = Callable[[Array], Array]
 
-STEP_S = 0.05
-STEPS = 40
-FILTER_TARGET = 20.0
-FILTER_TOLERANCE = 1e-9
+STEP_S, STEPS = 0.05, 40
+FILTER_TARGET, FILTER_TOLERANCE = 20.0, 1e-9
+NUMPY, COMPILED = "FilterPy, NumPy model", "FilterPy, compiled model"
 BEACONS = np.array([[60.0, 40.0], [-30.0, 80.0]])
 
 
 class Task:
-    """Two seconds of one model: start, noise and measurements, and filters that run through them."""
+    """Two seconds of one model: start, noise and measurements, drawn from the models of all sigma points."""
 
-    def __init__(self, start: Array, covariance: Array, process_root: Array, noise_root: Array) -> None:
+    def __init__(
+        self, start: Array, covariance: Array, process_root: Array, noise_root: Array, propagate: Model, measure: Model
+    ) -> None:
         self.start, self.covariance = start, covariance
         self.process_root, self.noise_root = process_root, noise_root
-        self.measured: list[Array] = []
-
-    def measure(self, propagate: Model, measure: Model) -> None:
-        """Draw the true motion and its measurements from the models of sigma points."""
-        rng = np.random.default_rng(0)
-        truth = (self.start + np.linalg.cholesky(self.covariance) @ rng.normal(size=5))[None]
+        self.propagate, self.measure = propagate, measure
+        rng, self.measured = np.random.default_rng(0), []
+        truth = (start + np.linalg.cholesky(covariance) @ rng.normal(size=5))[None]
         for _ in range(STEPS):
             truth = propagate(truth)
-            self.measured.append(measure(truth)[0] + self.noise_root @ rng.normal(size=3))
+            self.measured.append(measure(truth)[0] + noise_root @ rng.normal(size=3))
 
-    def ours(self, space: StateSpace, propagate: Model, measure: Model) -> Callable[[], list[tuple[Array, Array]]]:
-        """Runs our filter, with models of all sigma points; returns the moments of all steps if asked."""
+    def ours(self, space: StateSpace) -> Runner:
+        """Runs our filter; the moments of all steps if asked."""
         tracker = Unscented(space)
         start = tracker.start(self.start, self.covariance)
 
         def run(record: bool = False) -> list[tuple[Array, Array]]:
             state, found = start, []
             for measured in self.measured:
-                state = tracker.predict(state, propagate, self.process_root)
-                state, _, _ = tracker.update(state, measure, measured, self.noise_root)
+                state = tracker.predict(state, self.propagate, self.process_root)
+                state, _, _ = tracker.update(state, self.measure, measured, self.noise_root)
                 if record:
                     found.append((state.mean, tracker.covariance(state)))
             return found
 
         return run
 
-    def filterpy(self, propagate: Model, measure: Model) -> Callable[[], list[tuple[Array, Array]]]:
-        """Runs FilterPy's filter, with models of one state."""
-        tracker = UnscentedKalmanFilter(
-            dim_x=5,
-            dim_z=3,
-            dt=STEP_S,
-            fx=lambda x, dt: propagate(x),
-            hx=measure,
-            points=MerweScaledSigmaPoints(5, alpha=1.0, beta=0.0, kappa=0.0),
-        )
+    def filterpy(self, propagate: Model, measure: Model) -> Runner:
+        """Runs FilterPy's, with models of one state."""
+        points = MerweScaledSigmaPoints(5, alpha=1.0, beta=0.0, kappa=0.0)
+        tracker = UnscentedKalmanFilter(5, 3, STEP_S, measure, lambda x, dt: propagate(x), points)
         tracker.Q, tracker.R = self.process_root @ self.process_root.T, self.noise_root @ self.noise_root.T
+        return filterpy_runner(tracker, self.start, self.covariance, self.measured)
 
-        def run(record: bool = False) -> list[tuple[Array, Array]]:
-            found = []
-            tracker.x, tracker.P = self.start.copy(), self.covariance.copy()
-            for measured in self.measured:
-                tracker.predict()
-                tracker.update(measured)
-                if record:
-                    found.append((tracker.x, tracker.P))
-            return found
+    def rows(self, ours: Mapping[str, StateSpace], numpy: tuple[Model, Model], compiled: tuple[Model, Model],
+             exact: str, quick: bool) -> list[Row]:  # fmt: skip
+        """Each of ours against both; the numbers of `exact` are compared with theirs."""
+        runners = {name: self.ours(space) for name, space in ours.items()}
+        peers = {NUMPY: self.filterpy(*numpy), COMPILED: self.filterpy(*compiled)}
+        apart = {name: agreement(runners[exact], peer, FILTER_TOLERANCE) for name, peer in peers.items()}
+        samples = interleaved({**runners, **peers}, 5 if quick else 101)
+        samples = {name: times / STEPS for name, times in samples.items()}
+        return [
+            case(name, samples, name, peer, FILTER_TARGET, largest_difference=apart[peer] if name == exact else None)
+            for name in ours
+            for peer in peers
+        ]
 
-        return run
 
-
-def unscented_step(quick: bool) -> list[dict[str, Any]]:
+def unscented_step(quick: bool) -> list[Row]:
     """One unscented predict and update, five states and three measured, against FilterPy's UnscentedKalmanFilter.
 
     Models: a vehicle on a coordinated turn (a plain vector state), and the real one, LandSalp's pose and joint angles
@@ -99,75 +111,52 @@ def unscented_step(quick: bool) -> list[dict[str, Any]]:
     with position, heading and joint angles as separate blocks, headings away from half a turn. "on SE(2)" is the state
     space that the robot uses, where the pose's error is a body twist: other numbers, a little more work.
     """
-    return [*_vehicle(quick), *_chain(quick)]
+    return [*_vehicle(quick), *_landsalp(quick)]
 
 
-def agreement(ours: Any, theirs: Any) -> float:
-    """Largest difference of means and covariances over all steps; RuntimeError where they are not the same."""
-    largest = 0.0
-    for (mean, covariance), (other_mean, other_covariance) in zip(ours(True), theirs(True), strict=True):
-        largest = max(largest, np.abs(mean - other_mean).max(), np.abs(covariance - other_covariance).max())
-    if not largest <= FILTER_TOLERANCE:
-        raise RuntimeError(
-            f"our filter and FilterPy's differ by {largest:.2g}, more than {FILTER_TOLERANCE:g}. FilterPy 2 is needed: "
-            "older ones do not draw sigma points anew after a prediction"
-        )
-    return largest
+@njit(cache=True)
+def _turn_into(x: Array, out: Array) -> None:
+    """Coordinated turn of a state: x, y, speed, course, turning rate; Euler's method."""
+    out[0] = x[0] + STEP_S * x[2] * math.cos(x[3])
+    out[1] = x[1] + STEP_S * x[2] * math.sin(x[3])
+    out[2], out[3], out[4] = x[2], x[3] + STEP_S * x[4], x[4]
 
 
-def _cases(candidates: dict[str, Any], pairs: list[tuple[str, str, str]], quick: bool) -> list[dict[str, Any]]:
-    """A case for each (name, ours, theirs)."""
-    differences = {
-        name: agreement(candidates[ours], candidates[theirs]) for name, ours, theirs in pairs if ours != "SE(2)"
-    }
-    samples = interleaved(candidates, 5 if quick else 101)
-    samples = {name: times / STEPS for name, times in samples.items()}
-    return [
-        case(name, samples, ours, theirs, FILTER_TARGET, largest_difference=differences.get(name))
-        for name, ours, theirs in pairs
-    ]
+@njit(cache=True)
+def _see_into(x: Array, out: Array) -> None:
+    """Ranges of two beacons and turning rate."""
+    for beacon in range(2):
+        out[beacon] = math.sqrt((x[0] - BEACONS[beacon, 0]) ** 2 + (x[1] - BEACONS[beacon, 1]) ** 2)
+    out[2] = x[4]
 
 
 @njit(cache=True)
 def _turn(points: Array) -> Array:
-    """Coordinated turn of states (k, 5): x, y, speed, course, turning rate; Euler's method."""
     out = np.empty_like(points)
-    for k in range(points.shape[0]):
-        along, course = STEP_S * points[k, 2], points[k, 3]
-        out[k, 0] = points[k, 0] + along * math.cos(course)
-        out[k, 1] = points[k, 1] + along * math.sin(course)
-        out[k, 2], out[k, 3], out[k, 4] = points[k, 2], course + STEP_S * points[k, 4], points[k, 4]
+    for k in range(len(points)):
+        _turn_into(points[k], out[k])
     return out
 
 
 @njit(cache=True)
 def _see(points: Array) -> Array:
-    """Ranges of two beacons and turning rate, (k, 3)."""
-    out = np.empty((points.shape[0], 3))
-    for k in range(points.shape[0]):
-        for beacon in range(2):
-            x, y = points[k, 0] - BEACONS[beacon, 0], points[k, 1] - BEACONS[beacon, 1]
-            out[k, beacon] = math.sqrt(x * x + y * y)
-        out[k, 2] = points[k, 4]
+    out = np.empty((len(points), 3))
+    for k in range(len(points)):
+        _see_into(points[k], out[k])
     return out
 
 
 @njit(cache=True)
-def _turn_compiled(x: Array) -> Array:
-    """The same of one state (5,), for FilterPy."""
+def _turn_one(x: Array) -> Array:
     out = np.empty(5)
-    out[0] = x[0] + STEP_S * x[2] * math.cos(x[3])
-    out[1] = x[1] + STEP_S * x[2] * math.sin(x[3])
-    out[2], out[3], out[4] = x[2], x[3] + STEP_S * x[4], x[4]
+    _turn_into(x, out)
     return out
 
 
 @njit(cache=True)
-def _see_compiled(x: Array) -> Array:
+def _see_one(x: Array) -> Array:
     out = np.empty(3)
-    for beacon in range(2):
-        out[beacon] = math.sqrt((x[0] - BEACONS[beacon, 0]) ** 2 + (x[1] - BEACONS[beacon, 1]) ** 2)
-    out[2] = x[4]
+    _see_into(x, out)
     return out
 
 
@@ -181,37 +170,22 @@ def _see_numpy(x: Array) -> Array:
     return np.array([math.hypot(x[0] - ax, x[1] - ay), math.hypot(x[0] - bx, x[1] - by), x[4]])
 
 
-def _vehicle(quick: bool) -> list[dict[str, Any]]:
-    task = Task(
-        np.array([0.0, 0.0, 5.0, 0.3, 0.1]),
-        np.diag([1.0, 1.0, 0.25, 0.01, 0.0025]),
-        np.diag([1e-3, 1e-3, 0.05, 1e-3, 0.01]),
-        np.diag([0.2, 0.3, 0.01]),
-    )
-    task.measure(_turn, _see)
-    candidates = {
-        "vector": task.ours(StateSpace(vector("x", ("x", "y", "speed", "course", "rate"), "")), _turn, _see),
-        "FilterPy, NumPy model": task.filterpy(_turn_numpy, _see_numpy),
-        "FilterPy, compiled model": task.filterpy(_turn_compiled, _see_compiled),
-    }
-    pairs = [
-        ("vehicle, vector state", "vector", "FilterPy, NumPy model"),
-        ("vehicle, vector state", "vector", "FilterPy, compiled model"),
-    ]
-    return _cases(candidates, pairs, quick)
+def _vehicle(quick: bool) -> list[Row]:
+    start, covariance = np.array([0.0, 0.0, 5.0, 0.3, 0.1]), np.diag([1.0, 1.0, 0.25, 0.01, 0.0025])
+    task = Task(start, covariance, np.diag([1e-3, 1e-3, 0.05, 1e-3, 0.01]), np.diag([0.2, 0.3, 0.01]), _turn, _see)
+    ours = {"vehicle, vector state": StateSpace(vector("x", ("x", "y", "speed", "course", "rate"), ""))}
+    return task.rows(ours, (_turn_numpy, _see_numpy), (_turn_one, _see_one), *ours, quick)
 
 
-def _chain(quick: bool) -> list[dict[str, Any]]:
-    configuration = SalpConfiguration()
-    chain = configuration.chain.build()
-    links, controls = chain.links, np.array([0.05, -0.04, 0.03])
-    equations = LinkByLink(chain)
+def _landsalp(quick: bool) -> list[Row]:
+    chain, controls = CONFIGURATION.chain.build(), np.array([0.05, -0.04, 0.03])
+    links, equations = chain.links, LinkByLink(chain)
 
     def propagate(points: Array) -> Array:
-        return chain_kernels.propagate(links, points, controls, STEP_S, STEP_S)
+        return kernels.propagate(links, points, controls, STEP_S, STEP_S)
 
     def measure(points: Array) -> Array:
-        return chain_kernels.gyro_rates(links, points, controls)
+        return kernels.gyro_rates(links, points, controls, 0.0)
 
     def derivative(x: Array) -> Array:
         rates = equations(x[3:], controls)
@@ -232,53 +206,36 @@ def _chain(quick: bool) -> list[dict[str, Any]]:
         first = rates[2] - (2.0 * rates[3] + rates[4]) / 3.0
         return np.array([first, first + rates[3], first + rates[3] + rates[4]])
 
-    task = Task(
-        np.array([0.1, 0.2, 0.3, 0.1, -0.2]),
-        configuration.initial_covariance(),
-        np.diag([1e-4, 1e-4, 1e-3, 1e-3, 1e-3]),
-        5e-3 * np.eye(3),
-    )
-    task.measure(propagate, measure)
-    flat = StateSpace(
-        vector("position", ("x", "y"), "m"), angles("heading", ("heading",)), angles("joint_angles", ("a", "b"))
-    )
-    curved = StateSpace(se2("pose"), angles("joint_angles", ("a", "b")))
-    candidates = {
-        "vector and angles": task.ours(flat, propagate, measure),
-        "SE(2)": task.ours(curved, propagate, measure),
-        "FilterPy, NumPy model": task.filterpy(propagate_numpy, measure_numpy),
-        "FilterPy, compiled model": task.filterpy(lambda x: propagate(x[None])[0], lambda x: measure(x[None])[0]),
-    }
-    pairs = [
-        (f"LandSalp{state}", ours, theirs)
-        for state, ours in ((", same numbers", "vector and angles"), (", on SE(2)", "SE(2)"))
-        for theirs in ("FilterPy, NumPy model", "FilterPy, compiled model")
-    ]
-    return _cases(candidates, pairs, quick)
+    start, process_root = np.array([0.1, 0.2, 0.3, 0.1, -0.2]), np.diag([1e-4, 1e-4, 1e-3, 1e-3, 1e-3])
+    task = Task(start, CONFIGURATION.initial_covariance(), process_root, 5e-3 * np.eye(3), propagate, measure)
+    joints = angles("joint_angles", ("a", "b"))
+    flat = StateSpace(vector("position", ("x", "y"), "m"), angles("heading", ("heading",)), joints)
+    ours = {"LandSalp, same numbers": flat, "LandSalp, on SE(2)": StateSpace(se2("pose"), joints)}
+    compiled = lambda x: propagate(x[None])[0], lambda x: measure(x[None])[0]
+    return task.rows(ours, (propagate_numpy, measure_numpy), compiled, "LandSalp, same numbers", quick)
 
 
-COUNTS = (3, 10, 30, 100)
-GROWTH_COUNTS = (10, 18, 32, 56, 100)
+COUNTS, GROWTH_COUNTS = (3, 10, 30, 100), (10, 18, 32, 56, 100)
 CHAIN_TARGET = 40.0
 CHAIN_TOLERANCE = 1e-7  # the dense system of a hundred links is badly conditioned: NumPy is off by 3e-9
 
 
-def chain_of(count: int) -> Chain:
-    """A chain like LandSalp, of any length, every link a little different."""
+def chain_inputs(count: int) -> tuple[Chain, Array, Array]:
+    """A chain like LandSalp, its links all different, joint angles of its sigma points (2 N + 5, N - 1), rim speeds."""
     rng = np.random.default_rng(count)
-    drag = np.column_stack(
-        [rng.uniform(40.0, 80.0, count), rng.uniform(20.0, 90.0, count), rng.uniform(0.2, 0.8, count)]
-    )
-    return Chain.build(
+    drag = np.column_stack([rng.uniform(*bounds, count) for bounds in ((40.0, 80.0), (20.0, 90.0), (0.2, 0.8))])
+    chain = Chain.build(
         rng.uniform(0.2, 0.3, count),
         rng.normal(scale=0.01, size=(count, 2)),
         np.deg2rad(rng.choice([-57.0, -130.0], count)),
         drag,
         rng.uniform(0.01, 0.02, count - 1),
     )
+    rng = np.random.default_rng(1)
+    return chain, rng.normal(scale=0.2, size=(2 * count + 5, count - 1)), rng.normal(scale=0.1, size=count)
 
 
-def chain_velocity(quick: bool) -> list[dict[str, Any]]:
+def chain_velocity(quick: bool) -> list[Row]:
     """B(r) u of chains of 3 to 100 links: our compiled kernel against NumPy, for one state and for all sigma points.
 
     NumPy has our own recursion (the same sums). Both are called from Python, and the results compared before anything
@@ -287,52 +244,183 @@ def chain_velocity(quick: bool) -> list[dict[str, Any]]:
     return [*(row for count in COUNTS for row in _against_numpy(count, quick)), *_growth(quick)]
 
 
-def inputs(count: int) -> tuple[Chain, Array, Array]:
-    """A chain, joint angles of its sigma points (2 N + 5, N - 1) and rim speeds."""
-    rng = np.random.default_rng(1)
-    return chain_of(count), rng.normal(scale=0.2, size=(2 * count + 5, count - 1)), rng.normal(scale=0.1, size=count)
-
-
-def chain_agreement(count: int) -> float:
-    """Largest difference between the two, relative to the largest velocity; RuntimeError where they do not agree."""
-    chain, batch, controls = inputs(count)
-    ours = kernels.velocities(kernels.completed(chain.links), batch, controls)
-    peers = [LinkByLink(chain)(angles, controls) for angles in (batch, batch[0])]
-    largest = max(float(np.abs(peer - (ours if peer.ndim == 2 else ours[0])).max()) for peer in peers)
-    largest /= float(np.abs(ours).max())
-    if not largest <= CHAIN_TOLERANCE:
-        raise RuntimeError(f"B(r) u of {count} links: ours and NumPy's differ by {largest:.2g} of the largest velocity")
-    return largest
-
-
-def _against_numpy(count: int, quick: bool) -> list[dict[str, Any]]:
-    difference = chain_agreement(count)
-    chain, batch, controls = inputs(count)
-    links, recursion = kernels.completed(chain.links), LinkByLink(chain)
-    rows = []
+def _against_numpy(count: int, quick: bool) -> list[Row]:
+    chain, batch, controls = chain_inputs(count)
+    links, recursion, rows, numpy = kernels.completed(chain.links), LinkByLink(chain), [], "NumPy, same sums"
     for name, joints in (("one state", batch[:1]), (f"{len(batch)} sigma points", batch)):
         theirs = joints[0] if len(joints) == 1 else joints
+        ours = kernels.velocities(links, joints, controls)
+        apart = float(np.abs(recursion(theirs, controls) - ours).max() / np.abs(ours).max())
+        if not apart <= CHAIN_TOLERANCE:
+            raise RuntimeError(
+                f"B(r) u of {count} links: ours and NumPy's differ by {apart:.2g} of the largest velocity"
+            )
         candidates = {
             "compiled": lambda joints=joints: kernels.velocities(links, joints, controls),
-            "NumPy, same sums": lambda theirs=theirs: recursion(theirs, controls),
+            numpy: lambda theirs=theirs: recursion(theirs, controls),
         }
         samples = interleaved(candidates, 5 if quick else 51, block_s=0.002)
         label = f"{count} links, {name}"
-        rows.append(case(label, samples, "compiled", "NumPy, same sums", CHAIN_TARGET, largest_difference=difference))
+        rows.append(case(label, samples, "compiled", numpy, CHAIN_TARGET, largest_difference=apart))
     return rows
 
 
-def _growth(quick: bool) -> list[dict[str, Any]]:
-    single, batch = {}, {}
-    for count in GROWTH_COUNTS:
-        chain, angles, controls = inputs(count)
-        links = kernels.completed(chain.links)
-        single[str(count)] = lambda links=links, r=angles[:1], u=controls: kernels.velocities(links, r, u)
-        batch[str(count)] = lambda links=links, r=angles, u=controls: kernels.velocities(links, r, u)
-    rows = []
-    for name, candidates in (("one state", single), ("2 N + 5 sigma points", batch)):
+def _growth(quick: bool) -> list[Row]:
+    rows, inputs = [], {count: chain_inputs(count) for count in GROWTH_COUNTS}
+    for name, points in (("one state", slice(1)), ("2 N + 5 sigma points", slice(None))):
+        candidates = {
+            str(count): partial(kernels.velocities, kernels.completed(chain.links), joints[points], controls)
+            for count, (chain, joints, controls) in inputs.items()
+        }
         samples = interleaved(candidates, 5 if quick else 31, block_s=0.002)
         medians = [float(np.median(samples[str(count)])) for count in GROWTH_COUNTS]
         exponent = float(np.polyfit(np.log(GROWTH_COUNTS), np.log(medians), 1)[0])
         rows.append(row(f"growth of the time with N, {name}", f"N^{exponent:.2f}", "at most N^2", exponent <= 2.0))
     return rows
+
+
+TRAINING_TARGET, PREDICTION_TARGET_S = 20.0, 0.3e-6
+SIGMA_POINTS, INDUCING = 15, 100
+EXACT = "exact, scikit-learn"
+
+
+def residual_training(quick: bool) -> list[Row]:
+    """Gaussian processes for residuals: inducing points against exact processes of scikit-learn.
+
+    Residuals of 25 runs of LandSalp in the scenario `hardware` (five gaits, five robots, 5 Hz). Training in seconds of
+    the processor, so that other load counts little.
+    """
+    runs = [training_run(CONFIGURATION, one(), "") for one in TrainingSet(seeds=2 if quick else 5).sources()]
+    links = CONFIGURATION.chain.build().links
+    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
+    targets = np.vstack([_residuals(links, nominal_population(len(links)), run) for run in runs])
+    sparse.fit(inputs[:100], targets[:100, :1], 10, iterations=2)  # compiles
+    fits: dict[str, Callable[[], Any]] = {EXACT: lambda: _fit_exact(inputs, targets)}
+    fits |= {f"{count} inducing points": partial(sparse.fit, inputs, targets, count) for count in (60, INDUCING, 150)}
+    models, seconds, rows = {}, {}, []
+    for name, fit in fits.items():
+        start_s = time.process_time()
+        models[name] = fit()
+        seconds[name] = time.process_time() - start_s
+        ratio, figure = seconds[EXACT] / seconds[name], f"{seconds[name]:.3g} s"
+        target: tuple[Any, ...] = ()
+        if name != EXACT:
+            figure += f", {ratio:.0f} times faster than exact"
+            target = f">= {TRAINING_TARGET:g} times", ratio >= TRAINING_TARGET
+        rows.append(row(f"training {targets.shape[1]} outputs, {name}", figure, *target))
+    arrays, points = models[f"{INDUCING} inducing points"].mean_arrays, inputs[:SIGMA_POINTS]
+    samples = interleaved({"means": lambda: predict_means(*arrays, points)}, 5 if quick else 51)
+    samples["means"] /= len(points) * targets.shape[1]
+    label = f"mean at one of {len(points)} sigma points, one output; {INDUCING} inducing points"
+    return [*rows, case(label, samples, "means", target_s=PREDICTION_TARGET_S)]
+
+
+def _fit_exact(inputs: Array, targets: Array) -> None:
+    """scikit-learn's exact processes, one for each output, at their greatest likelihood from one start."""
+    for output in targets.T:
+        kernel = ConstantKernel(1.0) * RBF([1.5] * inputs.shape[1], (0.02, 5.0)) + WhiteKernel(0.05)
+        size = np.sqrt(np.mean(output**2))
+        GaussianProcessRegressor(kernel, alpha=0.0).fit(inputs / inputs.std(axis=0), output / size)
+
+
+STEP_TARGET, STEP_TARGET_S, REAL_TIME_MARGIN = 12.0, 0.5e-3, 10.0
+GAIT, SEED, PERIOD_S = "left", 800_000, 0.02
+WARM_S, WARM_STEPS = 4.0, 10
+"""The gait has run for two seconds."""
+FORMS = ("calibrated", "local", "gaussian_process")
+PEER = "the paper's filter, FilterPy and scikit-learn"
+
+
+def salp_filter_step(quick: bool) -> list[Row]:
+    """One step of LandSalp's filter with residual models: constant-time models against exact Gaussian processes.
+
+    A step is a prediction over 20 ms and a correction by each of the three gyros, on measurements of the scenario
+    `hardware`, with the commands in between. Exact processes as scikit-learn predicts them for all sigma points of the
+    paper's filter (`paper_filter`) in one batch. Trained as in `salp_hardware`. Real time: all measurements of three
+    gyros at 200 Hz, none left out, through `Pipeline.process`.
+    """
+    data, repetitions, duration_s = (TrainingSet(seeds=1), 3, 6.0) if quick else (TrainingSet(), 31, 20.0)
+    measurements = list(simulated("hardware", GAIT, SEED, duration_s)().measurements())
+    candidates: dict[str, Callable[[], object]] = {}
+    real_time = []
+    with tempfile.TemporaryDirectory() as name:
+        for form in FORMS:
+            settings = trained(Path(name), form, data.sources()).settings
+            candidates[form] = _steps(str(settings["residual_model"]), measurements)
+            real_time.append(_real_time(form, settings, measurements, duration_s, repetitions))
+    peer = PaperFilter(CONFIGURATION, [source() for source in data.sources()])
+    candidates[PEER] = _peer_step(peer, measurements)
+    samples = interleaved(candidates, repetitions, block_s=0.02)
+    samples = {name: times if name == PEER else times / WARM_STEPS for name, times in samples.items()}
+    rows = []
+    for form in FORMS:
+        label = f"one step at {1.0 / PERIOD_S:g} Hz, three links, {form}"
+        rows.append(case(label, samples, form, PEER, STEP_TARGET))
+        rows.append(case(f"{label}, at most", samples, form, target_s=STEP_TARGET_S))
+    return [*rows, *real_time]
+
+
+def _steps(model: str, measurements: list[Measurement]) -> Callable[[], object]:
+    """Ten steps from a state in the middle of a run, with the measurements that the filter uses at 50 Hz."""
+    estimator = ResidualEstimator(
+        replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, used_rate_hz=0.0)), load_model(model, CONFIGURATION)
+    )
+    thinned = _thinned(measurements)
+    warm_ns, start = round(WARM_S * NANOSECONDS_PER_SECOND), estimator.start(None)
+    for measurement in thinned:
+        if measurement.stamp_ns >= warm_ns:
+            break
+        start = estimator.step(start, measurement).state
+    stop_ns = warm_ns + round(WARM_STEPS * PERIOD_S * NANOSECONDS_PER_SECOND)
+    block = [one for one in thinned if warm_ns <= one.stamp_ns < stop_ns]
+
+    def steps() -> None:
+        state = start
+        for measurement in block:
+            state = estimator.step(state, measurement).state
+
+    return steps
+
+
+def _thinned(measurements: list[Measurement]) -> list[Measurement]:
+    """All commands, and of each gyro one sample in every period."""
+    out: list[Measurement] = []
+    last: dict[str, int] = {}
+    for one in measurements:
+        period = int(one.stamp_ns / NANOSECONDS_PER_SECOND / PERIOD_S)
+        if one.sensor == COMMAND or last.get(one.sensor) != period:
+            last[one.sensor] = period
+            out.append(one)
+    return out
+
+
+def _peer_step(peer: PaperFilter, measurements: list[Measurement]) -> Callable[[], object]:
+    """One step of the peer with a command and the gyros of the middle of the run."""
+    newest = {one.sensor: one.value for one in measurements if one.stamp_ns <= WARM_S * NANOSECONDS_PER_SECOND}
+    gyros = np.array([newest[f"imu/{name}"][2] for name in CONFIGURATION.chain.link_names])
+    controls = CONFIGURATION.chain.signed_wheel_radii_m * newest[COMMAND]
+    mean, covariance = np.zeros(5), np.diag([1e-4] * 2 + [4e-3] * 3)
+
+    def step() -> object:
+        return peer.corrected(*peer.predicted(mean, covariance, controls), controls, gyros)
+
+    return step
+
+
+def _real_time(
+    form: str, model: Mapping[str, Any], measurements: list[Measurement], duration_s: float, repetitions: int
+) -> Row:
+    """How much faster than the robot all gyros at 200 Hz are filtered, with arrival in order of stamps."""
+    configuration = load(SalpConfiguration, None, {**model, "gyro.used_rate_hz": 0.0})
+
+    def filtered() -> None:
+        estimator, channels = ROBOT.estimator(configuration, "ukf"), ROBOT.channels(configuration)
+        pipeline = Pipeline(estimator, channels, lag_s=configuration.lag_s)
+        for measurement in measurements:
+            pipeline.process(measurement)
+
+    samples = interleaved({"pipeline": filtered}, min(repetitions, 5), block_s=0.0)
+    margin = duration_s / float(np.median(samples["pipeline"]))
+    name = f"real time at 200 Hz, three gyros and commands through the pipeline, {form}"
+    figure = f"{margin:.1f} times faster: {100.0 / margin:.1f} % of a core"
+    return row(name, figure, f">= {REAL_TIME_MARGIN:g} times", margin >= REAL_TIME_MARGIN)

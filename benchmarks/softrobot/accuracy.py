@@ -4,60 +4,205 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline
 
-from benchmarks.pool import in_turns
-from benchmarks.recordings import recordings
-from benchmarks.softrobot.forecast import errors, filtered, true_states
+from benchmarks.measuring import Array, Row, cells_row, in_turns, middle_worst, recordings
 from onboard_estimation.base.configuration import load
-from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.pipeline.estimator import Step
+from softrobot_estimation.estimators.particle_estimator import stiffness_prior
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
+from softrobot_estimation.judging.ground_truth import in_base, lateness
 from softrobot_estimation.model import grey_box_kernels as kernels
-from softrobot_estimation.model.channels import TRUE_STIFFNESS
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import TRUE_STIFFNESS, SoftRobotConfiguration
+from softrobot_estimation.model.constant_curvature import coordinates_of_tip
 from softrobot_estimation.model.description import BASE, TIP
+from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.robot import ROBOT, SoftRobot
 from softrobot_estimation.simulation.paper_simulator import known_configuration
 from softrobot_estimation.simulation.unknown_soft_robot import read_unknown_soft_robot
 
+SETTLE_S, EVERY, STEP_S = 5.0, 7, 0.008
+_LONGEST_FRAME_S = 0.015
+_FRAMES = 5
+
+
+class Filtered(NamedTuple):
+    """What a filter knew at a run's wrenches: (K,) stamps, (K, ROW) rows, pressures, and stiffness as it knew it."""
+
+    configuration: SoftRobotConfiguration
+    stamps_s: Array
+    rows: Array
+    chambers_pa: Array
+    readings_pa: Array
+    stiffness: Sequence[Callable[[Array], float]]
+
+
+class TrueStates(NamedTuple):
+    """(M,) stamps, (M, 6) bending, elongation and rates by motion capture, and which of them are known."""
+
+    stamps_s: Array
+    states: Array
+    known: NDArray[np.bool_]
+
+
+def filtered(configuration: SoftRobotConfiguration, name: str, recording: LoadedRecording) -> Filtered:
+    """A whole run."""
+    estimator: Any = ROBOT.estimator(configuration, name)
+    state, found = estimator.start(None), []
+    for measurement in sorted(recording.measurements(), key=lambda one: one.stamp_ns):
+        step = estimator.step(state, measurement)
+        state = step.state
+        if step.estimate is not None and step.innovation is not None:
+            row, stiffness = _known(estimator, state.filtered)
+            heard, stamp_s = state.sensors, measurement.stamp_ns / NANOSECONDS_PER_SECOND
+            found.append((stamp_s, row, heard.chambers_pa, heard.readings_pa, stiffness))
+    *arrays, stiffnesses = zip(*found, strict=True)
+    return Filtered(estimator.configuration, *map(np.array, arrays), stiffnesses)
+
+
+def _known(estimator: Any, state: Any) -> tuple[Array, Callable[[Array], float]]:
+    """A filter's row, and the stiffness that it would count on from here."""
+    box: GreyBox = estimator.grey_box
+    if isinstance(estimator, UnscentedEstimator):
+        now = box.stiffness * float(np.exp(state.mean[kernels.ROW]))
+        return state.mean[: kernels.ROW], lambda row: now
+    weights = np.exp(state.cloud.log_weights)
+    learned = weights @ state.cloud.learned.means[:, 0]
+    learned_from = stiffness_prior(estimator.configuration).prior()
+
+    def learned_stiffness(row: Array) -> float:
+        phi, _ = learned_from.functions(row[None, :3])
+        return max(0.25 * box.stiffness, box.stiffness + float(phi[0] @ learned))
+
+    return weights @ state.cloud.states, learned_stiffness
+
+
+def true_states(configuration: SoftRobotConfiguration, recording: LoadedRecording) -> TrueStates:
+    """By arcs through the tip's places, as early as the wrench says that they were."""
+    box, tip = GreyBox(configuration), recording.tracks[TIP]
+    late_s, _ = lateness(configuration, recording.series, recording.tracks)
+    stamps_s = tip.stamps_ns / NANOSECONDS_PER_SECOND - late_s
+    places = in_base(tip.values[:, :3], recording.tracks[BASE].values)
+    shapes = coordinates_of_tip(box.segment, places, box.beyond_m)
+    # Slopes of parabolas through five frames in a row.
+    offsets = np.arange(_FRAMES) - _FRAMES // 2
+    rates, known = np.full_like(shapes, np.nan), np.zeros(len(shapes), dtype=bool)
+    for middle in range(_FRAMES // 2, len(shapes) - _FRAMES // 2):
+        near = middle + offsets
+        times = stamps_s[near] - stamps_s[middle]
+        if np.diff(times).max() < _LONGEST_FRAME_S:
+            rates[middle], known[middle] = np.polyfit(times, shapes[near], 2)[1], True
+    return TrueStates(stamps_s, np.hstack([shapes, rates]), known)
+
+
+def best_constant(
+    known: SoftRobotConfiguration, runs: Sequence[tuple[Filtered, TrueStates]], shares: Array, horizon: int
+) -> float:
+    """Of these shares of the nominal stiffness, N m/rad, that with which the runs are foreseen best."""
+    tried = (known.stiffness.bending_n_m_per_rad * shares).tolist()
+    return min(tried, key=lambda k: sum(errors(*run, (horizon,), k)[horizon].mean() for run in runs))
+
+
+def errors(run: Filtered, truth: TrueStates, steps: Sequence[int], constant: float | None = None) -> dict[int, Array]:
+    """NMSE (6,) of bending x, y, elongation and their rates, after each number of steps.
+
+    With one constant stiffness, where it is given, in the place of what the filter knew, and of the law. The model's
+    rates are slopes over five frames, as the truth's are: elongation swings at 20 Hz, of which frames 10 ms apart show
+    a part.
+    """
+    known = run.configuration
+    if constant is not None:
+        even = replace(known.behaviour, bending_stiffening_per_rad2=0.0, pressure_stiffening_per_100_kpa=0.0)
+        known = replace(known, behaviour=even)
+    box = GreyBox(known)
+    frames_s = float(np.median(np.diff(truth.stamps_s))) * (np.arange(_FRAMES) - _FRAMES // 2)
+    most = max(steps) + math.ceil(frames_s[-1] / STEP_S)
+    found: dict[int, list[Array]] = {count: [] for count in steps}
+    first = int(np.searchsorted(run.stamps_s, run.stamps_s[0] + SETTLE_S))
+    ahead_s = STEP_S * np.arange(most + 1)
+    for start in range(first, len(run.stamps_s) - most - 1, EVERY):
+        row, chambers = run.rows[start][None].copy(), run.chambers_pa[start]
+        way = [row[0, :6]]
+        for step in range(most):
+            chambers, mean_pa = box.through_hoses(run.readings_pa[start + step], chambers, STEP_S)
+            stiffness = run.stiffness[start](row[0]) if constant is None else constant
+            row = box.propagate(row, np.array([stiffness]), mean_pa, STEP_S)
+            way.append(row[0, :6])
+        states = np.array(way)
+        if not np.isfinite(states).all():  # a stiffness with which it falls over
+            for step in steps:
+                found[step].append(np.full(6, np.inf))
+            continue
+        shapes = CubicHermiteSpline(ahead_s, states[:, :3], states[:, 3:])
+        for step in steps:
+            true = _at(truth, run.stamps_s[start] + step * STEP_S)
+            if true is not None:
+                rates = frames_s @ shapes(ahead_s[step] + frames_s) / (frames_s @ frames_s)
+                found[step].append(np.concatenate([states[step, :3], rates]) - true)
+    variances = truth.states[truth.known].var(axis=0)
+    return {count: np.mean(np.square(rows), axis=0) / variances for count, rows in found.items()}
+
+
+def _at(truth: TrueStates, stamp_s: float) -> Array | None:
+    after = int(np.searchsorted(truth.stamps_s, stamp_s))
+    if not 0 < after < len(truth.stamps_s) or not truth.known[after - 1 : after + 1].all():
+        return None
+    before_s, after_s = truth.stamps_s[after - 1 : after + 1]
+    share = (stamp_s - before_s) / (after_s - before_s)
+    return np.asarray((1.0 - share) * truth.states[after - 1] + share * truth.states[after])
+
+
+RUNS, BOTH = (1, 2, 3, 4), ("marginalized_pf", "ukf")
 SPLITS = ((1, 3), (2, 4), (1,), (2,), (3,), (4,))
 """Runs that teach; the others judge."""
-RUNS = (1, 2, 3, 4)
 HORIZONS = (5, 10, 20)
-_UNKNOWN_GRID = np.linspace(0.7, 1.6, 10)
+_UNKNOWN_GRID, _PAPER_GRID = np.linspace(0.7, 1.6, 10), np.linspace(0.6, 1.6, 11)
 
 
-def softrobot_unknown(quick: bool) -> list[dict[str, Any]]:
+def softrobot_unknown(quick: bool) -> list[Row]:
     """A soft robot of unknown build (simulated by others): identified and tuned on some runs, judged on those left out.
 
     Two runs teach, both ways round, and then each alone: tip, coverage, and with two how far models see ahead.
     """
-    _unknown_folder(1)
+    recordings("unknown_soft_robot")
     untaught = in_turns(_untaught, [(number,) for number in RUNS])
     split = in_turns(_of_split, [(one,) for one in (SPLITS[:1] if quick else SPLITS)])
     found = [row for rows in (*untaught, *split) for row in rows]
     return sorted(found, key=lambda row: str(row["table"]), reverse=True)  # one table after the other
 
 
-def _untaught(number: int) -> list[dict[str, Any]]:
-    known, run_of = configuration(1), unknown_recording(number)
-    return [tip_row(f"run_{number}, nothing identified", name, known, run_of) for name in (*BOTH, "open_loop")]
+def unknown(number: int) -> tuple[SoftRobotConfiguration, LoadedRecording]:
+    """What the laboratory knows, and a run as a judge reads it."""
+    found = read_unknown_soft_robot(recordings("unknown_soft_robot", f"run_{number}"))
+    return found.configurations["softrobot"], from_simulator(found.recording, (TIP, BASE))
 
 
-def _of_split(teaching: Sequence[int]) -> list[dict[str, Any]]:
-    runs = {number: unknown_recording(number) for number in RUNS}
+def _untaught(number: int) -> list[Row]:
+    known, _ = unknown(1)
+    _, run = unknown(number)
+    return [tip_row(f"run_{number}, nothing identified", name, known, run) for name in (*BOTH, "open_loop")]
+
+
+def _of_split(teaching: Sequence[int]) -> list[Row]:
+    runs = {number: unknown(number)[1] for number in RUNS}
     left_out = [number for number in RUNS if number not in teaching]
-    identified, tuned = taught(configuration(1), {number: runs[number] for number in teaching})
+    lessons = {f"run_{number}": runs[number] for number in teaching}
+    folder = Path(tempfile.mkdtemp(prefix="softrobot-"))
+    file, *_ = ROBOT.identify(unknown(1)[0], lessons).write(folder / "identified")
+    identified = load(SoftRobotConfiguration, file)
+    ROBOT.train(identified, lessons, ["" for _ in lessons]).save(folder / "model.npz")
+    tuned = replace(identified, learning=replace(identified.learning, model=str(folder / "model.npz")))
     teachers = " and ".join(map(str, teaching))
     rows = []
     for number in left_out:
@@ -66,164 +211,67 @@ def _of_split(teaching: Sequence[int]) -> list[dict[str, Any]]:
     return rows if len(teaching) == 1 else rows + ahead_rows(tuned, runs, teaching, left_out)
 
 
-BOTH = ("marginalized_pf", "ukf")
-
-
-def _unknown_folder(number: int) -> Path:
-    return recordings("unknown_soft_robot", f"run_{number}")
-
-
-def unknown_recording(number: int) -> LoadedRecording:
-    """A run as a judge reads it."""
-    return from_simulator(read_unknown_soft_robot(_unknown_folder(number)).recording, (TIP, BASE))
-
-
-def configuration(number: int) -> SoftRobotConfiguration:
-    """What the laboratory knows."""
-    found = read_unknown_soft_robot(_unknown_folder(number)).configurations["softrobot"]
-    assert isinstance(found, SoftRobotConfiguration)
-    return found
-
-
-def taught(
-    known: SoftRobotConfiguration, runs: dict[int, LoadedRecording]
-) -> tuple[SoftRobotConfiguration, SoftRobotConfiguration]:
-    """By `identify`, and then by `train` as well."""
-    recordings = {f"run_{number}": one for number, one in runs.items()}
-    folder = Path(tempfile.mkdtemp(prefix="softrobot-"))
-    file, *_ = ROBOT.identify(known, recordings).write(folder / "identified")
-    identified = load(SoftRobotConfiguration, file)
-    model = folder / "model.npz"
-    ROBOT.train(identified, recordings, ["" for _ in recordings]).save(model)
-    return identified, replace(identified, learning=replace(identified.learning, model=str(model)))
-
-
-def tip_row(case: str, name: str, known: SoftRobotConfiguration, run: LoadedRecording) -> dict[str, Any]:
+def tip_row(case: str, name: str, known: SoftRobotConfiguration, run: LoadedRecording) -> Row:
     """Errors and coverage of a filter's tip, as `evaluate` has them."""
     figures = judge(ROBOT, known, name, run).metrics
     place = figures["position"]
-    return {
-        "case": f"{case}: {name}",
-        "table": "Tip (simulated robot of others, whole runs but for the first 2 s)",
-        "cells": {
-            "run": f"{case}: {name}",
-            "3D RMS, mm": f"{1e3 * place['position_ate_rmse_m']:.2f}",
-            "worst, mm": f"{1e3 * place['position_ate_max_m']:.1f}",
-            "velocity x, y, z RMS, mm/s": ", ".join(
-                f"{1e3 * figures['velocity'][f'{axis}_rmse_m_per_s']:.0f}" for axis in "xyz"
-            ),
-            "within 1, 3 sigma": f"{place['coverage_1_sigma']:.2f}, {place['coverage_3_sigma']:.3f}",
-            "lost": f"{figures['run'].get('times_lost', 0.0):.0f}",
-        },
+    cells = {
+        "run": f"{case}: {name}",
+        "3D RMS, mm": f"{1e3 * place['position_ate_rmse_m']:.2f}",
+        "worst, mm": f"{1e3 * place['position_ate_max_m']:.1f}",
+        "within 1, 3 sigma": f"{place['coverage_1_sigma']:.2f}, {place['coverage_3_sigma']:.3f}",
+        "lost": f"{figures['run'].get('times_lost', 0.0):.0f}",
     }
+    return cells_row("Tip (simulated robot of others, whole runs but for the first 2 s)", cells["run"], cells)
 
 
 def ahead_rows(
     tuned: SoftRobotConfiguration, runs: dict[int, LoadedRecording], teaching: Sequence[int], left_out: Sequence[int]
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """NMSE after 5, 10, 20 steps of 8 ms: learned stiffness, the ukf's, and the best constant of the teaching runs."""
-    nominal = tuned.stiffness.bending_n_m_per_rad
-
-    def of_constants(number: int, values: Sequence[float]) -> list[dict[int, Any]]:
-        states, truth = filtered(tuned, "ukf", runs[number]), true_states(tuned, runs[number])
-        return [errors(states, truth, HORIZONS, lambda _, k=k: k) for k in values]  # type: ignore[misc]
-
-    tried = [nominal * share for share in _UNKNOWN_GRID]
-    totals = np.sum([[one[20].mean() for one in of_constants(number, tried)] for number in teaching], axis=0)
-    best = tried[int(np.argmin(totals))]
+    truth = {number: true_states(tuned, run) for number, run in runs.items()}
+    states = {(name, number): filtered(tuned, name, run) for name in BOTH for number, run in runs.items()}
+    lessons = [(states["ukf", number], truth[number]) for number in teaching]
+    best = best_constant(tuned, lessons, _UNKNOWN_GRID, HORIZONS[-1])
     rows = []
     for number in left_out:
-        truth = true_states(tuned, runs[number])
-        states = {name: filtered(tuned, name, runs[number]) for name in BOTH}
-        constant = f"best constant, {best:.3f} N m/rad"
-        by = {name: errors(one, truth, HORIZONS) for name, one in states.items()}
-        by[constant] = of_constants(number, [best])[0]
+        by = {name: errors(states[name, number], truth[number], HORIZONS) for name in BOTH}
+        by[f"best constant, {best:.3f} N m/rad"] = errors(states["ukf", number], truth[number], HORIZONS, best)
         for name, found in by.items():
-            rows.append(
-                {
-                    "case": f"run_{number}: {name}",
-                    "table": "Ahead (NMSE after 5, 10, 20 steps of 8 ms, on runs left out)",
-                    "cells": {
-                        "run, stiffness": f"run_{number}: {name}",
-                        "all": ", ".join(f"{found[count].mean():.3f}" for count in HORIZONS),
-                        "bending": ", ".join(f"{found[count][:2].mean():.4f}" for count in HORIZONS),
-                        "its rates": ", ".join(f"{found[count][3:5].mean():.3f}" for count in HORIZONS),
-                        "elongation": ", ".join(f"{found[count][2]:.4f}" for count in HORIZONS),
-                        "its rate": ", ".join(f"{found[count][5]:.2f}" for count in HORIZONS),
-                    },
-                }
-            )
+            cells = {"run, stiffness": f"run_{number}: {name}"}
+            cells["NMSE"] = ", ".join(f"{found[count].mean():.3f}" for count in HORIZONS)
+            table = "Ahead (NMSE after 5, 10, 20 steps of 8 ms, on runs left out)"
+            rows.append(cells_row(table, f"run_{number}: {name}", cells))
     return rows
 
 
-Array = NDArray[np.float64]
-
-SEEDS, TABLE_SEED, DURATION_S = range(101, 121), 101, 20.0
+SEEDS, DURATION_S = range(101, 121), 20.0
 KNOWN = known_configuration(SoftRobotConfiguration())
-_GRID = np.linspace(0.6, 1.6, 11)
 _TOLD_STDDEV = 1e-4
+_TOLD = "ukf, told the true stiffness at each sample"
 
 
-def softrobot_paper(quick: bool) -> list[dict[str, Any]]:
-    """The paper's two tables on its own kind of robot (simulated): a constant-curvature segment of unknown stiffness.
+def softrobot_paper(quick: bool) -> list[Row]:
+    """The paper's own kind of robot (simulated): a constant-curvature segment of unknown stiffness, 20 of them.
 
-    Table I: ten filters with other random numbers on one recording. Over 20 robots: tip, stiffness, coverage, and how
-    far learned stiffness, the ukf's and the best constant see ahead (Table II). Noise was set on seeds 1 to 12.
+    Tip and coverage, and how far learned stiffness, the ukf's and the best constant see ahead (the paper's Table II).
+    Noise was set on seeds 1 to 12.
     """
-    seeds = SEEDS[:2] if quick else SEEDS
-    repetitions = range(1, 3 if quick else 11)
-    table = in_turns(_repeated, [(seed,) for seed in repetitions])
-    found, told, ahead = ([*in_turns(one, [(seed,) for seed in seeds])] for one in (_paper_judged, _told, _ahead))
-    ukf = _paper_figures(KNOWN, "ukf", paper_recording(TABLE_SEED))
-    return [
-        _table_one(f"marginalized_pf, {len(table)} runs on one recording", table),
-        _table_one("ukf", [ukf]),
-        *(_over_seeds(name, [one[name] for one in found]) for name in BOTH),
-        _over_seeds("ukf, told the true stiffness at each sample", told),
-        *_table_two(ahead),
-    ]
-
-
-def paper_recording(seed: int) -> LoadedRecording:
-    """Of the robot of that seed."""
-    simulated = ROBOT.simulate(SoftRobotConfiguration(), "paper", "", DURATION_S, np.random.default_rng(seed))
-    return from_simulator(simulated, (TIP, BASE), (TRUE_STIFFNESS,))
-
-
-def _paper_figures(
-    known: SoftRobotConfiguration, name: str, run_of: LoadedRecording, robot: SoftRobot = ROBOT
-) -> dict[str, float]:
-    """Of one filter on one run: m, m/s, N m/rad, shares."""
-    result = judge(robot, known, name, run_of)
-    place, speed, stiff = (result.metrics[part] for part in ("position", "velocity", "stiffness"))
-    normalised = []
-    for part in ("position", "velocity"):
-        compared = result.parts[part]
-        off, true = compared.error, compared.truth
-        fair = np.isfinite(off).all(axis=1) & (result.time_s > ROBOT.settle_s)
-        normalised.append((off[fair] ** 2).mean(axis=0) / true[fair].var(axis=0))
-    return {
-        "place": place["position_ate_rmse_m"],
-        "worst": place["position_ate_max_m"],
-        "speed": float(np.sqrt(np.mean([speed[f"{axis}_rmse_m_per_s"] ** 2 for axis in "xyz"]) * 3.0)),
-        "nmse": float(np.concatenate(normalised).mean()),
-        "place_1": place["coverage_1_sigma"],
-        "place_3": place["coverage_3_sigma"],
-        "stiffness": stiff["bending_rmse_n_m_per_rad"],
-        "stiffness_1": stiff["coverage_1_sigma"],
-        "stiffness_3": stiff["coverage_3_sigma"],
-        "lost": result.metrics["run"].get("times_lost", 0.0),
-    }
-
-
-def _repeated(seed: int) -> dict[str, float]:
-    known = replace(KNOWN, learning=replace(KNOWN.learning, seed=seed))
-    return _paper_figures(known, "marginalized_pf", paper_recording(TABLE_SEED))
-
-
-def _paper_judged(seed: int) -> dict[str, dict[str, float]]:
-    run_of = paper_recording(seed)
-    return {name: _paper_figures(KNOWN, name, run_of) for name in BOTH}
+    found, ahead = zip(*in_turns(_paper_judged, [(seed,) for seed in SEEDS[: 2 if quick else None]]), strict=True)
+    rows = []
+    for name in (*BOTH, _TOLD):
+        place = [one[name] for one in found]
+        least = min(one["coverage_3_sigma"] for one in place)
+        middle_1, middle_3 = (float(np.median([one[f"coverage_{k}_sigma"] for one in place])) for k in (1, 3))
+        cells = {
+            "filter": name,
+            "tip RMSE, mm": middle_worst([one["position_ate_rmse_m"] for one in place], scale=1e3),
+            "largest error, mm": middle_worst([one["position_ate_max_m"] for one in place], 1, scale=1e3),
+            "tip within 1, 3 sigma": f"{middle_1:.2f}, {middle_3:.3f} ({least:.3f})",
+        }
+        table = f"Over {len(place)} robots (simulated, from seed {SEEDS[0]} on; medians, worst run in brackets)"
+        rows.append(cells_row(table, name, cells))
+    return [*rows, *_table_two(ahead)]
 
 
 class _Told(UnscentedEstimator):
@@ -234,11 +282,8 @@ class _Told(UnscentedEstimator):
     def step(self, state: Any, measurement: Measurement) -> Step:
         if state.filtered is not None:
             true = np.interp(measurement.stamp_ns, self._true.stamps_ns, self._true.values[:, 0])
-            mean, covariance, place = (
-                state.filtered.mean.copy(),
-                self._unscented.covariance(state.filtered),
-                kernels.ROW,
-            )
+            mean, covariance = state.filtered.mean.copy(), self._unscented.covariance(state.filtered)
+            place = kernels.ROW
             covariance[place], covariance[:, place] = 0.0, 0.0
             mean[place], covariance[place, place] = math.log(true / self.grey_box.stiffness), _TOLD_STDDEV**2
             state = state._replace(filtered=self._unscented.start(mean, covariance))
@@ -246,6 +291,8 @@ class _Told(UnscentedEstimator):
 
 
 class _ToldRobot(SoftRobot):
+    """Whose ukf is told the true stiffness at each measurement: what there is to be had from knowing it."""
+
     def __init__(self, true: HeldValues) -> None:
         self._true = true
 
@@ -253,69 +300,29 @@ class _ToldRobot(SoftRobot):
         return _Told(configuration, self._true)
 
 
-def _told(seed: int) -> dict[str, float]:
-    """Of a ukf that is told the true stiffness at each measurement: what there is to be had from knowing it."""
-    run_of = paper_recording(seed)
-    return _paper_figures(KNOWN, "ukf", run_of, _ToldRobot(run_of.held[TRUE_STIFFNESS.sensor]))
+def _paper_judged(seed: int) -> tuple[dict[str, dict[str, float]], dict[str, dict[int, Array]]]:
+    """Figures of the tip by filter; NMSE (6,) ahead by model and horizon."""
+    simulated = ROBOT.simulate(SoftRobotConfiguration(), "paper", "", DURATION_S, np.random.default_rng(seed))
+    run = from_simulator(simulated, (TIP, BASE), (TRUE_STIFFNESS,))
+    told = _ToldRobot(run.held[TRUE_STIFFNESS.sensor])
+    judged = {**{name: judge(ROBOT, KNOWN, name, run) for name in BOTH}, _TOLD: judge(told, KNOWN, "ukf", run)}
+    truth, states = true_states(KNOWN, run), {name: filtered(KNOWN, name, run) for name in BOTH}
+    best = best_constant(KNOWN, [(states[BOTH[0]], truth)], _PAPER_GRID, HORIZONS[-1])
+    ahead = {name: errors(one, truth, HORIZONS) for name, one in states.items()}
+    ahead["constant"] = errors(states[BOTH[0]], truth, HORIZONS, best)
+    return {name: one.metrics["position"] for name, one in judged.items()}, ahead
 
 
-def _ahead(seed: int) -> dict[str, dict[int, Array]]:
-    """NMSE (6,) by model and horizon."""
-    run_of = paper_recording(seed)
-    truth = true_states(KNOWN, run_of)
-    runs = {name: filtered(KNOWN, name, run_of) for name in BOTH}
-    constants = [KNOWN.stiffness.bending_n_m_per_rad * share for share in _GRID]
-    tried = [errors(runs[BOTH[0]], truth, HORIZONS, lambda _, k=k: k) for k in constants]  # type: ignore[misc]
-    best = min(tried, key=lambda one: float(one[HORIZONS[-1]].mean()))
-    return {**{name: errors(one, truth, HORIZONS) for name, one in runs.items()}, "constant": best}
-
-
-def _table_one(case: str, rows: Sequence[dict[str, float]]) -> dict[str, Any]:
-    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    return {
-        "case": case,
-        "table": f"The paper's Table I (simulated, seed {TABLE_SEED}; means)",
-        "cells": {
-            "filter": case,
-            "position RMSE, mm": f"{1e3 * mean['place']:.2f}",
-            "velocity RMSE, mm/s": f"{1e3 * mean['speed']:.1f}",
-            "NMSE": f"{mean['nmse']:.4f}",
-        },
-    }
-
-
-def _over_seeds(name: str, rows: Sequence[dict[str, float]]) -> dict[str, Any]:
-    def middle(key: str, scale: float = 1.0) -> float:
-        return scale * float(np.median([row[key] for row in rows]))
-
-    worst = 1e3 * max(row["worst"] for row in rows)
-    return {
-        "case": name,
-        "table": f"Over {len(rows)} robots (simulated, from seed {SEEDS[0]} on; medians, worst run in brackets)",
-        "cells": {
-            "filter": name,
-            "tip RMSE, mm": f"{middle('place', 1e3):.2f} ({1e3 * max(row['place'] for row in rows):.2f})",
-            "largest error, mm": f"{middle('worst', 1e3):.1f} ({worst:.1f})",
-            "stiffness RMSE, N m/rad": f"{middle('stiffness'):.3f} ({max(row['stiffness'] for row in rows):.3f})",
-            "tip within 1, 3 sigma": f"{middle('place_1'):.2f}, {middle('place_3'):.3f} "
-            f"({min(row['place_3'] for row in rows):.3f})",
-            "stiffness within 1, 3 sigma": f"{middle('stiffness_1'):.2f}, {middle('stiffness_3'):.3f} "
-            f"({min(row['stiffness_3'] for row in rows):.3f})",
-            "tracks lost and found": f"{sum(row['lost'] for row in rows):.0f}",
-        },
-    }
-
-
-def _table_two(ahead: Sequence[dict[str, dict[int, Array]]]) -> list[dict[str, Any]]:
+def _table_two(ahead: Sequence[dict[str, dict[int, Array]]]) -> list[Row]:
     """NMSE by horizon, medians over robots; how often the learned stiffness is the better one."""
     rows = []
     for name in (*BOTH, "constant"):
         cells = {"stiffness": name}
         for count in HORIZONS:
-            values = np.array([float(one[name][count].mean()) for one in ahead])
-            ratios = values / [float(one[BOTH[0]][count].mean()) for one in ahead]
+            values, learned = (np.array([float(one[k][count].mean()) for one in ahead]) for k in (name, BOTH[0]))
+            ratios = values / learned
             better = f"learned {np.median(ratios):.2f} times better, in {int((ratios > 1.0).sum())} of {len(ratios)}"
-            cells[f"{count} steps"] = f"{np.median(values):.4f} ({max(values):.4f}); {better}"
+            cells[f"{count} steps"] = f"{middle_worst(values, 4)}; {better}"
         title = "The paper's Table II (NMSE ahead, steps of 8 ms; medians over robots, worst in brackets)"
-        rows.append({"case": f"ahead: {name}", "table": title, "cells": cells})
+        rows.append(cells_row(title, f"ahead: {name}", cells))
     return rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,24 +14,24 @@ from scipy.signal import bilinear, lfilter
 from scipy.spatial.transform import Rotation
 from scipy.stats import t as student_t
 
-from onboard_estimation.base.errors import UserError
+from benchmarks.measuring import Array, Row, cells_row, row
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.base.series import Series
 from recorded_robots.soft_arm import read_soft_arm
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
-
-Array = NDArray[np.float64]
 
 STARTED_SHARE, ARRIVED_SHARE = 0.02, 0.3
 """Of the farthest that a tip goes: more than the first away from rest it moves, beyond the second it surely has."""
 RESTED_S = 0.2
 """Before the start, where the rest is read: markers creep by 0.2 mm in the first tenths of a second of a capture."""
 _UNSURE_S = 0.02  # just before the start: two frames at 100 Hz, which may already be of the motion
-_LEAST_MOTION_M = 1e-3
+READ_AT_S, HALF_WINDOW_S = 2.0, 0.25
+"""Age at which a plateau is read, and half of how long it is averaged: all recordings reach it, and ring no more."""
+VENTED_SHARE = 0.9
+"""Of the farthest: where the tip was last beyond it, the valve opens."""
+_VENTING_S = 0.05  # the last frames before, which may be of the return
+TARGET = 0.15
 
 
-@dataclass(frozen=True, eq=False)
-class TipMotion:
+class TipMotion(NamedTuple):
     """The middle of the tip's markers from its rest on, and what stands around it.
 
     Attributes
@@ -55,50 +55,24 @@ class TipMotion:
     base_markers_m: Array
     nominal_pressure_mbar: int | None
 
-    @property
-    def deflections_m(self) -> Array:
-        """(K,) distance from the rest."""
-        return np.asarray(np.linalg.norm(self.displacements_m, axis=1))
-
     def between(self, first_s: float, last_s: float) -> NDArray[np.bool_]:
-        """Which instants lie in this stretch of time.
-
-        Raises
-        ------
-        UserError
-            None does.
-        """
-        chosen = (self.times_s >= first_s) & (self.times_s <= last_s)
-        if not chosen.any():
-            raise UserError(
-                f"nothing was recorded from {first_s:.2f} to {last_s:.2f} s after the tip began to move; the recording "
-                f"goes from {self.times_s[0]:.2f} to {self.times_s[-1]:.2f} s"
-            )
-        return chosen
+        """Which instants lie in this stretch of time."""
+        return (self.times_s >= first_s) & (self.times_s <= last_s)
 
 
 def read_tip_motion(path: Path) -> TipMotion:
-    """A recording of markers (.c3d) of a body `base` and a body `tip` that rests first, then moves.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read, lacks one of the bodies, or its tip does not move or never rests.
-    """
+    """A recording of markers (.c3d) of a body `base` and a body `tip` that rests first, then moves."""
     content = read_soft_arm(path)
     truth = {one.channel.topic.removeprefix("ground_truth/"): one for one in content.recording.truth}
-    if missing := [body for body in ("base", "tip") if f"{body}/pose" not in truth]:
-        raise UserError(f"{path} has no pose of {' and '.join(missing)}; needed are three markers and more of each")
     tip, base = truth["tip/pose"], truth["base/pose"]
-    start_s = _start_s(path, tip)
-    times_s = tip.stamps_ns / NANOSECONDS_PER_SECOND - start_s
+    positions, rotations = tip.values[:, POSE.position], Rotation.from_quat(tip.values[:, POSE.orientation])
+    times_s = tip.stamps_ns / NANOSECONDS_PER_SECOND
+    times_s = times_s - _start_s(times_s, np.linalg.norm(positions - positions[0], axis=1))
     rested = (times_s >= -RESTED_S) & (times_s < -_UNSURE_S)
-    positions = tip.values[:, POSE.position]
-    rotations = Rotation.from_quat(tip.values[:, POSE.orientation])
     middle = positions[rested].mean(axis=0)
     markers = [one for name, one in truth.items() if name.startswith("base_") and name.endswith("/position")]
     return TipMotion(
-        times_s=times_s,
+        times_s,
         displacements_m=positions - middle,
         turns_rad=(rotations * rotations[np.flatnonzero(rested)].mean().inv()).as_rotvec(),
         resting_offset_m=middle - base.values[:, POSE.position].mean(axis=0),
@@ -107,32 +81,12 @@ def read_tip_motion(path: Path) -> TipMotion:
     )
 
 
-def _start_s(path: Path, tip: Series) -> float:
+def _start_s(times_s: Array, away_m: Array) -> float:
     """When the tip leaves its rest: back from where it surely moves to where it was last near its place before."""
-    times_s = tip.stamps_ns / NANOSECONDS_PER_SECOND
-    away_m = np.linalg.norm(tip.values[:, POSE.position] - tip.values[0, POSE.position], axis=1)
-    farthest_m = float(away_m.max())
-    if farthest_m < _LEAST_MOTION_M:
-        raise UserError(
-            f"{path}: the tip moves by {farthest_m * 1e3:.2f} mm at most; a recording of a motion is needed"
-        )
-    moving = int(np.argmax(away_m > ARRIVED_SHARE * farthest_m))
+    moving = int(np.argmax(away_m > ARRIVED_SHARE * away_m.max()))
     before = (times_s < times_s[moving] - 3 * _UNSURE_S) & (times_s > times_s[moving] - RESTED_S - 3 * _UNSURE_S)
-    if times_s[moving] - times_s[0] < RESTED_S + 3 * _UNSURE_S or not before.any():
-        raise UserError(
-            f"{path}: the tip moves {times_s[moving] - times_s[0]:.2f} s after the recording begins; "
-            f"it must rest for {RESTED_S:g} s first"
-        )
-    near = np.abs(away_m[: moving + 1] - np.median(away_m[before])) <= STARTED_SHARE * farthest_m
+    near = np.abs(away_m[: moving + 1] - np.median(away_m[before])) <= STARTED_SHARE * away_m.max()
     return float(times_s[np.flatnonzero(near)[-1] + 1])
-
-
-READ_AT_S, HALF_WINDOW_S = 2.0, 0.25
-"""Age at which a plateau is read, and half of how long it is averaged: all recordings reach it, and ring no more."""
-VENTED_SHARE = 0.9
-"""Of the farthest: where the tip was last beyond it, the valve opens."""
-_VENTING_S = 0.05  # the last frames before, which may be of the return
-_GAUSS_NEWTON_STEPS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,92 +118,65 @@ class PressureStep:
         """Age at venting."""
         return float(self.times_s[-1])
 
-    def plateau(self, age_s: float = READ_AT_S) -> tuple[Array, float]:
-        """Mean displacement (2,) and deflection about that age, m."""
-        chosen = np.abs(self.times_s - age_s) <= HALF_WINDOW_S
-        if age_s - HALF_WINDOW_S < 0.0 or age_s > self.end_s or not chosen.any():
-            raise UserError(
-                f"at {self.pressure_mbar:g} mbar there is no plateau {age_s:g} s after the step: "
-                f"the arm is vented after {self.end_s:.2f} s"
-            )
+    def plateau(self) -> tuple[Array, float]:
+        """Mean displacement (2,) and deflection about `READ_AT_S`, m."""
+        chosen = np.abs(self.times_s - READ_AT_S) <= HALF_WINDOW_S
         return self.displacements_m[chosen].mean(axis=0), float(self.deflections_m[chosen].mean())
 
 
 def read_pressure_step(path: Path) -> PressureStep:
-    """A recording of an arm (.c3d) whose name says the pressure.
-
-    Raises
-    ------
-    UserError
-        The name says no pressure, or `read_tip_motion` finds no motion.
-    """
+    """A recording of an arm (.c3d) whose name says the pressure."""
     motion = read_tip_motion(path)
-    if motion.nominal_pressure_mbar is None:
-        raise UserError(f"{path} says no pressure; name it as in 300mbar_V3.c3d")
-    markers = motion.base_markers_m
+    markers, deflections_m = motion.base_markers_m, np.linalg.norm(motion.displacements_m, axis=1)
     axis = np.linalg.svd(markers - markers.mean(axis=0))[2][2]  # across the base's plate
-    length_m = float(axis @ motion.resting_offset_m)
-    axis, length_m = (axis, length_m) if length_m > 0.0 else (-axis, -length_m)
-    vented_s = motion.times_s[np.flatnonzero(motion.deflections_m > VENTED_SHARE * motion.deflections_m.max())[-1]]
+    axis = axis * np.sign(axis @ motion.resting_offset_m)
+    vented_s = motion.times_s[np.flatnonzero(deflections_m > VENTED_SHARE * deflections_m.max())[-1]]
     chosen = motion.between(0.0, vented_s - _VENTING_S)
     moved = motion.displacements_m[chosen]
     along = moved @ axis
     sideways = moved - np.outer(along, axis)
     direction = sideways.sum(axis=0) / np.linalg.norm(sideways.sum(axis=0))
     return PressureStep(
-        pressure_mbar=float(motion.nominal_pressure_mbar),
+        pressure_mbar=float(motion.nominal_pressure_mbar or np.nan),
         times_s=motion.times_s[chosen],
         displacements_m=np.column_stack([sideways @ direction, along]),
-        deflections_m=motion.deflections_m[chosen],
-        length_m=length_m,
+        deflections_m=deflections_m[chosen],
+        length_m=float(axis @ motion.resting_offset_m),
     )
 
 
-@dataclass(frozen=True)
-class MarkedArc:
+class MarkedArc(NamedTuple):
     """An arc of a circle with markers at its end, which do not sit on the backbone."""
 
     length_m: float
     offset_m: float
     """Of the markers' middle from the backbone's end, towards the side to which the arm bends."""
 
-    @cached_property
-    def segment(self) -> ConstantCurvatureSegment:
-        """The arc. Only its shape is used: masses and stiffness are none of the arm's."""
-        return ConstantCurvatureSegment(
-            length_m=self.length_m,
-            tip_mass_kg=1.0,
-            bending_stiffness_n_m_per_rad=0.0,
-            elongation_stiffness_n_m=0.0,
-            gravity_m_s2=(0.0, 0.0, 0.0),
-        )
-
     def displacement(self, bending_rad: ArrayLike) -> Array:
         """(K, 2) of the markers, across and along, for bendings (K,)."""
-        angles = np.atleast_1d(np.asarray(bending_rad, dtype=np.float64))
-        states = np.zeros((len(angles), 6))
-        states[:, 0] = angles
-        ends = self.segment.position(states)[:, [0, 2]] - [0.0, self.length_m]
-        return np.asarray(ends + self.offset_m * np.column_stack([np.cos(angles) - 1.0, -np.sin(angles)]))
+        b = np.atleast_1d(np.asarray(bending_rad, dtype=np.float64))
+        chord = self.length_m * np.sinc(0.5 * b / np.pi)
+        ends = np.column_stack([chord * np.sin(0.5 * b), chord * np.cos(0.5 * b) - self.length_m])
+        return np.asarray(ends + self.offset_m * np.column_stack([np.cos(b) - 1.0, -np.sin(b)]))
 
     def deflection(self, bending_rad: ArrayLike) -> Array:
         """(K,) how far the markers are from where they are at rest."""
         return np.asarray(np.linalg.norm(self.displacement(bending_rad), axis=1))
 
     def bending(self, displacements_m: ArrayLike) -> Array:
-        """(K,) whose markers come nearest to displacements (K, 2)."""
+        """(K,) whose markers come nearest to displacements (K, 2), by Gauss and Newton."""
         wanted = np.atleast_2d(np.asarray(displacements_m, dtype=np.float64))
         angles = 2.0 * wanted[:, 0] / self.length_m
-        for _ in range(_GAUSS_NEWTON_STEPS):
+        for _ in range(12):
             slopes = (self.displacement(angles + 1e-6) - self.displacement(angles - 1e-6)) / 2e-6
             missing = wanted - self.displacement(angles)
             angles = angles + (slopes * missing).sum(axis=1) / (slopes**2).sum(axis=1)
         return angles
 
 
-def fit_arc(steps: Sequence[PressureStep], age_s: float = READ_AT_S) -> MarkedArc:
+def fit_arc(steps: Sequence[PressureStep]) -> MarkedArc:
     """The arc as long as the markers are apart, with the offset that the plateaus of these steps fit best."""
-    plateaus = np.array([step.plateau(age_s)[0] for step in steps])
+    plateaus = np.array([step.plateau()[0] for step in steps])
     length_m = float(np.mean([step.length_m for step in steps]))
 
     def misfit_m2(offset_m: float) -> float:
@@ -269,18 +196,7 @@ LARGEST_BENDING_RAD = np.pi
 """Up to which a bending is looked for: a half circle."""
 
 
-@dataclass(frozen=True)
-class BendingRange:
-    """At one pressure: what the law says, and between what bounds it lies with the probability asked for."""
-
-    expected_rad: float
-    lower_rad: float
-    upper_rad: float
-    """At most LARGEST_BENDING_RAD: there it says that the law bounds it no more."""
-
-
-@dataclass(frozen=True, eq=False)
-class StiffnessLaw:
+class StiffnessLaw(NamedTuple):
     """Stiffness of a soft arm against its bending, from few steps of pressure, and where other pressures bend it to.
 
         gain * pressure = stiffness(bending) * bending,    gain / stiffness(bending) = compliance + softening * bending
@@ -307,11 +223,6 @@ class StiffnessLaw:
     scatter: float
     degrees_of_freedom: float
 
-    @property
-    def largest_pressure_mbar(self) -> float:
-        """That the law can say anything of."""
-        return float(np.exp(-self.logarithms[1]))
-
     def stiffness_mbar_rad(self, bending_rad: ArrayLike) -> Array:
         """Over gain, with the bending's shape."""
         compliance, softening = np.exp(self.logarithms)
@@ -323,66 +234,39 @@ class StiffnessLaw:
         return np.asarray(np.sqrt(np.einsum("...i,ij,...j->...", gradient, self.covariance, gradient)))
 
     def bending_rad(self, pressure_mbar: ArrayLike) -> Array:
-        """At rest, with the pressure's shape.
-
-        Raises
-        ------
-        UserError
-            A pressure is beyond what the law holds for.
-        """
-        pressure = np.asarray(pressure_mbar, dtype=np.float64)
+        """At rest, with the pressure's shape, which is below 1 / softening."""
         compliance, softening = np.exp(self.logarithms)
-        if (pressure * softening >= 1.0).any():
-            raise UserError(
-                f"the stiffness found bears {self.largest_pressure_mbar:.0f} mbar at most, asked is "
-                f"{pressure.max():.0f} mbar; fit it to recordings at higher pressures"
-            )
+        pressure = np.asarray(pressure_mbar, dtype=np.float64)
         return np.asarray(compliance * pressure / (1.0 - softening * pressure))
 
-    def range(self, pressure_mbar: float, probability: float = 0.9) -> BendingRange:
-        """Of one run at that pressure.
+    def unsure(self, bending_rad: ArrayLike) -> Array:
+        """Half of the range, in the logarithm, in which 90 % of the runs have their stiffness."""
+        factor = student_t.ppf(0.95, self.degrees_of_freedom)
+        return np.asarray(factor * np.hypot(self.log_stddev(bending_rad), self.scatter))
+
+    def range_rad(self, pressure_mbar: float) -> tuple[float, float, float]:
+        """Of one run at that pressure: what the law says, and between what bounds its bending lies, 90 of 100 times.
 
         The bounds are the bendings whose own pressure, by the law, differs from that given by just as much as it is
         unsure there: no linearisation about the expected bending, which explodes where the arm hardly bears the
-        pressure.
+        pressure. They are `LARGEST_BENDING_RAD` at most: there the law bounds it no more.
         """
         bendings = np.linspace(1e-5, LARGEST_BENDING_RAD, 20_000)
-        factor = student_t.ppf(0.5 + 0.5 * probability, self.degrees_of_freedom)
-        unsure = factor * np.hypot(self.log_stddev(bendings), self.scatter)
         missing = np.log(self.stiffness_mbar_rad(bendings) * bendings / pressure_mbar)
-        inside = np.flatnonzero(np.abs(missing) <= unsure)
-        if not len(inside):
-            raise UserError(f"no bending up to {np.degrees(LARGEST_BENDING_RAD):.0f} deg fits {pressure_mbar:g} mbar")
-        lower, upper = float(bendings[inside[0]]), float(bendings[inside[-1]])
-        return BendingRange(float(self.bending_rad(pressure_mbar)), lower, upper)
+        inside = bendings[np.abs(missing) <= self.unsure(bendings)]
+        return float(self.bending_rad(pressure_mbar)), float(inside[0]), float(inside[-1])
 
 
-def fit_stiffness(pressures_mbar: Sequence[float], bendings_rad: ArrayLike) -> StiffnessLaw:
-    """The law that fits pairs of pressure and bending best, in log stiffness.
+def fit_stiffness(pressures_mbar: ArrayLike, bendings_rad: ArrayLike) -> StiffnessLaw:
+    """The law that fits pairs of pressure and bending, (n,) each, best, in log stiffness.
 
     An arm that stiffens as it bends is out of its reach: it gets a constant stiffness, and a scatter that shows it.
-
-    Parameters
-    ----------
-    pressures_mbar, bendings_rad
-        (n,) each, of two different pressures at least, all above zero.
-
-    Raises
-    ------
-    UserError
-        Too few, or not above zero.
     """
-    pressures = np.array(pressures_mbar, dtype=np.float64)
-    bendings = np.array(bendings_rad, dtype=np.float64)
-    if len(np.unique(pressures)) < 2 or pressures.shape != bendings.shape:
-        raise UserError(f"{len(pressures)} pressures and {len(bendings)} bendings; two different pairs are needed")
-    if not (pressures > 0.0).all() or not (bendings > 0.0).all():
-        raise UserError(f"pressures {pressures} mbar bend by {bendings} rad; all must be above zero")
+    pressures, bendings = (np.asarray(one, dtype=np.float64) for one in (pressures_mbar, bendings_rad))
     measured = np.log(pressures / bendings)
-    start = np.array([-measured.max(), np.log(0.5 / pressures.max())])
     found = least_squares(
         lambda logs: measured + np.log(np.exp(logs[0]) + np.exp(logs[1]) * bendings),
-        start,
+        np.array([-measured.max(), np.log(0.5 / pressures.max())]),
         jac=lambda logs: -_gradient(logs, bendings),
         bounds=([-np.inf, np.log(1e-6 / pressures.max())], np.inf),
         x_scale=0.1,
@@ -410,8 +294,7 @@ _START = (0.05, 8.0, 0.07, 0.08)  # rise, frequency, damping ratio, creep
 _SCALES = (0.3, 0.05, 0.3, 0.02)
 
 
-@dataclass(frozen=True, eq=False)
-class Course:
+class Course(NamedTuple):
     """How an arm comes to its bending after a step of pressure: air that fills the chambers, a mode that rings, creep.
 
         pressure(a) = set (1 - exp(-a / rise)),                      a: age, since the valve opened
@@ -433,13 +316,7 @@ class Course:
     """By how much of itself the bending grows while the age grows by a factor e."""
 
     def bending_rad(self, pressure_mbar: float, times_s: ArrayLike, opened_s: float = 0.0) -> Array:
-        """(K,) at times of which `opened_s` is when the valve opened; zero before.
-
-        Raises
-        ------
-        UserError
-            The pressure is beyond what the law holds for.
-        """
+        """(K,) at times of which `opened_s` is when the valve opened; zero before."""
         ages = np.asarray(times_s, dtype=np.float64) - opened_s
         grid = np.arange(0.0, max(float(ages.max()), 0.0) + 2.0 * STEP_S, STEP_S)
         rest = self.law.bending_rad(pressure_mbar * -np.expm1(-grid / self.rise_s))
@@ -455,18 +332,14 @@ def fit_course(law: StiffnessLaw, arc: MarkedArc, steps: Sequence[PressureStep])
     plateaus = [float(arc.bending(step.plateau()[0])[0]) for step in steps]
 
     def course(values: Array) -> Course:
-        rise_s, frequency_hz, damping_ratio = np.exp(values[:3]).tolist()
-        return Course(law, rise_s, frequency_hz, damping_ratio, float(values[3]))
+        return Course(law, *np.exp(values[:3]).tolist(), float(values[3]))
 
     def misfits(values: Array) -> Array:
-        found = course(values)
-        rows = zip(steps, bendings, plateaus, values[4:].tolist(), strict=True)
-        return np.concatenate(
-            [
-                (found.bending_rad(step.pressure_mbar, step.times_s, opened_s) - seen) / plateau / np.sqrt(len(seen))
-                for step, seen, plateau, opened_s in rows
-            ]
-        )
+        found, rows = course(values), zip(steps, bendings, plateaus, values[4:].tolist(), strict=True)
+        return np.concatenate([
+            (found.bending_rad(step.pressure_mbar, step.times_s, opened_s) - seen) / plateau / np.sqrt(len(seen))
+            for step, seen, plateau, opened_s in rows
+        ])  # fmt: skip
 
     count = len(steps)
     start = np.array([*np.log(_START[:3]), _START[3], *[0.5 * OPENED_S[0]] * count])
@@ -482,9 +355,76 @@ def predicted_deflections(course: Course, arc: MarkedArc, step: PressureStep) ->
     def deflections(opened_s: float) -> Array:
         return arc.deflection(course.bending_rad(step.pressure_mbar, step.times_s, opened_s))
 
-    found = minimize_scalar(
-        lambda opened_s: float(np.mean((deflections(opened_s) - step.deflections_m) ** 2)),
-        bounds=OPENED_S,
-        method="bounded",
-    )
-    return deflections(float(found.x))
+    def misfit(opened_s: float) -> float:
+        return float(np.mean((deflections(opened_s) - step.deflections_m) ** 2))
+
+    return deflections(float(minimize_scalar(misfit, bounds=OPENED_S, method="bounded").x))
+
+
+# What is said of it.
+
+
+def fitted(steps: Sequence[PressureStep]) -> tuple[MarkedArc, StiffnessLaw]:
+    """The arc and the law of these steps' plateaus."""
+    shape = fit_arc(steps)
+    bendings = shape.bending([step.plateau()[0] for step in steps])
+    return shape, fit_stiffness([step.pressure_mbar for step in steps], bendings)
+
+
+def foreseen(step: PressureStep, steps: Sequence[PressureStep]) -> Array:
+    """(K,) m, the deflections of a step by the course of all others."""
+    others = [one for one in steps if one is not step]
+    shape, law = fitted(others)
+    return predicted_deflections(fit_course(law, shape, others), shape, step)
+
+
+def deflection_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
+    """The tip at a pressure left out."""
+    shape, law = fitted([one for one in steps if one is not step])
+    expected, lower, upper = 1e3 * shape.deflection(law.range_rad(step.pressure_mbar))
+    measured = 1e3 * step.plateau()[1]
+    off = expected / measured - 1.0
+    case = f"arm, {step.pressure_mbar:g} mbar left out, deflection of the tip"
+    figure = f"{expected:.2f} mm ({lower:.1f} to {upper:.1f}); measured {measured:.2f} mm: {off:+.1%}"
+    return row(case, figure, f"within {TARGET:.0%}", abs(off) <= TARGET)
+
+
+def law_rows(steps: Sequence[PressureStep]) -> list[Row]:
+    """What all recordings together say, and what a constant stiffness makes of pressures left out."""
+    shape, law = fitted(steps)
+    course, places, constant = fit_course(law, shape, steps), np.radians([0.0, 20.0, 60.0]), []
+    pairs = zip(law.stiffness_mbar_rad(places), law.log_stddev(places), strict=True)
+    known = ", ".join(f"{k:.0f} +- {k * s:.0f}" for k, s in pairs)
+    reached = f"{1e3 * course.rise_s:.0f} ms, {course.frequency_hz:.2f} Hz, {course.damping_ratio:.3f}, "
+    for step in steps:
+        others = [one for one in steps if one is not step]
+        arc = fit_arc(others)
+        stiffnesses = [one.pressure_mbar for one in others] / arc.bending([one.plateau()[0] for one in others])
+        bending = min(step.pressure_mbar / np.exp(np.mean(np.log(stiffnesses))), LARGEST_BENDING_RAD)
+        constant.append(f"{step.pressure_mbar:g} mbar {arc.deflection(bending)[0] / step.plateau()[1] - 1.0:+.0%}")
+    return [
+        row("arm, stiffness over gain at 0, 20, 60 deg", f"{known} mbar/rad"),
+        row("arm, rise, frequency, damping ratio, creep", f"{reached}{course.creep_share:.1%}"),
+        row("arm, one constant stiffness, the tip at a pressure left out", ", ".join(constant)),
+    ]
+
+
+def course_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
+    """The whole course at a pressure left out, and where it is before the valve opens."""
+    predicted, plateau = foreseen(step, steps), step.plateau()[1]
+    error, rising, late = predicted - step.deflections_m, step.times_s < 0.5, step.times_s > step.end_s - 1.0
+
+    def share(chosen: Any) -> str:
+        return f"{np.sqrt(np.mean(error[chosen] ** 2)) / plateau:.1%}"
+
+    ends = 1e3 * predicted[late].mean(), 1e3 * step.deflections_m[late].mean()
+    cells = {
+        "left out": f"{step.pressure_mbar:g} mbar",
+        "RMS of all, of the plateau": share(slice(None)),
+        "first 0.5 s": share(rising),
+        "later": share(~rising),
+        "last second, mm": f"{ends[0]:.2f}",
+        "measured, mm": f"{ends[1]:.2f}",
+        "off": f"{ends[0] / ends[1] - 1.0:+.1%}",
+    }
+    return cells_row("The arm's whole course at a pressure left out", cells["left out"], cells)

@@ -13,58 +13,52 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.optimize import least_squares, root
 from scipy.signal import find_peaks
 
-from benchmarks.softrobot.real_arm import TipMotion, read_tip_motion
-from onboard_estimation.base.errors import UserError
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from benchmarks.measuring import Array, Row, cells_row, recordings, row
+from benchmarks.softrobot.real_arm import (
+    TipMotion,
+    course_row,
+    deflection_row,
+    law_rows,
+    read_pressure_step,
+    read_tip_motion,
+)
+from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
 from softrobot_estimation.model.grey_box import linearised
-
-Array = NDArray[np.float64]
 
 CREEP_SINCE_S = 0.2
 """What rings also creeps, as the logarithm of its age: the first time counts as so old."""
 LEAST_SHARE = 0.06
 """Of the largest swing: smaller ones are no longer read one by one."""
-_FEWEST = 4
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """One way's answer."""
 
-    way: str
     frequency_hz: float
     damping_ratio: float
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A figure, and half of how far the ways and signals that give it are apart."""
 
     value: float
     uncertainty: float
 
 
-def fit_decaying_sinusoid(times_s: ArrayLike, values: ArrayLike, near_hz: float | None = None) -> tuple[Reading, Array]:
+def fit_decaying_sinusoid(times: Array, seen: Array, near_hz: float | None = None) -> tuple[Reading, Array]:
     """Least squares with a background that creeps; and what is left of values (K,) without the background.
 
     The frequency is looked for from two swings in the whole time up to what the stamps can tell, or `near_hz`.
-
-    Raises
-    ------
-    UserError
-        Fewer than two swings are there.
     """
-    times, seen = np.asarray(times_s, dtype=np.float64), np.asarray(values, dtype=np.float64)
     ages = times - times[0]
     background = np.column_stack([np.ones_like(ages), np.log(ages + CREEP_SINCE_S)])
 
@@ -84,44 +78,34 @@ def fit_decaying_sinusoid(times_s: ArrayLike, values: ArrayLike, near_hz: float 
     fits = [least_squares(misfits, np.log([2.0, hz]), bounds=bounds) for hz in starts]
     best = min(fits, key=lambda one: float(one.cost))
     decay, frequency = np.exp(best.x).tolist()
-    if near_hz is None and frequency * ages[-1] < 2.0:
-        raise UserError(f"in {ages[-1]:.2f} s nothing rings twice; give a longer stretch, after the release")
     columns, weights = parts(best.x)
-    # The damping ratio belongs to the undamped angular frequency, what is seen is the damped one.
-    reading = Reading("fit", frequency, decay / math.hypot(decay, 2.0 * math.pi * frequency))
-    return reading, np.asarray(seen - columns[:, :2] @ weights[:2])
+    return _reading(frequency, decay), np.asarray(seen - columns[:, :2] @ weights[:2])
 
 
-def ring_down(times_s: ArrayLike, values: ArrayLike) -> list[Reading]:
-    """What the whole, its halves, and its swings say (frequency from where these cross zero, damping from their sizes).
+def _reading(frequency_hz: float, decay: float) -> Reading:
+    """The damping ratio belongs to the undamped angular frequency, what is seen is the damped one."""
+    return Reading(frequency_hz, decay / math.hypot(decay, 2.0 * math.pi * frequency_hz))
 
-    Raises
-    ------
-    UserError
-        Too few swings for that.
-    """
-    times, seen = np.asarray(times_s, dtype=np.float64), np.asarray(values, dtype=np.float64)
+
+def ring_down(times: Array, seen: Array) -> list[Reading]:
+    """What the whole, its halves, and its swings say (frequency from where these cross zero, damping from sizes)."""
     whole, ringing = fit_decaying_sinusoid(times, seen)
-    readings, period_s = [whole], 1.0 / whole.frequency_hz
     step_s = float(np.median(np.diff(times)))
-    swings, _ = find_peaks(np.abs(ringing), distance=max(1, int(0.3 * period_s / step_s)))
+    swings, _ = find_peaks(np.abs(ringing), distance=max(1, int(0.3 / whole.frequency_hz / step_s)))
     sizes = np.abs(ringing[swings])
     small = np.flatnonzero(sizes < LEAST_SHARE * sizes.max())
     swings = swings[: small[0]] if len(small) else swings
     same_side = np.flatnonzero(np.diff(np.sign(ringing[swings])) == 0.0)
     swings = swings[: same_side[0] + 1] if len(same_side) else swings
-    if len(swings) < _FEWEST:
-        raise UserError(f"{len(swings)} swings are large enough; {_FEWEST} are needed")
     middle = swings[len(swings) // 2]
-    for way, part in (("first half", slice(0, middle)), ("second half", slice(middle, swings[-1] + 1))):
-        half, _ = fit_decaying_sinusoid(times[part], ringing[part], whole.frequency_hz)
-        readings.append(Reading(way, half.frequency_hz, half.damping_ratio))
+    halves = [
+        fit_decaying_sinusoid(times[part], ringing[part], whole.frequency_hz)[0]
+        for part in (slice(0, middle), slice(middle, swings[-1] + 1))
+    ]
     crossings = [_crossing(times[a : b + 1], ringing[a : b + 1]) for a, b in itertools.pairwise(swings.tolist())]
     frequency_hz = 0.5 / float(np.polyfit(np.arange(len(crossings)), crossings, 1)[0])
     decay = -float(np.polyfit(times[swings], np.log(np.abs(ringing[swings])), 1)[0])
-    damping_ratio = decay / math.hypot(decay, 2.0 * math.pi * frequency_hz)
-    readings.append(Reading("swings", frequency_hz, damping_ratio))
-    return readings
+    return [whole, *halves, _reading(frequency_hz, decay)]
 
 
 def _crossing(times: Array, values: Array) -> float:
@@ -169,8 +153,7 @@ class Beam:
         return self.side_m**4 / 12.0
 
 
-@dataclass(frozen=True)
-class BeamMotion:
+class BeamMotion(NamedTuple):
     """Rest and lowest mode."""
 
     sag_m: float
@@ -188,11 +171,6 @@ def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40
 
     The end of an element is h (cos phi - gamma sin phi, sin phi + gamma cos phi) from its start. Neighbours are joined
     by springs E I / h, the clamp is half an element away. Weight acts in the middles; the load is a point.
-
-    Raises
-    ------
-    UserError
-        Newton's method finds no rest: the beam is far too soft for its load.
     """
     n, h = elements, beam.length_m / elements
     bending = youngs_modulus_pa * beam.second_moment_m4 / h
@@ -218,7 +196,9 @@ def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40
         if np.abs(change).max() < 1e-11:
             break
     else:
-        raise UserError(f"a beam of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft")
+        raise ArithmeticError(
+            f"a beam of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft"
+        )
     sines, cosines = np.sin(phi), np.cos(phi)
     forward = np.concatenate([-sines - gamma * cosines, -sines])
     downward = np.concatenate([cosines - gamma * sines, cosines])
@@ -238,13 +218,7 @@ def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40
 
 
 def arc(beam: Beam, youngs_modulus_pa: float, load_kg: float) -> BeamMotion:
-    """One segment of constant curvature; the load is in the middle of its end, and there is no shear.
-
-    Raises
-    ------
-    UserError
-        No rest is found.
-    """
+    """One segment of constant curvature; the load is in the middle of its end, and there is no shear."""
     segment = ConstantCurvatureSegment(
         length_m=beam.length_m,
         tip_mass_kg=load_kg,
@@ -263,10 +237,7 @@ def arc(beam: Beam, youngs_modulus_pa: float, load_kg: float) -> BeamMotion:
         rates = acceleration(*segment.arrays, state(values), np.zeros(3), segment.stiffness, motions)
         return np.array([rates[0], rates[2] / beam.length_m])
 
-    rest = root(unrest, [0.1, 0.0], tol=1e-12)
-    if not rest.success:
-        raise UserError(f"an arc of {youngs_modulus_pa:.3g} Pa finds no rest under {load_kg:g} kg; it is too soft")
-    at = state(rest.x)
+    at = state(root(unrest, [0.1, 0.0], tol=1e-12).x)
     rates = np.linalg.eigvals(linearised(segment, at[:3])[np.ix_([3, 5], [0, 2])])
     return BeamMotion(
         sag_m=float(segment.position(at)[0]),
@@ -300,8 +271,7 @@ LET_GO_S, RUNG_S = 0.12, 2.2
 """Between these ages the ring-down is read: before, the hand may still touch; later, it is over."""
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """What one recording says.
 
     Attributes
@@ -314,8 +284,6 @@ class Release:
         Of the markers about the horizontal axis, final, from the attitude that was held; no uncertainty is known.
     frequency_hz, damping_ratio
         From the height and from the turn, by all ways of `ring_down`.
-    readings
-        These, by the signal.
     """
 
     load_kg: float
@@ -323,25 +291,19 @@ class Release:
     turn_rad: float
     frequency_hz: Measured
     damping_ratio: Measured
-    readings: Mapping[str, list[Reading]]
 
 
-def read_releases(recordings: Mapping[float, Path]) -> list[Release]:
-    """Recordings (.c3d) of one beam by their loads in kg, lightest first; two at least.
+def read_releases(folder: Path) -> list[Release]:
+    """The recordings of `LOADS`, lightest first.
 
     Down is that axis of the capture along which the tip sags most.
-
-    Raises
-    ------
-    UserError
-        As `read_tip_motion` and `ring_down`.
     """
-    motions = {load_kg: read_tip_motion(path) for load_kg, path in sorted(recordings.items())}
+    motions = {load_kg: read_tip_motion(folder / name) for load_kg, name in LOADS.items()}
     last = motions[max(motions)].displacements_m[-1]
     axis = int(np.argmax(np.abs(last)))
-    sign = float(np.sign(last[axis]))
-    held = np.array([motion.resting_offset_m[axis] for motion in motions.values()])
-    return [_release(load_kg, one, axis, sign, float(np.std(held, ddof=1))) for load_kg, one in motions.items()]
+    held_stddev_m = float(np.std([motion.resting_offset_m[axis] for motion in motions.values()], ddof=1))
+    down = axis, float(np.sign(last[axis])), held_stddev_m
+    return [_release(load_kg, one, *down) for load_kg, one in motions.items()]
 
 
 def _release(load_kg: float, motion: TipMotion, axis: int, sign: float, held_stddev_m: float) -> Release:
@@ -350,16 +312,141 @@ def _release(load_kg: float, motion: TipMotion, axis: int, sign: float, held_std
     turns = motion.turns_rad[:, horizontal] * np.sign(motion.turns_rad[-1, horizontal])
     settled = motion.between(motion.times_s[-1] - SETTLED_S, motion.times_s[-1])
     ringing = motion.between(LET_GO_S, RUNG_S)
-    readings = {
-        signal: ring_down(motion.times_s[ringing], values[ringing])
-        for signal, values in (("height", heights), ("turn", turns))
+    every = [one for signal in (heights, turns) for one in ring_down(motion.times_s[ringing], signal[ringing])]
+    frequency_hz, damping_ratio = map(agreed, zip(*every, strict=True))
+    sag_m = Measured(float(heights[settled].mean()), held_stddev_m)
+    return Release(load_kg, sag_m, float(turns[settled].mean()), frequency_hz, damping_ratio)
+
+
+# What is said of it.
+
+LOADS = {0.0: "beam_gravity_V2_a.c3d", 0.052: "beam_load52_V2_a.c3d", 0.101: "beam_load101_V2_a.c3d"}
+BEAM = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1085.0)
+UNSURE_BEAMS = {
+    "density": [replace(BEAM, density_kg_m3=density) for density in (1020.0, 1150.0)],
+    "place of the load": [replace(BEAM, load_height_m=height) for height in (-0.5 * BEAM.side_m, 0.5 * BEAM.side_m)],
+}
+"""What is not known of the beam, at its bounds.
+
+Of the silicone nothing is written down: makers' data sheets of those that cure by platinum say 1.02 to 1.15 g/cm^3. Of
+the load the README of the recordings says `at its tip`: anywhere on the end's face, its middle on average.
+"""
+SHOWN = {"sag_m": ("sag", "mm", 1e3, 2), "frequency_hz": ("frequency", "Hz", 1.0, 3)}
+
+
+def foretold(model: BeamModel, releases: Sequence[Release], release: Release, figure: str) -> tuple[Measured, float]:
+    """A figure, and the turn of the end (rad), by the modulus that fits this figure of the other loads.
+
+    Unsure by the modulus, and by `UNSURE_BEAMS`, refitted.
+    """
+    others = {one.load_kg: getattr(one, figure) for one in releases if one is not release}
+
+    def value(beam: Beam, modulus_pa: float) -> float:
+        return float(getattr(model(beam, modulus_pa, release.load_kg), figure))
+
+    modulus = fit_modulus(model, BEAM, others, figure)
+    expected = value(BEAM, modulus.value)
+    changes = [value(BEAM, modulus.value + modulus.uncertainty) - expected]
+    for beams in UNSURE_BEAMS.values():
+        bounds = [value(beam, fit_modulus(model, beam, others, figure).value) for beam in beams]
+        changes.append(max(abs(bound - expected) for bound in bounds))
+    turn_rad = model(BEAM, modulus.value, release.load_kg).turn_rad
+    return Measured(expected, float(np.linalg.norm(changes))), turn_rad
+
+
+def apart(one: Measured, other: Measured) -> float:
+    """In uncertainties of both."""
+    return abs(one.value - other.value) / float(np.hypot(one.uncertainty, other.uncertainty))
+
+
+def beam_rows(releases: Sequence[Release]) -> tuple[list[Row], list[Row]]:
+    """The rod against what was measured, within both uncertainties; rod and arc side by side."""
+    rows, tables = [], []
+    for release in releases:
+        for figure, (word, unit, scale, digits) in SHOWN.items():
+            measured, load = getattr(release, figure), f"{1e3 * release.load_kg:g} g"
+            cells = {"left out": load, "figure": f"{word}, {unit}", "measured": _shown(measured, scale, digits)}
+            for name, model in (("rod", rod), ("arc", arc)):
+                found, turn_rad = foretold(model, releases, release, figure)
+                share = f"{found.value / measured.value - 1.0:+.1%}"
+                cells[name] = f"{_shown(found, scale, digits)} ({share})"
+                cells[f"turn of the end by the {name}, deg"] = f"{np.degrees(turn_rad):.1f}"
+                if model is rod:
+                    off = apart(found, measured)
+                    text = f"{scale * found.value:.{digits}f} {unit}; measured {_shown(measured, scale, digits)}: "
+                    text += f"{share}, {off:.2f} uncertainties"
+                    case = f"beam, {load} left out, {word}, rod"
+                    rows.append(row(case, text, "<= 1 uncertainty of both", off <= 1.0))
+            tables.append(cells_row("The beam under a load left out", load, cells))
+    return rows, tables
+
+
+def damping_rows(releases: Sequence[Release]) -> list[Row]:
+    """Damping ratio as a power of the frequency, through those of two loads, against that of the load left out.
+
+    Beside it, what one ratio for all loads would say: the weighted mean of the others.
+    """
+    rows = []
+    for release in releases:
+        first, second = (one for one in releases if one is not release)
+        place = np.log(release.frequency_hz.value / first.frequency_hz.value)
+        place /= np.log(second.frequency_hz.value / first.frequency_hz.value)
+        shares = np.array([1.0 - place, place])
+        values, uncertainties = np.array([first.damping_ratio, second.damping_ratio]).T
+        powered = float(np.exp(shares @ np.log(values)))
+        power = Measured(powered, powered * float(np.linalg.norm(shares * uncertainties / values)))
+        weights = uncertainties**-2
+        single = Measured(float(weights @ values / weights.sum()), float(weights.sum() ** -0.5))
+        measured, off = release.damping_ratio, apart(power, release.damping_ratio)
+        figure = f"{powered:.3f}; measured {_shown(measured, 1.0, 3)}: {off:.1f} uncertainties "
+        figure += f"(one ratio for all: {single.value:.3f}, {apart(single, measured):.1f})"
+        case = f"beam, {1e3 * release.load_kg:g} g left out, damping ratio, power of the frequency"
+        rows.append(row(case, figure, "<= 1 uncertainty of both", off <= 1.0))
+    return rows
+
+
+def material_rows(releases: Sequence[Release]) -> list[Row]:
+    """Young's modulus by each figure and model."""
+    rows, stiff = [], replace(BEAM, shears=False)
+    for name, model, beam in (("rod", rod, BEAM), ("rod that does not shear", rod, stiff), ("arc", arc, BEAM)):
+        for figure, word in (("sag_m", "sags"), ("frequency_hz", "frequencies")):
+            found = fit_modulus(model, beam, {one.load_kg: getattr(one, figure) for one in releases}, figure)
+            rows.append(row(f"beam, Young's modulus by all {word}, {name}", f"{_shown(found, 1e-3, 0)} kPa"))
+    return rows
+
+
+def release_row(release: Release) -> Row:
+    """What is read from a recording."""
+    cells = {
+        "load": f"{1e3 * release.load_kg:g} g",
+        "sag, mm": _shown(release.sag_m, 1e3, 1),
+        "turn of the end, deg": f"{np.degrees(release.turn_rad):.1f}",
+        "frequency, Hz": _shown(release.frequency_hz, 1.0, 2),
+        "damping ratio": _shown(release.damping_ratio, 1.0, 3),
     }
-    every = [one for ways in readings.values() for one in ways]
-    return Release(
-        load_kg=load_kg,
-        sag_m=Measured(float(heights[settled].mean()), held_stddev_m),
-        turn_rad=float(turns[settled].mean()),
-        frequency_hz=agreed([one.frequency_hz for one in every]),
-        damping_ratio=agreed([one.damping_ratio for one in every]),
-        readings=readings,
-    )
+    return cells_row("The beam as recorded", cells["load"], cells)
+
+
+def _shown(one: Measured, scale: float, digits: int) -> str:
+    return f"{scale * one.value:.{digits}f} +- {scale * one.uncertainty:.{digits}f}"
+
+
+def soft_arm(quick: bool) -> list[Row]:
+    """A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
+
+    The figures of `docs/softrobot.md`. Needs the recordings; nothing here is timed.
+    """
+    folder = recordings("soft_arm")
+    steps = sorted(map(read_pressure_step, folder.glob("*mbar*.c3d")), key=lambda step: step.pressure_mbar)
+    releases = read_releases(folder)
+    beams, tables = beam_rows(releases)
+    return [
+        *(deflection_row(step, steps) for step in steps),
+        *beams,
+        *damping_rows(releases),
+        *material_rows(releases),
+        *law_rows(steps),
+        *(course_row(step, steps) for step in steps),
+        *(release_row(one) for one in releases),
+        *tables,
+    ]

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from scipy.signal import medfilt, savgol_filter
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.base.configuration import parameter
-from onboard_estimation.base.errors import UserError
+from benchmarks.measuring import Array
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.estimators.contact import UNSEEN, Claim, ContactState, detected
@@ -39,36 +38,34 @@ _SATURATED = 0.99
 
 @dataclass(frozen=True)
 class TouchdownParameters:
-    """What makes a touchdown of a stance; `docs/strapdown.md` says on which recordings the values were chosen."""
+    """What makes a touchdown of a stance; `docs/strapdown.md` says on which recordings the values were chosen.
 
-    impact_jerk_m_s3: float = parameter(
-        350.0, "an impact: the specific force's size grows faster than this", unit="m/s^3", exclusive_minimum=0.0
-    )
-    jerk_readings: int = parameter(3, "the slope is taken over so many readings", minimum=2)
-    landed_speed_m_s: float = parameter(
-        0.1,
-        "touched down once the speed against the one in stance is below this for good",
-        unit="m/s",
-        exclusive_minimum=0.0,
-    )
-    look_back_s: float = parameter(
-        0.5, "impacts and speed are looked for so long before a stance", unit="s", exclusive_minimum=0.0
-    )
-    soft_s: float = parameter(
-        0.15, "a stance without an impact counts once it has lasted so long, if it moved before", unit="s", minimum=0.0
-    )
-    swing_s: float = parameter(
-        0.3, "no new touchdown unless there was no contact for so long", unit="s", exclusive_minimum=0.0
-    )
-    largest_gyro_bias_rad_s: float = parameter(
-        0.35,
-        "until the IMU has lain still once, a stance turns no faster than this (20 deg/s)",
-        unit="rad/s",
-        minimum=0.0,
-    )
-    accelerometer_range_m_s2: float = parameter(
-        78.4, "readings at this size are saturated (8 g); they are an impact", unit="m/s^2", exclusive_minimum=0.0
-    )
+    Attributes
+    ----------
+    impact_jerk_m_s3, jerk_readings
+        An impact: the specific force's size grows faster than this, over so many readings.
+    landed_speed_m_s
+        Touched down once the speed against the one in stance is below this for good.
+    look_back_s
+        Impacts and speed are looked for so long before a stance.
+    soft_s
+        A stance without an impact counts once it has lasted so long, if it moved before.
+    swing_s
+        No new touchdown unless there was no contact for so long.
+    largest_gyro_bias_rad_s
+        Until the IMU has lain still once, a stance turns no faster than this (20 deg/s).
+    accelerometer_range_m_s2
+        Readings at this size are saturated (8 g); they are an impact.
+    """
+
+    impact_jerk_m_s3: float = 350.0
+    jerk_readings: int = 3
+    landed_speed_m_s: float = 0.1
+    look_back_s: float = 0.5
+    soft_s: float = 0.15
+    swing_s: float = 0.3
+    largest_gyro_bias_rad_s: float = 0.35
+    accelerometer_range_m_s2: float = 78.4
 
 
 class Touchdown(NamedTuple):
@@ -95,39 +92,19 @@ class TouchdownDetector:
     """Readings in order of their stamps go in, touchdowns come out.
 
     A foot that stands when the readings begin has not touched down.
-
-    Parameters
-    ----------
-    parameters
-        See `TouchdownParameters`.
-    contact
-        Of the stance; see `Contact`.
     """
 
-    def __init__(self, parameters: TouchdownParameters | None = None, contact: Contact | None = None) -> None:
+    def __init__(self, parameters: TouchdownParameters | None = None) -> None:
         self.parameters = parameters or TouchdownParameters()
-        self._contact_parameters = contact or Contact()
-        self._look_back_ns = _nanoseconds(self.parameters.look_back_s)
-        self._soft_ns = _nanoseconds(self.parameters.soft_s)
-        self._swing_ns = _nanoseconds(self.parameters.swing_s)
-        self._window_ns = _nanoseconds(self._contact_parameters.window_s)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all readings."""
+        self._claims = Contact()
+        self._window_ns = _nanoseconds(self._claims.window_s)
         self._contact = UNSEEN.calibrated(np.zeros(3), STANDARD_GRAVITY_M_S2)
         self._first_rest: ContactState | None = UNSEEN
         self._readings: deque[tuple[int, Vector]] = deque()
         self._impacts: deque[int] = deque()
-        self._in_contact = False
         self._contact_until_ns: int | None = None
         self._landing: Touchdown | None = None
         self._swinging = False
-
-    @property
-    def in_contact(self) -> bool:
-        """Whether the last reading claims contact."""
-        return self._in_contact
 
     def add(self, stamp_ns: int, reading: Vector) -> Touchdown | None:
         """The touchdown that this reading shows, if any.
@@ -138,36 +115,24 @@ class TouchdownDetector:
             Later than that of the reading before.
         reading
             (6,) gyro x y z (rad/s), accelerometer x y z (m/s^2).
-
-        Raises
-        ------
-        UserError
-            The stamp is not later, or the reading is not finite.
         """
-        if not np.isfinite(reading).all():
-            raise UserError(f"reading at {stamp_ns} ns is not finite: {reading.tolist()}")
-        if self._readings and stamp_ns <= self._readings[-1][0]:
-            raise UserError(f"stamps must increase: {stamp_ns} ns comes after {self._readings[-1][0]} ns")
         self._remember(stamp_ns, reading)
-        contact = self._stance(stamp_ns, reading)
-        self._in_contact = contact.in_contact
-        if self._contact_until_ns is None:
+        in_contact, until_ns = self._stance(stamp_ns, reading).in_contact, self._contact_until_ns
+        if in_contact or until_ns is None:
             self._contact_until_ns = stamp_ns
-        if not contact.in_contact:
+        if not in_contact:
             self._landing = None
-            self._swinging |= stamp_ns - self._contact_until_ns >= self._swing_ns
+            self._swinging |= until_ns is not None and stamp_ns - until_ns >= _nanoseconds(self.parameters.swing_s)
             return None
-        self._contact_until_ns = stamp_ns
         if self._swinging:
-            self._swinging = False
-            self._landing = self._land(stamp_ns)
-            if self._landing is not None and self._landing.impact:
-                seen, self._landing = self._landing, None
-                return seen
-        if self._landing is not None and stamp_ns - self._landing.seen_ns >= self._soft_ns:
-            soft, self._landing = self._landing, None
-            return soft._replace(seen_ns=stamp_ns)
-        return None
+            self._swinging, self._landing = False, self._land(stamp_ns)
+        landing = self._landing
+        if landing is None or not (
+            landing.impact or stamp_ns - landing.seen_ns >= _nanoseconds(self.parameters.soft_s)
+        ):
+            return None
+        self._landing = None
+        return landing._replace(seen_ns=stamp_ns)
 
     def _stance(self, stamp_ns: int, reading: Vector) -> Claim:
         """What the contact detector says, which learns at the first rest what the IMU reads at rest.
@@ -175,32 +140,29 @@ class TouchdownDetector:
         Until then the gyro counts as unbiased. The first rest is found by another detector, which takes what is steady
         for a bias; a turn that is faster than a bias is none.
         """
-        self._contact = detected(self._contact_parameters, self._contact, stamp_ns, reading)
+        self._contact = detected(self._claims, self._contact, stamp_ns, reading)
         claim = self._contact.claim
         if self._first_rest is None:
             return claim
-        self._first_rest = detected(self._contact_parameters, self._first_rest, stamp_ns, reading)
-        if not self._first_rest.claim.at_rest:
-            return claim
-        calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
-        if np.abs(calm[:3]).max() <= self.parameters.largest_gyro_bias_rad_s:
-            self._contact = self._contact.calibrated(calm[:3], float(np.linalg.norm(calm[3:])))
-            self._first_rest = None
+        self._first_rest = detected(self._claims, self._first_rest, stamp_ns, reading)
+        if self._first_rest.claim.at_rest:
+            calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
+            if np.abs(calm[:3]).max() <= self.parameters.largest_gyro_bias_rad_s:
+                self._contact = self._contact.calibrated(calm[:3], float(np.linalg.norm(calm[3:])))
+                self._first_rest = None
         return claim
 
     def _remember(self, stamp_ns: int, reading: Vector) -> None:
         self._readings.append((stamp_ns, reading))
-        begin_ns = stamp_ns - self._look_back_ns
+        begin_ns = stamp_ns - _nanoseconds(self.parameters.look_back_s)
         # One more than the look-back holds, so that its first step is whole.
         while len(self._readings) > 2 and self._readings[1][0] <= begin_ns:
             self._readings.popleft()
         while self._impacts and self._impacts[0] < begin_ns:
             self._impacts.popleft()
         count = self.parameters.jerk_readings
-        if self._is_saturated(reading) or (
-            len(self._readings) >= count
-            and jerk([self._readings[k] for k in range(-count, 0)]) > self.parameters.impact_jerk_m_s3
-        ):
+        newest = [self._readings[k] for k in range(-min(count, len(self._readings)), 0)]
+        if self._is_saturated(reading) or (len(newest) == count and jerk(newest) > self.parameters.impact_jerk_m_s3):
             self._impacts.append(stamp_ns)
 
     def _is_saturated(self, reading: Vector) -> bool:
@@ -208,8 +170,7 @@ class TouchdownDetector:
 
     def _land(self, stamp_ns: int) -> Touchdown | None:
         """The touchdown of the stance claimed first at the stamp; None: neither impact nor motion before it."""
-        stamps = np.array([stamp for stamp, _ in self._readings])
-        readings = np.array([reading for _, reading in self._readings])
+        stamps, readings = map(np.array, zip(*self._readings, strict=True))
         saturated = [k for k, one in enumerate(readings) if self._is_saturated(one)]
         # What a saturated reading hides has ended when it ends: nothing is integrated beyond it.
         first = saturated[-1] + 1 if saturated else 0
@@ -223,19 +184,10 @@ class TouchdownDetector:
 
 
 def find_touchdowns(
-    stamps_ns: NDArray[np.int64],
-    readings: NDArray[np.float64],
-    parameters: TouchdownParameters | None = None,
-    contact: Contact | None = None,
+    stamps_ns: NDArray[np.int64], readings: Array, parameters: TouchdownParameters | None = None
 ) -> list[Touchdown]:
-    """All touchdowns of a recording: stamps (K,) ns, readings (K, 6) gyro (rad/s) and accelerometer (m/s^2).
-
-    Raises
-    ------
-    UserError
-        Stamps that do not increase, readings that are not finite.
-    """
-    detector = TouchdownDetector(parameters, contact)
+    """All touchdowns of a recording: stamps (K,) ns, readings (K, 6) gyro (rad/s) and accelerometer (m/s^2)."""
+    detector = TouchdownDetector(parameters)
     found = (detector.add(stamp, reading) for stamp, reading in zip(stamps_ns.tolist(), readings, strict=True))
     return [one for one in found if one is not None]
 
@@ -251,7 +203,7 @@ def jerk(readings: Sequence[tuple[int, Vector]]) -> float:
     return float(centred @ sizes / (centred @ centred))
 
 
-def speeds_before(stamps_ns: NDArray[np.int64], readings: NDArray[np.float64], rest: Vector) -> NDArray[np.float64]:
+def speeds_before(stamps_ns: NDArray[np.int64], readings: Array, rest: Vector) -> Array:
     """Speeds (K,) against the last of K readings, m/s, by integration backwards; the last is zero.
 
     Parameters
@@ -262,53 +214,44 @@ def speeds_before(stamps_ns: NDArray[np.int64], readings: NDArray[np.float64], r
         (3,) specific force at the last one, as without acceleration.
     """
     steps = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
-    rotation = Rotation.identity()
-    forces = readings[:, 3:].copy()
+    rotation, forces = Rotation.identity(), readings[:, 3:].copy()
     # Into the frame of the last reading, from step to step (trapezoidal rule).
     for k in range(len(steps) - 1, -1, -1):
         rotation = rotation * Rotation.from_rotvec(-0.5 * steps[k] * (readings[k, :3] + readings[k + 1, :3]))
         forces[k] = rotation.apply(forces[k])
     changes = (0.5 * (forces[1:] + forces[:-1]) - rest) * steps[:, None]
-    speeds: NDArray[np.float64] = np.zeros(len(readings))
-    speeds[:-1] = np.linalg.norm(np.cumsum(changes[::-1], axis=0)[::-1], axis=1)
-    return speeds
+    return np.append(np.linalg.norm(np.cumsum(changes[::-1], axis=0)[::-1], axis=1), 0.0)
 
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * NANOSECONDS_PER_SECOND)
 
 
-Times = NDArray[np.float64]
+class Matches(NamedTuple):
+    """What was matched: found minus reference, s, of the matched pairs, and how many there are of each."""
 
-
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """What was matched.
-
-    Attributes
-    ----------
-    errors_s
-        Found minus reference, of the matched pairs.
-    reference_count, found_count
-        How many there are of each.
-    """
-
-    errors_s: Times
+    errors_s: Array
     reference_count: int
     found_count: int
 
     @property
     def recall(self) -> float:
-        """Share of the reference that was found; NaN without any."""
-        return len(self.errors_s) / self.reference_count if self.reference_count else float("nan")
+        """Share of the reference that was found."""
+        return len(self.errors_s) / max(self.reference_count, 1)
 
     @property
     def precision(self) -> float:
-        """Share of those found that are in the reference; NaN without any."""
-        return len(self.errors_s) / self.found_count if self.found_count else float("nan")
+        """Share of those found that are in the reference."""
+        return len(self.errors_s) / max(self.found_count, 1)
 
 
-def match_onsets(reference_s: Times, found_s: Times, tolerance_s: float = 0.05) -> Matches:
+def together(matches: Sequence[Matches]) -> Matches:
+    """Of several recordings."""
+    errors_s, reference, found = zip(*matches, strict=True)
+    return Matches(np.concatenate(errors_s), sum(reference), sum(found))
+
+
+def match_onsets(reference_s: Array, found_s: Array, tolerance_s: float = 0.05) -> Matches:
     """Match as many as can be, one to one, within the tolerance (inclusive, to a microsecond).
 
     Taking the earliest pair that fits, again and again, matches the most that can be matched.
@@ -328,18 +271,21 @@ def match_onsets(reference_s: Times, found_s: Times, tolerance_s: float = 0.05) 
     return Matches(np.array(errors), len(reference), len(found))
 
 
-def cleaned_runs(flags: NDArray[np.bool_], times_s: Times, gap_s: float, short_s: float) -> Times:
+def match_stances(stances: Array, found_s: Array, early_s: float = 0.05) -> Matches:
+    """Match by stance instead of by time: found is what lies in a stance (M, 2), or up to `early_s` before its begin.
+
+    The first in a stance is its match; any further one has none. Errors count from the stance's begin.
+    """
+    found = np.sort(found_s)
+    inside = [found[(found >= begin - early_s) & (found <= end)] - begin for begin, end in stances]
+    return Matches(np.array([one[0] for one in inside if one.size]), len(stances), len(found))
+
+
+def cleaned_runs(flags: NDArray[np.bool_], times_s: Array, gap_s: float = 0.1, short_s: float = 0.1) -> Array:
     """Begins and ends (M, 2) of the runs in which a flag is set: gaps below `gap_s` merged, then short ones dropped.
 
     A run ends with its last sample.
-
-    Raises
-    ------
-    UserError
-        Flags and times differ in number.
     """
-    if len(flags) != len(times_s):
-        raise UserError(f"{len(flags)} flags for {len(times_s)} times")
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]]))).reshape(-1, 2)
     merged: list[list[float]] = []
     for begin, end in edges:
@@ -351,48 +297,24 @@ def cleaned_runs(flags: NDArray[np.bool_], times_s: Times, gap_s: float, short_s
     return np.array([run for run in merged if run[1] - run[0] >= short_s]).reshape(-1, 2)
 
 
-def label_onsets(labels: NDArray[np.bool_], times_s: Times) -> Times:
-    """Onsets of labelled stances: gaps under 100 ms merged, runs under 100 ms dropped.
-
-    A run that begins with the recording has no onset.
-    """
-    runs = cleaned_runs(labels, times_s, 0.1, 0.1)
-    return onsets(runs, times_s)
-
-
-def onsets(runs: Times, times_s: Times) -> Times:
+def onsets(runs: Array, times_s: Array) -> Array:
     """Begins of runs; see `begun_later`."""
     return begun_later(runs, times_s)[:, 0]
 
 
-def begun_later(runs: Times, times_s: Times) -> Times:
+def begun_later(runs: Array, times_s: Array) -> Array:
     """Runs (M, 2) without one that begins with the recording, or within 50 ms of that: its begin was not seen."""
     return runs[runs[:, 0] > times_s[0] + 0.05]
 
 
-def match_stances(stances: Times, found_s: Times, early_s: float = 0.05) -> Matches:
-    """Match by stance instead of by time: found is what lies in a stance (M, 2), or up to `early_s` before its begin.
-
-    The first in a stance is its match; any further one has none. Errors count from the stance's begin.
-    """
-    found = np.sort(found_s)
-    errors = []
-    for begin, end in stances:
-        inside = found[(found >= begin - early_s) & (found <= end)]
-        if inside.size:
-            errors.append(float(inside[0] - begin))
-    return Matches(np.array(errors), len(stances), len(found))
-
-
-def speed_from_position(position_m: Times, times_s: Times, samples: int = 9) -> Times:
+def speed_from_position(position_m: Array, times_s: Array, samples: int = 9) -> Array:
     """Speed (K,), m/s, of positions (K, 3): of a parabola through `samples` of their running medians of as many."""
     position = np.column_stack([medfilt(column, samples) for column in position_m.T])
     step_s = float(np.median(np.diff(times_s)))
-    speed: Times = np.linalg.norm(savgol_filter(position, samples, 2, deriv=1, delta=step_s, axis=0), axis=1)
-    return speed
+    return np.linalg.norm(savgol_filter(position, samples, 2, deriv=1, delta=step_s, axis=0), axis=1)
 
 
-def stances_from_position(position_m: Times, times_s: Times, speed_m_s: float = 0.2, height_m: float = 0.05) -> Times:
+def stances_from_position(position_m: Array, times_s: Array, speed_m_s: float = 0.2, height_m: float = 0.05) -> Array:
     """Stances (M, 2) that motion capture shows: slower than `speed_m_s` and no higher than `height_m`.
 
     The position (K, 3) has z up; the height counts from the median of the first 50 samples, at rest, and is a median
@@ -400,9 +322,9 @@ def stances_from_position(position_m: Times, times_s: Times, speed_m_s: float = 
     """
     height = medfilt(position_m[:, 2], 9) - np.median(position_m[:50, 2])
     slow = speed_from_position(position_m, times_s) < speed_m_s
-    return cleaned_runs(slow & (height < height_m), times_s, 0.1, 0.0)
+    return cleaned_runs(slow & (height < height_m), times_s, short_s=0.0)
 
 
-def stances_from_force(force: Times, times_s: Times, threshold: float) -> Times:
+def stances_from_force(force: Array, times_s: Array, threshold: float) -> Array:
     """Stances (M, 2) in which the force is above a threshold: gaps under 100 ms merged, runs under 50 ms dropped."""
-    return cleaned_runs(force > threshold, times_s, 0.1, 0.05)
+    return cleaned_runs(force > threshold, times_s, short_s=0.05)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.timing import row
+from benchmarks.measuring import Array, Row, rms, row
+from onboard_estimation.filtering.consistency import coverage
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import Trajectory, predict
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, packed
+from thruster_chain_estimation.judging.information import ObservedChain, Trajectory, blocks, packed, predict
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus
-
-Array = NDArray[np.float64]
 
 STEP_S, STEPS = 0.01, 100
 AT_089 = 89
@@ -49,15 +46,22 @@ class Case:
         """Of the filter."""
         return replace(ThrusterChainConfiguration(), imu_model=self.imu_model)
 
-    def prior(self) -> Array:
-        """(12,) initial standard deviations of the filter's state: logarithms of masses and inertias first."""
+    def deviations(self) -> tuple[Array, Array]:
+        """Of the initial state, and of the process noise of a step: masses, inertias, headings, rates, (12,) each."""
         configuration = self.configuration
-        chain, paper, initial = configuration.chain, configuration.paper, configuration.initial
-        headings = np.full(3, initial.heading_stddev_rad)
+        paper, initial = configuration.paper, configuration.initial
+        first = paper.mass_stddev_kg, paper.inertia_stddev_kg_m2, initial.heading_stddev_rad, initial.rate_stddev_rad_s
+        noise = paper.mass_noise_kg, paper.inertia_noise_kg_m2, paper.heading_noise_rad, paper.rate_noise_rad_s
+        prior = np.repeat(first, 3)
         if self.heading_given:
-            headings[0] = GIVEN_HEADING_RAD
-        mass, inertia = paper.mass_stddev_kg / chain.masses, paper.inertia_stddev_kg_m2 / chain.inertias
-        return np.concatenate([mass, inertia, headings, np.full(3, initial.rate_stddev_rad_s)])
+            prior[6] = GIVEN_HEADING_RAD
+        return prior, np.repeat(noise, 3)
+
+    @property
+    def scale(self) -> Array:
+        """(12,) of what the filter has logarithms of: masses and inertias."""
+        chain = self.configuration.chain
+        return np.concatenate([chain.masses, chain.inertias, np.ones(6)])
 
     def thrust(self) -> Array:
         """(STEPS + 1, 3) from each instant to the next."""
@@ -80,8 +84,8 @@ class Runs(NamedTuple):
         (S, K, 4N) as the filter states it.
     nees
         (S, K).
-    mass_error_kg, inertia_error_kg_m2, mass_stddev_kg
-        (S, K, N).
+    learned_error, learned_stddev
+        (S, K, 2N) of masses in kg and inertias in kg m^2.
     mean_heading_stddev_rad
         (S, K) of the mean of the headings.
     failed
@@ -91,30 +95,23 @@ class Runs(NamedTuple):
     error: Array
     stddev: Array
     nees: Array
-    mass_error_kg: Array
-    inertia_error_kg_m2: Array
-    mass_stddev_kg: Array
+    learned_error: Array
+    learned_stddev: Array
     mean_heading_stddev_rad: Array
     failed: int
 
 
 def run_case(case: Case, seeds: int) -> Runs:
     """So many runs, from seed 0 on."""
-    shape = seeds, STEPS + 1
-    out = Runs(
-        *(np.full((*shape, 12), np.nan) for _ in range(2)),
-        np.full(shape, np.nan),
-        *(np.full((*shape, 3), np.nan) for _ in range(3)),
-        np.full(shape, np.nan),
-        0,
-    )
+    columns = (12,), (12,), (), (6,), (6,), ()
+    arrays = [np.full((seeds, STEPS + 1, *one), np.nan) for one in columns]
     tracker, failed = PaperFilter(case.configuration, dead_reckoned=False), 0
     for seed in range(seeds):
         try:
-            _run(case, tracker, np.random.default_rng(seed), seed, out)
+            _run(case, tracker, np.random.default_rng(seed), [one[seed] for one in arrays])
         except np.linalg.LinAlgError:
             failed += 1
-    return out._replace(failed=failed)
+    return Runs(*arrays, failed)
 
 
 def bound(case: Case) -> Array:
@@ -124,63 +121,49 @@ def bound(case: Case) -> Array:
     links = PaperFilter(configuration, dead_reckoned=False).links
     thrust, at = case.thrust(), blocks(3)
     states = packed(np.zeros((STEPS + 1, 3)), 0.0, chain.masses, chain.inertias)
-    motion, reciprocal = np.zeros((6, 1)), 1.0 / np.concatenate([chain.masses, chain.inertias])
+    motion, reciprocal = np.zeros((6, 1)), 1.0 / case.scale[:6]
     for k in range(STEPS):
         propagate(links, np.concatenate([reciprocal, thrust[k]])[:, None], motion, STEP_S, STEP_S)
         states[k + 1, at.theta], states[k + 1, at.omega] = motion[:3, 0], motion[3:, 0]
-    own = case.prior()
-    scale = np.concatenate([chain.masses, chain.inertias, np.ones(6)])
-    masses, inertias, headings, rates = np.split(own * scale, 4)
-    prior, density = np.zeros(states.shape[1]), np.zeros(states.shape[1])
-    prior[at.theta], prior[at.omega], prior[at.mass], prior[at.inertia] = headings, rates, masses, inertias
-    density[at.theta], density[at.omega] = paper.heading_noise_rad, paper.rate_noise_rad_s
-    density[at.mass], density[at.inertia] = paper.mass_noise_kg, paper.inertia_noise_kg_m2
+    prior, density = (np.zeros(states.shape[1]) for _ in range(2))
+    for values, own in zip((prior, density), case.deviations(), strict=True):
+        values[at.mass], values[at.inertia], values[at.theta], values[at.omega] = np.split(own, 4)
     imus = paper.accelerometer_stddev_m_s2, paper.gyro_stddev_rad_s, case.imu_model == "physical"
     path = Trajectory(STEP_S * np.arange(STEPS + 1), states, thrust)
     return predict(ObservedChain(links, *imus), path, prior, density / np.sqrt(STEP_S))[0][:, at.mass]
 
 
-def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, out: Runs) -> None:
-    configuration, links, thrust = case.configuration, tracker.links, case.thrust()
-    chain, paper, prior = configuration.chain, configuration.paper, case.prior()
-    physical = case.imu_model == "physical"
+def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, out: list[Array]) -> None:
+    links, thrust, paper, scale = tracker.links, case.thrust(), case.configuration.paper, case.scale
+    prior, process = (one / scale for one in case.deviations())
     noise = np.tile([paper.accelerometer_stddev_m_s2] * 2 + [paper.gyro_stddev_rad_s], 3)
-    process = np.concatenate(
-        [
-            paper.mass_noise_kg / chain.masses,
-            paper.inertia_noise_kg_m2 / chain.inertias,
-            np.full(3, paper.heading_noise_rad),
-            np.full(3, paper.rate_noise_rad_s),
-        ]
-    )
-    truth = np.concatenate([np.log(chain.masses), np.log(chain.inertias), np.zeros(6)])
+    truth = np.concatenate([np.log(scale[:6]), np.zeros(6)])
     start, everything = truth + prior * rng.normal(size=12), np.arange(3)
     published = np.concatenate([start[6:], np.exp(start[:6])])
-    scale = np.concatenate([np.ones(6), np.exp(start[:6])])
-    moments = tracker.start(published, np.diag((np.concatenate([prior[6:], prior[:6]]) * scale) ** 2))
+    stddev = np.concatenate([prior[6:], prior[:6] * published[6:]])
+    moments = tracker.start(published, np.diag(stddev**2))
+
+    def given(k: int) -> Array:
+        return np.concatenate([np.exp(-truth[:6]), thrust[k]])[:, None]
+
     for k in range(STEPS + 1):
         if k > 0:
-            motion, given = truth[6:, None].copy(), np.concatenate([np.exp(-truth[:6]), thrust[k - 1]])[:, None]
-            propagate(links, given, motion, STEP_S, 0.1 * STEP_S)
+            motion = truth[6:, None].copy()
+            propagate(links, given(k - 1), motion, STEP_S, 0.1 * STEP_S)
             truth[6:] = motion[:, 0]
             if case.matched:
                 truth += process * rng.normal(size=12)
             moments = tracker.predict(moments, thrust[k - 1], STEP_S)
-            readings, given = np.empty((9, 1)), np.concatenate([np.exp(-truth[:6]), thrust[k]])[:, None]
-            read_imus(physical, links, given, truth[6:, None].copy(), readings)
+            readings = np.empty((9, 1))
+            read_imus(case.imu_model == "physical", links, given(k), truth[6:, None].copy(), readings)
             measured = (readings[:, 0] + noise * rng.normal(size=9)).reshape(3, 3)
             moments, _ = tracker.update(moments, thrust[k], everything, measured)
-        error = moments.mean - truth
-        out.error[seed, k], out.stddev[seed, k] = error, np.sqrt(np.diag(moments.covariance))
-        out.nees[seed, k] = error @ np.linalg.solve(moments.covariance, error)
-        values = np.exp(moments.mean[:6])
-        apart = values - np.exp(truth[:6])
-        out.mass_error_kg[seed, k], out.inertia_error_kg_m2[seed, k] = apart[:3], apart[3:]
-        out.mass_stddev_kg[seed, k] = values[:3] * out.stddev[seed, k, :3]
-        out.mean_heading_stddev_rad[seed, k] = np.sqrt(moments.covariance[6:9, 6:9].mean())
+        error, stddev, values = moments.mean - truth, np.sqrt(np.diag(moments.covariance)), np.exp(moments.mean[:6])
+        nees, mean_heading = error @ np.linalg.solve(moments.covariance, error), moments.covariance[6:9, 6:9].mean()
+        found = error, stddev, nees, values - np.exp(truth[:6]), values * stddev[:6], np.sqrt(mean_heading)
+        for array, value in zip(out, found, strict=True):
+            array[k] = value
 
-
-Row = dict[str, Any]
 
 SEEDS, CONSISTENCY_SEEDS = 100, 400
 ANGLE_RAD, MASS_KG, INERTIA_KG_M2 = 0.004, 0.003, 3e-5
@@ -220,11 +203,6 @@ def thruster_chain_paper(quick: bool) -> list[Row]:
     ]
 
 
-def root_mean_square(values: Array) -> float:
-    """Over everything that is a number."""
-    return float(np.sqrt(np.nanmean(values**2)))
-
-
 def nees_range(runs: Runs) -> tuple[float, float]:
     """Least and largest mean over the runs of any instant after the start."""
     mean = np.nanmean(runs.nees[:, 1:], axis=0)
@@ -233,22 +211,24 @@ def nees_range(runs: Runs) -> tuple[float, float]:
 
 def covered(runs: Runs) -> tuple[float, float]:
     """Shares of all errors within one and three of the standard deviations that are stated."""
-    sigmas = np.abs(runs.error / runs.stddev)
-    sigmas = sigmas[np.isfinite(sigmas)]
-    return float(np.mean(sigmas < 1.0)), float(np.mean(sigmas < 3.0))
+    return coverage(runs.error, runs.stddev, 1.0), coverage(runs.error, runs.stddev, 3.0)
 
 
 def converged(runs: Runs) -> int:
     """Runs whose masses and differences of headings are at 0.89 s what they are said to converge to."""
-    headings = runs.error[:, AT_089, 6:9]
-    between = np.abs(np.diff(headings, axis=1)).max(axis=1)
-    mass = np.abs(runs.mass_error_kg[:, AT_089]).max(axis=1)
+    between = np.abs(np.diff(runs.error[:, AT_089, 6:9], axis=1)).max(axis=1)
+    mass = np.abs(runs.learned_error[:, AT_089, :3]).max(axis=1)
     return int(np.sum((between < CONVERGED_ANGLE_RAD) & (mass < CONVERGED_MASS_KG)))
 
 
+def errors(runs: Runs) -> tuple[float, float, float]:
+    """RMS over runs and links at 0.89 s, of headings (rad), masses (kg) and inertias (kg m^2)."""
+    learned = runs.learned_error[:, AT_089]
+    return rms(runs.error[:, AT_089, 6:9]), rms(learned[:, :3]), rms(learned[:, 3:])
+
+
 def _errors(runs: Runs) -> Row:
-    angle = root_mean_square(runs.error[:, AT_089, 6:9])
-    mass, inertia = (root_mean_square(one[:, AT_089]) for one in (runs.mass_error_kg, runs.inertia_error_kg_m2))
+    angle, mass, inertia = errors(runs)
     figure = f"RMSE {angle:.4f} rad, {mass:.4f} kg, {inertia:.2g} kg m^2; {runs.failed} failed"
     met = angle <= ANGLE_RAD and mass <= MASS_KG and inertia <= INERTIA_KG_M2 and runs.failed == 0
     target = f"<= {ANGLE_RAD:g}; {MASS_KG:g}; {INERTIA_KG_M2:.0e}; 0"
@@ -267,29 +247,28 @@ def _consistency(name: str, runs: Runs) -> Row:
 
 
 def _convergence(runs: Runs) -> Row:
-    number, mass = converged(runs), root_mean_square(runs.mass_error_kg[:, AT_089])
-    figure = f"{number} of {len(runs.nees)} runs converge: headings' RMSE "
-    figure += f"{root_mean_square(runs.error[:, AT_089, 6:9]):.4f} rad, masses' {mass:.4f} kg"
+    number, (angle, mass, _) = converged(runs), errors(runs)
+    figure = f"{number} of {len(runs.nees)} runs converge: headings' RMSE {angle:.4f} rad, masses' {mass:.4f} kg"
     return row("`physical`, heading given at the start", figure, "all", number == len(runs.nees))
 
 
 def _heading(runs: Runs) -> Row:
     start, end = (float(np.nanmean(runs.mean_heading_stddev_rad[:, k])) for k in (0, AT_089))
-    actual = float(np.sqrt(np.nanmean(runs.error[:, AT_089, 6:9].mean(axis=1) ** 2)))
+    actual = rms(runs.error[:, AT_089, 6:9].mean(axis=1))
     case = "`physical`, heading not given: the mean heading is unobservable"
     figure = f"stated {end:.3f} rad at 0.89 s, {start:.3f} rad before; error {actual:.3f} rad"
     return row(case, figure, "not below the start's", end >= start)
 
 
 def _unpushed(runs: Runs) -> Row:
-    stated = float(np.nanmean(runs.mass_stddev_kg[:, AT_089, 1]))
-    figure = f"{stated:.3f} kg, error {root_mean_square(runs.mass_error_kg[:, AT_089, 1]):.3f} kg"
+    stated = float(np.nanmean(runs.learned_stddev[:, AT_089, 1]))
+    figure = f"{stated:.3f} kg, error {rms(runs.learned_error[:, AT_089, 1]):.3f} kg"
     case = "thruster 2 off, `paper`: standard deviation of mass 2"
     return row(case, figure, f">= {SECOND_MASS_KG:g} kg", stated >= SECOND_MASS_KG)
 
 
 def _as_predicted(runs: Runs, limit: Array) -> Row:
-    stated = np.nanmean(runs.mass_stddev_kg[:, AT_089], axis=0)
+    stated = np.nanmean(runs.learned_stddev[:, AT_089, :3], axis=0)
     ratio = stated / limit[AT_089]
     figure = f"{', '.join(f'{one:.2f}' for one in ratio)}; mass 2: {stated[1]:.4f} kg"
     met = (ratio < NEAR_BOUND).all() and (ratio > 1.0 / NEAR_BOUND).all()

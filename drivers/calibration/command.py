@@ -73,7 +73,7 @@ def imu(
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="YAML", help="Parameter file to write; new.")
     ] = None,
-    json: output.JsonOption = False,
+    json: arguments.JsonOption = False,
 ) -> None:
     """Bias, gain and misalignment of accelerometer and gyro, and their noise, from six positions and three turns.
 
@@ -163,27 +163,19 @@ def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: No
     from drivers.calibration.parameter_file import ImuCalibration, Provenance
     from onboard_estimation.base.installed import versions
 
-    first = pairs[0][0]
-    return ImuCalibration(
-        found.accelerometer,
-        found.gyro,
-        noise,
-        Provenance(
-            log=", ".join(log.name for log, _ in pairs),
-            recorded=first.recorded,
-            sensor=first.sensor,
-            versions=", ".join(
-                f"{name} {number}" for name, number in versions(["onboard_estimation", "numpy"]).items()
-            ),
-            positions=len(found.positions),
-            turns=len([one for one in found.turns if not one.fault]),
-            gravity_m_s2=gravity,
-            residual_before_m_s2=(float(f"{found.residual_before_m_s2:.4g}"),),
-            residual_after_m_s2=()
-            if found.residual_after_m_s2 is None
-            else (float(f"{found.residual_after_m_s2:.4g}"),),
-        ),
+    first, after = pairs[0][0], found.residual_after_m_s2
+    provenance = Provenance(
+        log=", ".join(log.name for log, _ in pairs),
+        recorded=first.recorded,
+        sensor=first.sensor,
+        versions=", ".join(f"{name} {number}" for name, number in versions(["onboard_estimation", "numpy"]).items()),
+        positions=len(found.positions),
+        turns=len([one for one in found.turns if not one.fault]),
+        gravity_m_s2=gravity,
+        residual_before_m_s2=(float(f"{found.residual_before_m_s2:.4g}"),),
+        residual_after_m_s2=() if after is None else (float(f"{after:.4g}"),),
     )
+    return ImuCalibration(found.accelerometer, found.gyro, noise, provenance)
 
 
 def _mapping(result: ImuCalibration, found: Found, rest_s: float, sentences: list[str]) -> dict[str, Any]:
@@ -192,31 +184,18 @@ def _mapping(result: ImuCalibration, found: Found, rest_s: float, sentences: lis
 
     from onboard_estimation.base.configuration import to_mapping
 
-    return {
-        **to_mapping(result),
-        "positions": {
-            name: {
-                "log": one.log.name,
-                "start_s": one.section.start_s,
-                "end_s": one.section.end_s,
-                "mean_m_s2": one.mean[3:],
-            }
-            for name, one in found.positions.items()
-        },
-        "turns": [
-            {
-                "axis": one.axis,
-                "start_s": one.section.start_s,
-                "end_s": one.section.end_s,
-                "turned_deg": np.rad2deg(one.turned_rad),
-                "fault": one.fault,
-            }
-            for one in found.turns
-        ],
-        "rests": len(found.rests),
-        "noise_from_rest_s": rest_s,
-        "not_allowed": sentences,
+    def times(one: Any) -> dict[str, float]:
+        return {"start_s": one.section.start_s, "end_s": one.section.end_s}
+
+    positions = {
+        name: {"log": one.log.name, **times(one), "mean_m_s2": one.mean[3:]} for name, one in found.positions.items()
     }
+    turns = [
+        {"axis": one.axis, **times(one), "turned_deg": np.rad2deg(one.turned_rad), "fault": one.fault}
+        for one in found.turns
+    ]
+    rests = {"rests": len(found.rests), "noise_from_rest_s": rest_s}
+    return {**to_mapping(result), "positions": positions, "turns": turns, **rests, "not_allowed": sentences}
 
 
 def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[str]) -> None:

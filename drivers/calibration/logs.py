@@ -77,6 +77,10 @@ class ImuLog:
         return float(np.median(np.diff(self.time_s)))
 
 
+_Columns = tuple[str, NDArray[np.int64], Array, tuple[str, ...]]
+"""Sensor, stamps, ns, values, notes."""
+
+
 @dataclass(frozen=True)
 class CsvForm:
     """What a CSV table does not tell: units, and the rate where it has no column `time_s`."""
@@ -103,44 +107,49 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
     """
     if not path.exists():
         raise UserError(f"cannot read {path}: no such file or folder")
-    logs: dict[str, ImuLog | UserError]
     if form is not None:
-        logs = _converted(path, form)
+        columns = _converted(path, form)
     elif path.suffix.lower() == ".csv":
-        logs = {"imu": _read_csv(path, csv_form or CsvForm())}
+        return {"imu": _log(path, "imu", *_read_csv(path, csv_form or CsvForm()), ())}
     else:
-        logs = _read_bag(path)
+        columns = _read_bag(path)
+    logs: dict[str, ImuLog | UserError] = {}
+    for sensor, stamps_ns, values, notes in columns:
+        try:
+            logs[sensor] = _log(path, sensor, stamps_ns, values, notes)
+        except UserError as error:
+            logs[sensor] = error
     if not logs:
         raise UserError(f"{path}: no topic with {_IMU}")
     return logs
 
 
-def _read_bag(path: Path) -> dict[str, ImuLog | UserError]:
+def _read_bag(path: Path) -> list[_Columns]:
     from onboard_estimation.bags.bag import open_bag
     from onboard_estimation.bags.bulk import read_channels
 
     with open_bag(path) as bag:
         topics = [name for name, topic in bag.topics.items() if topic.message_type == _IMU and topic.count]
         columns = read_channels(bag, {name: Channel(name, _IMU, name) for name in topics})
-    logs = {}
-    for name, column in columns.items():
-        notes = tuple(f"{path}, {note}" for note in column.notes(name))
-        logs[name] = _log_or_reason(path, name, column.stamps_ns, column.values, notes)
-    return logs
+    return [
+        (name, one.stamps_ns, one.values, tuple(f"{path}, {note}" for note in one.notes(name)))
+        for name, one in columns.items()
+    ]
 
 
-def _converted(path: Path, form: str) -> dict[str, ImuLog | UserError]:
+def _converted(path: Path, form: str) -> list[_Columns]:
     read: Converter = load(GROUP, "format", form)
     content = read(path, False)
     notes = tuple(f"{path}: {note}" for note in content.notes)
-    return {
-        series.channel.sensor: _log_or_reason(path, series.channel.sensor, series.stamps_ns, series.values, notes)
+    return [
+        (series.channel.sensor, series.stamps_ns, series.values, notes)
         for series in content.recording.sensors
         if series.channel.message_type == _IMU and series.channel.field != "orientation" and len(series.stamps_ns)
-    }
+    ]
 
 
-def _read_csv(path: Path, form: CsvForm) -> ImuLog:
+def _read_csv(path: Path, form: CsvForm) -> tuple[NDArray[np.int64], Array]:
+    """Stamps, ns, and values."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             header = [name.strip() for name in next(csv.reader(file), [])]
@@ -176,16 +185,7 @@ def _read_csv(path: Path, form: CsvForm) -> ImuLog:
         raise UserError(f"{path}: no column time_s; give --rate, readings per second")
     if not np.isfinite(seconds).all() or np.abs(seconds).max(initial=0.0) > 1e10:
         raise UserError(f"{path}: the column {header[time[0]]} holds what is no time in s")
-    return _log(path, "imu", np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), values, ())
-
-
-def _log_or_reason(
-    path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]
-) -> ImuLog | UserError:
-    try:
-        return _log(path, sensor, stamps_ns, values, notes)
-    except UserError as error:
-        return error
+    return np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), values
 
 
 def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]) -> ImuLog:
@@ -370,8 +370,6 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
 
 def _bound(entry: Any, name: str, log: ImuLog) -> float | None:
     """s from the log's start; None where there is no such number."""
-    if not isinstance(entry, dict):
-        return None
     try:
         if entry.get(f"{name}_s") not in (None, ""):
             value = float(entry[f"{name}_s"])
@@ -379,9 +377,8 @@ def _bound(entry: Any, name: str, log: ImuLog) -> float | None:
             number = float(entry[name])
             if not 0 <= number <= len(log.time_s):
                 return float("inf")
-            last = log.time_s[-1] + log.period_s
-            value = float(log.time_s[int(number)]) if number < len(log.time_s) else float(last)
-    except (KeyError, TypeError, ValueError, OverflowError):
+            value = float(np.append(log.time_s, log.time_s[-1] + log.period_s)[int(number)])
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
     return value if np.isfinite(value) else None
 

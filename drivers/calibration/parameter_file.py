@@ -36,18 +36,26 @@ def _lengths(section: object, **allowed: int) -> Iterator[str]:
             yield f"{name}: {found} numbers; has to be {length}, or none where it is not known"
 
 
-def _matrix_faults(matrix: Nine) -> Iterator[str]:
-    off = np.abs(np.subtract(matrix, _IDENTITY))
-    if off.max() > MOST_FROM_IDENTITY:
-        place = int(off.argmax())
-        yield (
-            f"matrix: element {place + 1} is {matrix[place]:g}, {off[place]:.2f} from the identity's; "
-            f"at most {MOST_FROM_IDENTITY:g} is believed: are axes or units mixed up?"
-        )
+class _Errors:
+    """Of three axes."""
+
+    matrix: Nine
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong across parameters."""
+        uncertain = [name for name in vars(self) if "stddev" in name]
+        yield from _lengths(self, **{name: 9 if name.startswith("matrix") else 3 for name in uncertain})
+        off = np.abs(np.subtract(self.matrix, _IDENTITY))
+        if off.max() > MOST_FROM_IDENTITY:
+            place = int(off.argmax())
+            yield (
+                f"matrix: element {place + 1} is {self.matrix[place]:g}, {off[place]:.2f} from the identity's; "
+                f"at most {MOST_FROM_IDENTITY:g} is believed: are axes or units mixed up?"
+            )
 
 
 @dataclass(frozen=True)
-class AccelerometerErrors:
+class AccelerometerErrors(_Errors):
     """Accelerometer, in the sensor's frame."""
 
     measured: Measured = parameter("nothing", "what the log allowed to measure; the rest is neutral")
@@ -56,14 +64,9 @@ class AccelerometerErrors:
     matrix: Nine = parameter(_IDENTITY, _MATRIX)
     matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
-    def faults(self) -> Iterator[str]:
-        """What is wrong across parameters."""
-        yield from _lengths(self, bias_stddev_m_s2=3, matrix_stddev=9)
-        yield from _matrix_faults(self.matrix)
-
 
 @dataclass(frozen=True)
-class GyroErrors:
+class GyroErrors(_Errors):
     """Gyro, in the sensor's frame."""
 
     measured: Measured = parameter("nothing", "what the log allowed to measure; the rest is neutral")
@@ -71,11 +74,6 @@ class GyroErrors:
     bias_stddev_rad_s: tuple[float, ...] = _triple_or_none("its standard deviation", "rad/s")
     matrix: Nine = parameter(_IDENTITY, _MATRIX)
     matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
-
-    def faults(self) -> Iterator[str]:
-        """What is wrong across parameters."""
-        yield from _lengths(self, bias_stddev_rad_s=3, matrix_stddev=9)
-        yield from _matrix_faults(self.matrix)
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,7 @@ def calibrate(
     resting: list[list[Section]] = []
     for log, reference in logs:
         found = [one for one in sections if not one.label.startswith("turn")] if sections else find_rests(reference)
-        resting.append([one for one in found if _holds_readings(log, one)])
+        resting.append([one for one in found if len(log.time_s[one.rows(log)]) >= 3])
         rests += [_rest(log, one) for one in resting[-1]]
     rests = _labelled(rests, procedure.gravity_m_s2, [log for log, _ in logs])
     bias, bias_stddev = _gyro_bias(rests)
@@ -273,11 +273,6 @@ def calibrate(
         matrix = np.reshape(accelerometer.matrix, (3, 3))
         after = _residual((means - np.array(accelerometer.bias_m_s2)) @ matrix.T, procedure.gravity_m_s2)
     return Found(accelerometer, gyro, tuple(rests), tuple(turns), used, before, after, tuple(sentences))
-
-
-def _holds_readings(log: ImuLog, section: Section) -> bool:
-    rows = section.rows(log)
-    return rows.stop - rows.start >= 3
 
 
 def _rest(log: ImuLog, section: Section) -> Rest:

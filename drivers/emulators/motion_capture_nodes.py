@@ -20,13 +20,13 @@ from scipy.spatial.transform import Rotation
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
 from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.node import NoRobot, SteadyNode
+from drivers.node import NoRobot
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import truth_channel
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 
 # Truth for emulated motion capture: poses of several bodies, out of topics or a bag, as frames of one instant each.
@@ -107,12 +107,9 @@ class BagFeed:
                 if _PREFIX in topic and topic.endswith(_SUFFIX)
             }
             self.names = tuple(names) or tuple(there)
-            missing = [name for name in self.names if name not in there]
-            if missing or not there:
-                raise UserError(
-                    f"{path}: no {_PREFIX}{(missing or ['<body>'])[0]}{_SUFFIX}; bodies in it: "
-                    f"{', '.join(there) or 'none'}"
-                )
+            if missing := [name for name in self.names or ("<body>",) if name not in there]:
+                listed = ", ".join(there) or "none"
+                raise UserError(f"{path}: no {_PREFIX}{missing[0]}{_SUFFIX}; bodies in it: {listed}")
             columns = read_channels(bag, {there[name]: truth_channel(name) for name in self.names})
         stamps_ns = np.unique(np.concatenate([column.stamps_ns for column in columns.values()]))
         rows = np.zeros((len(stamps_ns), len(self.names), 7))
@@ -124,7 +121,7 @@ class BagFeed:
             BodyPoses(at_ns, self.names, poses[:, :3], poses[:, 3:], seen)
             for at_ns, poses, seen in zip(stamps_ns.tolist(), rows, tracked, strict=True)
         )
-        self._shift_ns: int | None = None
+        self._first_ns, self._began_ns = (self._frames[0].stamp_ns if self._frames else 0), 0
 
     @property
     def is_over(self) -> bool:
@@ -134,11 +131,11 @@ class BagFeed:
     def take(self) -> list[BodyPoses]:
         """Frames that are due, stamped in this host's time."""
         now_ns, found = time.time_ns(), []
-        if self._shift_ns is None and self._frames:
-            self._shift_ns = now_ns - self._frames[0].stamp_ns
-        while self._frames and self._frames[0].stamp_ns + (self._shift_ns or 0) <= now_ns:
+        self._began_ns = self._began_ns or now_ns
+        shift_ns = self._began_ns - self._first_ns
+        while self._frames and self._frames[0].stamp_ns + shift_ns <= now_ns:
             one = self._frames.popleft()
-            found.append(replace(one, stamp_ns=one.stamp_ns + (self._shift_ns or 0)))
+            found.append(replace(one, stamp_ns=one.stamp_ns + shift_ns))
         return found
 
 
@@ -212,7 +209,6 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         return TopicFeed(self, seen) if seen and time.monotonic() - self._since_s > _SETTLED_S else None
 
 
-_REPORT_S = 10.0
 _MOST_WAITING = 10_000
 _FIRST_NUMBER = 1000
 _FRAMES_FOR_RATE = 100
@@ -229,7 +225,6 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
-        self.every(_REPORT_S, self._tell)
 
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`."""
@@ -241,13 +236,6 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
         for poses in frames:
             self.server.submit(poses)
         return self.server.is_idle
-
-    def _tell(self) -> None:
-        if (server := self.server) is not None:
-            self.get_logger().info(
-                f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
-                throttle_duration_sec=60.0,
-            )
 
 
 class _Late(NamedTuple):
@@ -316,7 +304,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
             self._began_s, self._first_ns, self._number = now_s, None, -1
             server.listen()
         elif now_s - self._began_s > chosen.restart_every_s:
-            server.refuse()
+            server.close()
 
     def _send(self, server: DataStreamServer, late: _Late) -> None:
         """Numbers count exposures at the rate, so that a frame which is not there leaves a gap in them."""

@@ -21,7 +21,16 @@ import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, message, shown
+from drivers.motion_capture.optitrack_protocol import (
+    VERSIONS,
+    Frame,
+    Kind,
+    NatNetFault,
+    ServerInfo,
+    Version,
+    message,
+    shown,
+)
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -30,151 +39,99 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 #
 # Written apart from the client's parsers, which it is to check: from the samples of OptiTrack's SDK, as those are.
 
-_MARKERS_M = ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0), (0.0, 0.0, 0.05), (-0.04, -0.03, 0.0))
-SIZE_M = 0.014
-
-
-@dataclass(frozen=True)
-class Times:
-    """Of a frame: seconds of the server's software, and ticks of its clock."""
-
-    software_s: float
-    exposure_ticks: int
-    received_ticks: int
-    transmitted_ticks: int
-
 
 def server_info(info: ServerInfo) -> bytes:
     """Message 1."""
-    body = info.application.encode()[:255].ljust(256, b"\0")
-    body += bytes([*info.application_version, *info.version, 0, 0])
+    body = info.application.encode()[:255].ljust(protocol.NAME_BYTES, b"\0")
+    body += protocol.APPLICATION.pack(*info.application_version, *info.version, 0, 0)
     if info.version >= (3, 0):
-        group = bytes(int(part) for part in (info.group or "0.0.0.0").split("."))
-        body += struct.pack("<QHB", info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast)) + group
+        group = map(int, (info.group or "0.0.0.0").split("."))
+        body += protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
     return message(Kind.SERVER_INFO, body)
 
 
 def models(names: Sequence[str], version: Version, others: Sequence[tuple[int, bytes]] = ()) -> bytes:
-    """Message 5: of each body its marker set and itself, numbered from 1.
+    """Message 5: the bodies, numbered from 1, and further models by kind and content."""
+    bodies = [(1, rigid_body_model(name, number, version)) for number, name in enumerate(names, 1)]
+    parts = [(0, text("all") + i32(0)), *bodies, *others]
+    rows = [i32(kind) + _since((4, 1), i32(len(part)), version) + part for kind, part in parts]
+    return message(Kind.MODELS, i32(len(parts)) + b"".join(rows))
+
+
+def rigid_body_model(name: str, number: int, version: Version, markers: int = 0) -> bytes:
+    """What is told of one of them; its markers are at its origin."""
+    data = text(name) + i32(number, -1) + f32(0.0, 0.0, 0.0) + _since((4, 2), f32(0.0, 0.0, 0.0, 1.0), version)
+    labels = _since((4, 0), markers * text("Marker"), version)
+    return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
+
+
+def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
+    """Message 7, of rigid bodies without markers.
 
     Parameters
     ----------
     others
-        Further models: kind and content.
+        One thing each of the sections `marker sets`, `other markers`, `skeletons`, `assets`, `labelled markers`,
+        `force plates` and `devices`, which are empty otherwise.
     """
-    parts = [(0, text("all") + i32(0))]
-    for number, name in enumerate(names, 1):
-        labels = b"".join(text(f"Marker{place}") for place in range(len(_MARKERS_M)))
-        parts.append((0, text(name) + i32(len(_MARKERS_M)) + labels))
-        parts.append((1, rigid_body_model(name, number, version)))
-    parts += others
-    body = i32(len(parts))
-    for kind, part in parts:
-        body += i32(kind) + (i32(len(part)) if version >= (4, 1) else b"") + part
-    return message(Kind.MODELS, body)
-
-
-def rigid_body_model(name: str, number: int, version: Version) -> bytes:
-    """What is told of one of them."""
-    data = text(name) + i32(number, -1) + struct.pack("<3f", 0.0, 0.0, 0.0)
-    if version >= (4, 2):
-        data += struct.pack("<4f", 0.0, 0.0, 0.0, 1.0)
+    given = {name: [content] for name, content in (others or {}).items()}
+    fields = (sent.ids, sent.positions_m, sent.quaternions_xyzw, sent.tracked)
+    rows = zip(*(field.tolist() for field in fields), strict=True)
+    given["bodies"] = [rigid_body(version, *row) for row in rows]
+    data = i32(sent.number)
+    for since, name in (
+        ((2, 5), "marker sets"),
+        ((2, 5), "other markers"),
+        ((2, 5), "bodies"),
+        ((2, 5), "skeletons"),
+        ((4, 1), "assets"),
+        ((2, 5), "labelled markers"),
+        ((2, 9), "force plates"),
+        ((2, 11), "devices"),
+    ):
+        things = given.get(name, [])
+        content = b"".join(things)
+        data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
+    data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
+    data += struct.pack("<d", sent.time_s) if version >= (2, 7) else _since((2, 6), f32(sent.time_s), version)
     if version >= (3, 0):
-        count = len(_MARKERS_M)
-        data += i32(count) + struct.pack(f"<{3 * count}f", *sum(_MARKERS_M, ())) + i32(*[0] * count)
-        if version >= (4, 0):
-            data += b"".join(text(f"Marker{place}") for place in range(count))
-    return data
-
-
-def frame(
-    number: int,
-    poses: BodyPoses,
-    times: Times,
-    version: Version,
-    changed: bool = False,
-    others: Mapping[str, bytes] | None = None,
-) -> bytes:
-    """Message 7, of poses in the stream's axes.
-
-    Parameters
-    ----------
-    others
-        One thing each of the sections `skeletons`, `assets`, `force plates` and `devices`, which are empty otherwise.
-    """
-    markers = (poses.positions_m[:, None] + np.array(_MARKERS_M)).astype("<f4")
-    count = len(poses.names)
-    sets = b"".join(
-        text(name) + i32(len(_MARKERS_M)) + points.tobytes() for name, points in zip(poses.names, markers, strict=True)
-    )
-    data = i32(number) + _section(count, sets, version)
-    data += _section(2, struct.pack("<6f", *range(6)), version)
-    rows = zip(poses.positions_m.tolist(), poses.quaternions_xyzw.tolist(), poses.tracked.tolist(), strict=True)
-    bodies = b"".join(
-        rigid_body(place, position, quaternion, tracked, version)
-        for place, (position, quaternion, tracked) in enumerate(rows, 1)
-    )
-    data += _section(count, bodies, version)
-
-    def other(name: str) -> bytes:
-        content = (others or {}).get(name, b"")
-        return _section(int(bool(content)), content, version)
-
-    data += other("skeletons")
-    if version >= (4, 1):
-        data += other("assets")
-    labelled = b"".join(
-        _labelled(65536 * (place + 1) + marker + 1, point, version)
-        for place in range(count)
-        for marker, point in enumerate(markers[place])
-    )
-    data += _section(count * len(_MARKERS_M), labelled, version)
-    for name, since in (("force plates", (2, 9)), ("devices", (2, 11))):
-        if version >= since:
-            data += other(name)
-    flags = struct.pack("<H", 2 * changed) if version >= (2, 6) else b""
-    return message(Kind.FRAME, data + _times(times, version) + flags + i32(0))
-
-
-def _times(times: Times, version: Version) -> bytes:
-    data = b"" if version >= (3, 0) else struct.pack("<f", 0.004)
-    data += i32(0, 0)
-    if version >= (2, 6):
-        data += struct.pack("<d" if version >= (2, 7) else "<f", times.software_s)
-    if version >= (3, 0):
-        data += struct.pack("<3Q", times.exposure_ticks, times.received_ticks, times.transmitted_ticks)
-    return data + (i32(0, 0) if version >= (4, 1) else b"")
+        data += protocol.TICKS.pack(sent.exposure_ticks, sent.received_ticks, sent.transmitted_ticks)
+    data += _since((4, 1), i32(0, 0), version) + _since((2, 6), u16(2 * sent.models_changed), version)
+    return message(Kind.FRAME, data + i32(0))
 
 
 def rigid_body(
-    number: int, position: Sequence[float], quaternion: Sequence[float], tracked: bool, version: Version
+    version: Version,
+    number: int,
+    position: Sequence[float],
+    quaternion: Sequence[float],
+    tracked: bool,
+    markers: int = 0,
 ) -> bytes:
-    """Its part of a frame."""
+    """Its part of a frame; markers, which it has before 3.0, are at the origin."""
     if not tracked and version < (2, 6):  # which have no flag
         position, quaternion = (0.0,) * 3, (0.0,) * 4
-    data = struct.pack("<i7f", number, *position, *quaternion)
-    if version < (3, 0):
-        count = len(_MARKERS_M)
-        data += i32(count) + struct.pack(f"<{3 * count}f", *sum(_MARKERS_M, ()))
-        data += i32(*range(1, count + 1)) + struct.pack(f"<{count}f", *[SIZE_M] * count)
-    data += struct.pack("<f", 0.0003)
-    return data + (struct.pack("<H", tracked) if version >= (2, 6) else b"")
+    inside = b"" if version >= (3, 0) else i32(markers) + bytes(20 * markers)
+    return i32(number) + f32(*position, *quaternion) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
 
 
-def _labelled(number: int, point: Sequence[float], version: Version) -> bytes:
-    data = struct.pack("<i4f", number, *point, SIZE_M)
-    if version >= (2, 6):
-        data += struct.pack("<H", 10)
-    return data + (struct.pack("<f", 0.0002) if version >= (3, 0) else b"")
-
-
-def _section(count: int, content: bytes, version: Version) -> bytes:
-    return i32(count) + (i32(len(content)) if version >= (4, 1) else b"") + content
+def _since(first: Version, content: bytes, version: Version) -> bytes:
+    return content if version >= first else b""
 
 
 def i32(*values: int) -> bytes:
     """One behind the other."""
     return struct.pack(f"<{len(values)}i", *values)
+
+
+def f32(*values: float) -> bytes:
+    """One behind the other."""
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def u16(value: int) -> bytes:
+    """One."""
+    return struct.pack("<H", value)
 
 
 def text(value: str) -> bytes:
@@ -229,8 +186,8 @@ class NatNetServer:
 
     Attributes
     ----------
-    sent, dropped, restarts
-        Frames that went out, that were dropped on request; how often it started anew.
+    dropped
+        Frames that were left out on request.
     number
         Of the newest frame.
 
@@ -242,11 +199,10 @@ class NatNetServer:
 
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
-        major, _, minor = configuration.version.partition(".")
-        self._version: Version = (int(major), int(minor))
+        self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
         self._axes = Axes(configuration.up_axis)
         self._rng = np.random.default_rng(configuration.seed)
-        self.sent = self.dropped = self.restarts = self.number = 0
+        self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
         self._changes = 0
         self._changed_frames = 0
@@ -279,7 +235,6 @@ class NatNetServer:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
         self._boot_ns = time.time_ns() + round(_DOWN_S * NANOSECONDS_PER_SECOND)
         self.number = 0
-        self.restarts += 1
         self._clients.clear()
 
     def change_models(self) -> None:
@@ -363,23 +318,15 @@ class NatNetServer:
                 raise NatNetFault("echo of another length")
             return protocol.message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
         if kind == Kind.CONNECT:
-            return server_info(self._info())
+            way = (self._chosen.data_port, self._chosen.transport == "multicast", self._chosen.multicast_group)
+            return server_info(ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way))
         if kind == Kind.MODELS_REQUEST:
             return models(self.names, self._version)
         if kind == Kind.REQUEST:
             return protocol.message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
-        elif kind != Kind.KEEP_ALIVE:
-            return protocol.message(Kind.UNRECOGNIZED)
-        return b""
-
-    def _info(self) -> ServerInfo:
-        chosen = self._chosen
-        multicast = chosen.transport == "multicast"
-        return ServerInfo(
-            "emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, chosen.data_port, multicast, chosen.multicast_group
-        )
+        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else protocol.message(Kind.UNRECOGNIZED)
 
     def _break_down(self) -> None:
         chosen, now_ns = self._chosen, time.time_ns()
@@ -399,10 +346,13 @@ class NatNetServer:
             self.dropped += 1
             return
         exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
-        times = Times((exposure - _FIRST_TICKS) / CLOCK_HZ, exposure, (exposure + now) // 2, now)
         changed = self._changed_frames > 0
         self._changed_frames -= changed
-        data = frame(self.number, self._streamed(poses), times, self._version, changed)
+        of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
+        ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
+        bodies = (ids, of.positions_m, of.quaternions_xyzw, of.tracked)
+        sent = Frame(self.number, *bodies, time_s, exposure, (exposure + now) // 2, now, changed)
+        data = frame(sent, self._version)
         if self._chosen.transport == "multicast":
             self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
         else:
@@ -411,7 +361,6 @@ class NatNetServer:
                     del self._clients[client]
                 else:
                     self._put(data, client)
-        self.sent += 1
 
     def _streamed(self, poses: BodyPoses) -> BodyPoses:
         """In the stream's axes, with what is occluded and the further body."""

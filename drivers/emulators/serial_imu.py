@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.serial_imu.frames import (
+    CLOCK_WRAP,
     COUNTS_PER_DIGIT,
     GYRO_COUNTS_PER_DEG_S,
     HIGH_G_G_PER_DIGIT,
@@ -180,7 +181,7 @@ class SerialDevice:
         """By the device's clock, which a restart sets to zero."""
         passed_us = 1e-3 * (due_ns - self._since_ns) * (1.0 + 1e-6 * self._faults.clock_skew_ppm)
         first_us = self._faults.first_time_us if self._since_ns == 0 else 0
-        return (first_us + round(passed_us)) % (1 << 32)
+        return (first_us + round(passed_us)) % CLOCK_WRAP
 
     def _frame(self, frame: bytes) -> None:
         faults = self._faults

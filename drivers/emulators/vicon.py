@@ -19,8 +19,6 @@ from onboard_estimation.base.errors import UserError
 LOCAL_SEGMENTS = 8
 OFFERED = protocol.WANTED | {LOCAL_SEGMENTS}
 _STATIC = (protocol.STREAM_INFO, protocol.SUBJECT_INFO)
-_MOST_WAITING = 1 << 20
-"""Bytes that wait for a client which does not take them: beyond, it misses frames."""
 _MOST_CLIENTS = 32
 
 
@@ -68,7 +66,6 @@ class _Client:
     is_streaming: bool = False
     frames_asked: int = 0
     told: frozenset[int] = frozenset()  # of the kinds that change seldom, those it has
-    waiting: bytearray = field(default_factory=bytearray)
 
 
 class DataStreamServer:
@@ -88,7 +85,7 @@ class DataStreamServer:
     port
         It listens at.
     missed
-        Frames that clients did not take in time.
+        Frames that clients did not take in time, or were gone by.
 
     Raises
     ------
@@ -121,27 +118,23 @@ class DataStreamServer:
             client.told = frozenset()
 
     def listen(self) -> None:
-        """Take clients, again after `refuse`."""
+        """Take clients, again after `close`."""
         if self._listener is None:
             self._listener = _listening(self._host, self.port)
             self.port = self._listener.getsockname()[1]
 
-    def refuse(self) -> None:
-        """Send all clients away and take none, as a server that is not there."""
+    def close(self) -> None:
+        """Send all clients away and take none, until it listens again."""
         self.disconnect()
         if self._listener is not None:
             self._listener.close()
-            self._listener = None
+        self._listener = None
 
     def disconnect(self) -> None:
         """Send all clients away; they may come again."""
         for client in self._clients:
             client.socket.close()
         self._clients = []
-
-    def close(self) -> None:
-        """End."""
-        self.refuse()
 
     def serve(self, timeout_s: float = 0.0) -> None:
         """Take new clients and what clients ask; returns after the timeout, or once there was something to do."""
@@ -156,8 +149,6 @@ class DataStreamServer:
                 data = client.socket.recv(65536)
                 for packet in client.packets.feed(data):
                     self._heed(client, packet)
-            except BlockingIOError:
-                continue
             except (OSError, protocol.StreamError):
                 data = b""
             if not data:
@@ -244,10 +235,8 @@ class DataStreamServer:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = _Client(made)
         self._clients.append(client)
-        self._write(
-            client,
-            protocol.block(protocol.PACKET, protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))),
-        )
+        offer = protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))
+        self._write(client, protocol.block(protocol.PACKET, offer))
 
     def _heed(self, client: _Client, packet: bytes) -> None:
         for kind, content in protocol.blocks(packet):
@@ -259,19 +248,12 @@ class DataStreamServer:
                 client.frames_asked += content[0] == 0
 
     def _write(self, client: _Client, data: bytes) -> None:
-        """All of it, or what the client has not taken waits; too much of that, and this is lost."""
-        if client.waiting and len(client.waiting) + len(data) > _MOST_WAITING:
-            self.missed += 1
-            return
-        client.waiting += data
+        """A client that does not take what it asked for is sent away; it may come again."""
         try:
-            sent = client.socket.send(client.waiting)
-        except BlockingIOError:
-            return
+            client.socket.sendall(data)
         except OSError:
+            self.missed += 1
             self._drop(client)
-            return
-        del client.waiting[:sent]
 
     def _drop(self, client: _Client) -> None:
         client.socket.close()

@@ -21,13 +21,24 @@ _MARGIN = 0.05
 
 
 @dataclass(frozen=True)
-class BusConfiguration:
-    """The interface, what is on it, and how often it is asked."""
+class BusSensors:
+    """The interface, and what is on it."""
 
     interface: str = parameter("eth0", "network interface, for this bus alone")
     sensors: tuple[str, ...] = parameter(
         ("ati_axia80",), "devices in their order on the bus: names of config/ethercat, or paths of .yaml files"
     )
+
+    def faults(self) -> Iterable[str]:
+        """No sensor."""
+        if not self.sensors:
+            yield "sensors: [], allowed: at least one"
+
+
+@dataclass(frozen=True)
+class BusConfiguration(BusSensors):
+    """The interface, what is on it, and how often it is asked."""
+
     cycle_hz: float = parameter(1000.0, "cycles a second", unit="Hz", minimum=10.0, maximum=4000.0)
     spin_s: float = parameter(
         0.00002, "so long before a cycle its thread does not sleep", unit="s", minimum=0.0, maximum=0.001
@@ -39,11 +50,6 @@ class BusConfiguration:
     realtime_priority: int = parameter(
         50, "of the cycle's thread (SCHED_FIFO), where the user may have one; 0: none", minimum=0, maximum=98
     )
-
-    def faults(self) -> Iterable[str]:
-        """No sensor."""
-        if not self.sensors:
-            yield "sensors: [], allowed: at least one"
 
 
 @dataclass(frozen=True)

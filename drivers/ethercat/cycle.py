@@ -29,16 +29,6 @@ from onboard_estimation.base.errors import UserError
 _EVERY_PROTOCOL = 0x0003
 
 
-def missing_capability() -> str:
-    """The sentence for a process that may not open raw sockets; both ways were tried, neither runs anything as root."""
-    return (
-        "raw Ethernet needs the capability CAP_NET_RAW, which this process has not. Without running as root: "
-        f"`sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} --init-groups --inh-caps +net_raw "
-        f"--ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or for good, in an environment of its own "
-        "(`python3 -m venv --copies ENVIRONMENT`): `sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3`"
-    )
-
-
 def check_interface(interface: str) -> None:
     """Refuse an interface that is not there, is down, or may not be used.
 
@@ -53,8 +43,14 @@ def check_interface(interface: str) -> None:
     try:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL)) as raw:
             raw.bind((interface, _EVERY_PROTOCOL))
-    except PermissionError as error:
-        raise UserError(f"interface {interface}: {error.strerror}; {missing_capability()}") from error
+    except PermissionError as error:  # both ways were tried, neither runs anything as root
+        raise UserError(
+            f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this "
+            f"process has not. Without running as root: `sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} "
+            f"--init-groups --inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or "
+            "for good, in an environment of its own (`python3 -m venv --copies ENVIRONMENT`): "
+            "`sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3`"
+        ) from error
     except OSError as error:
         raise UserError(f"interface {interface}: {error.strerror}") from error
     if not _is_up(interface):
@@ -190,9 +186,7 @@ class Bus:
             if state == library.OP_STATE:
                 self._change(device, "")
             elif state & library.STATE_ERROR:
-                code = slave.al_status
-                reason = library.al_status_code_to_string(code)
-                self._change(device, f"it fell to {_STATES.get(state & 15, state)}: {reason} (0x{code:04X})")
+                self._change(device, f"it fell to {_STATES.get(state & 15, state)}: {self._reason(slave)}")
                 slave.state = (state & 15) | library.STATE_ACK
                 slave.write_state()
             elif state == library.SAFEOP_STATE:
@@ -204,17 +198,13 @@ class Bus:
                 slave.recover(_RECOVER_US)
             else:
                 self._change(device, device.trouble or f"it fell to {_STATES.get(state, state)}")
-                self._start_again(device, slave)
-
-    def _start_again(self, device: Device, slave: Any) -> None:
-        """From INIT, with its objects written again."""
-        # One that was without power has no address any more, and tells its state to broadcasts only.
-        slave.recover(_RECOVER_US)
-        slave.reconfig(_RECONFIGURE_US)
-        if device.fault is not None:  # the library goes on; the device must not, without its objects
-            self._change(device, f"it came back and cannot be started: {device.fault}")
-            slave.state = self._library.INIT_STATE
-            slave.write_state()
+                # From INIT; one that was without power has no address any more, and tells its state to broadcasts only.
+                slave.recover(_RECOVER_US)
+                slave.reconfig(_RECONFIGURE_US)
+                if device.fault is not None:  # the library goes on; the device must not, without its objects
+                    self._change(device, f"it came back and cannot be started: {device.fault}")
+                    slave.state = library.INIT_STATE
+                    slave.write_state()
 
     def close(self) -> None:
         """Take the devices back to INIT and give the interface back."""
@@ -268,10 +258,12 @@ class Bus:
         self._master.read_state()
         told = []
         for slave in self._master.slaves:
-            code = slave.al_status
-            reason = f": {self._library.al_status_code_to_string(code)} (0x{code:04X})" if code else ""
+            reason = f": {self._reason(slave)}" if slave.al_status else ""
             told.append(f"{slave.name} is in {_STATES.get(slave.state & 15, slave.state)}{reason}")
         return f"{wanted} was not reached; {', '.join(told)}"
+
+    def _reason(self, slave: Any) -> str:
+        return f"{self._library.al_status_code_to_string(slave.al_status)} (0x{slave.al_status:04X})"
 
     def _change(self, device: Device, trouble: str) -> None:
         """Say it once."""
@@ -384,17 +376,15 @@ class Cycle:
         jitter_p99_us, jitter_worst_us
             By which a cycle began after its instant.
         """
-        late_ns, self._late_ns = self._late_ns, []
-        began_ns, self._began_ns = self._began_ns, []
+        late_us, period_us = 1e-3 * np.array(self._late_ns), 1e-3 * np.diff(self._began_ns)
+        self._late_ns, self._began_ns = [], []
         before, self._asked = self._asked, (self.cycles, self.missed, self.overruns)
-        found: dict[str, float] = {
-            name: now - then
-            for name, now, then in zip(("cycles", "missed", "overruns"), self._asked, before, strict=True)
-        }
+        counts = dict(zip(("cycles", "missed", "overruns"), np.subtract(self._asked, before).tolist(), strict=True))
         shares = {"p50": 50, "p99": 99, "worst": 100}
-        period_us, late_us = 1e-3 * np.diff(np.array(began_ns)).astype(np.float64), 1e-3 * np.array(late_ns)
-        found |= {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
-        return found | {f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")}
+        period = {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
+        return {**counts, **period} | {
+            f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")
+        }
 
     def _run(self) -> None:
         self._prepare_thread()
@@ -474,12 +464,11 @@ class Cycle:
         self.cycles += 1
         self.counter = counter
         whole = counter == self._bus.expected
-        if whole:
-            if self._missed_in_row:
-                self._back(began_ns)
-        else:
+        if not whole:
             self.missed += 1
             self._missing(counter, began_ns)
+        elif self._missed_in_row:
+            self._back(began_ns)
         # Of the others on the bus the data hold where only devices that are known to be gone are missing.
         partly = not whole and counter > 0 and counter == sum(device.counted for device in self._bus.devices)
         for device in self._bus.devices:
@@ -489,17 +478,13 @@ class Cycle:
 
     def _missing(self, counter: int, began_ns: int) -> None:
         self._missed_in_row += 1
-        if self._missed_in_row == 1:
-            self._lost_since_ns = began_ns
+        self._lost_since_ns = began_ns if self._missed_in_row == 1 else self._lost_since_ns
         gone_ns = time.monotonic_ns() - self._lost_since_ns
         # By time too: waiting for a frame that does not come takes longer than a cycle.
         if self._missed_in_row > 1 and gone_ns >= self._chosen.lost_after_cycles * self._period_ns and not self.trouble:
             found = "no frame came back" if counter < 0 else f"the working counter is {counter}"
-            gone_ms = 1e-6 * gone_ns
-            self._say(
-                f"process data are lost: {found}, {self._bus.expected} expected, for {self._missed_in_row} cycles "
-                f"({gone_ms:.0f} ms)"
-            )
+            lasting = f"for {self._missed_in_row} cycles ({1e-6 * gone_ns:.0f} ms)"
+            self._say(f"process data are lost: {found}, {self._bus.expected} expected, {lasting}")
             self._hurry.set()
 
     def _back(self, began_ns: int) -> None:
@@ -520,12 +505,11 @@ class Cycle:
                         self._bus.look_after()
             except Exception as error:  # of the library, on frames that a broken bus gives
                 self._tell(f"looking after the bus failed: {error!r}", True)
-            in_need = bool(self.trouble) or any(device.trouble for device in self._bus.devices)
-            if in_need:
+            if self.trouble or any(device.trouble for device in self._bus.devices):
                 self._stop.wait(_HURRY_S)
             else:
                 self._hurry.wait(_LOOK_S)
 
 
-def _percentile(values: NDArray[np.float64], share: float) -> float:
+def _percentile(values: NDArray[Any], share: float) -> float:
     return float(np.percentile(values, share)) if len(values) else math.nan

@@ -260,6 +260,11 @@ class Entry:
         """Bytes."""
         return struct.calcsize(CODES[self.type])
 
+    @property
+    def mapping(self) -> int:
+        """As the device's dictionary has it: index << 16 | subindex << 8 | bits."""
+        return (self.index or 0) << 16 | self.subindex << 8 | 8 * self.size
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pdo:
@@ -355,6 +360,11 @@ class SensorDescription:
         found = [entry.field for entry in self.input_entries if _VOLTAGE.fullmatch(entry.field)]
         return tuple(sorted(found, key=lambda name: int(name.rpartition("_")[2])))
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What is read of it."""
+        return WRENCH if self.has_wrench else self.voltages
+
 
 def shipped() -> dict[str, Path]:
     """The files that come along, by name."""
@@ -408,10 +418,14 @@ def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
     return found
 
 
-def _fits(value: float, kind: str) -> bool:
-    """Whether an integer type of that name, `uint8`, holds a number."""
+def limits(kind: str) -> tuple[int, int]:
+    """Least and largest number of an integer type of that name, `uint8`."""
     bits = int(kind.lstrip("uint"))
-    least, most = (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _fits(value: float, kind: str) -> bool:
+    least, most = limits(kind)
     return value == int(value) and least <= value <= most
 
 

@@ -7,12 +7,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix
 
@@ -22,7 +23,6 @@ from onboard_estimation.base.measurement import Matrix
 # bytes that the master has mapped. A layout that is off by a byte gives forces that look like forces.
 
 ASSIGNMENTS = {"inputs": 0x1C13, "outputs": 0x1C12}
-_MAPPED_BITS = 8
 
 
 def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
@@ -41,22 +41,6 @@ def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
             offsets.append(place)
         place += entry.size
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": max(place, 1)})
-
-
-def check_size(name: str, part: str, pdos: Sequence[Pdo], found: int) -> None:
-    """Refuse process data of another length than described.
-
-    Raises
-    ------
-    UserError
-        With both lengths.
-    """
-    described = sum(entry.size for pdo in pdos for entry in pdo.entries)
-    if found != described:
-        raise UserError(
-            f"{name}: the device maps {found} bytes of {part}, its description has {described}: another firmware, or "
-            "other PDOs chosen; correct `" + part + "` of the description, nothing is read before they agree"
-        )
 
 
 def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[int, Sequence[int]]) -> None:
@@ -91,32 +75,26 @@ def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[i
 
 def _mapping_faults(pdo: Pdo, mapped: Sequence[int]) -> list[str]:
     """Differences of one PDO; entries without an index may be anything of their length."""
-    there: dict[int, tuple[int, int]] = {}
-    place = 0
-    for one in mapped:
-        there[place] = one >> _MAPPED_BITS, one & 0xFF
-        place += one & 0xFF
-    faults = []
-    described = 0
+    there = dict(zip(accumulate((one & 0xFF for one in mapped), initial=0), mapped, strict=False))
+    faults, place = [], 0
     for entry in pdo.entries:
-        bits = 8 * entry.size
-        if entry.index is not None:
-            found = there.get(described)
-            wanted = entry.index << 8 | entry.subindex
-            if found != (wanted, bits):
-                shown = "nothing that begins there" if found is None else f"{_object(found[0])} of {found[1]} bits"
-                faults.append(
-                    f"0x{pdo.pdo:04X}, byte {described // 8}: described is {entry.field or 'an entry'}, "
-                    f"{_object(wanted)} of {bits} bits; the device has {shown}"
-                )
-        described += bits
-    if place != described:
-        faults.append(f"0x{pdo.pdo:04X}: described are {described} bits, the device has {place}")
+        found = there.get(place)
+        if entry.index is not None and found != entry.mapping:
+            shown = "nothing that begins there" if found is None else _shown(found)
+            faults.append(
+                f"0x{pdo.pdo:04X}, byte {place // 8}: described is {entry.field or 'an entry'}, "
+                f"{_shown(entry.mapping)}; the device has {shown}"
+            )
+        place += 8 * entry.size
+    total = sum(one & 0xFF for one in mapped)
+    if total != place:
+        faults.append(f"0x{pdo.pdo:04X}: described are {place} bits, the device has {total}")
     return faults
 
 
-def _object(number: int) -> str:
-    return "a gap" if not number >> 8 else f"0x{number >> 8:04X}:{number & 0xFF:02X}"
+def _shown(mapped: int) -> str:
+    name = f"0x{mapped >> 16:04X}:{mapped >> 8 & 0xFF:02X}" if mapped >> 16 else "a gap"
+    return f"{name} of {mapped & 0xFF} bits"
 
 
 @dataclass(frozen=True)
@@ -140,18 +118,7 @@ class Conversion:
 
     def __call__(self, records: NDArray[Any]) -> Matrix:
         """(K, m) SI values of K records."""
-        one = records.dtype
-        assert one.fields is not None
-        kind, first = one.fields[self.fields[0]][:2]
-        size = kind.itemsize
-        if all(one.fields[field][:2] == (kind, first + size * place) for place, field in enumerate(self.fields)):
-            # They lie in a row: one view in place of a copy for each.
-            strides = (one.itemsize, size)
-            shape = (len(records), len(self.fields))
-            raw = np.ndarray(shape, kind, records.view(np.uint8).data, first, strides) if len(records) else None
-        else:
-            raw = np.column_stack([records[field] for field in self.fields])
-        return np.zeros((0, len(self.fields))) if raw is None else raw * self.gain + self.offset
+        return np.column_stack([records[field] for field in self.fields]) * self.gain + self.offset
 
 
 def conversion_of(
@@ -214,8 +181,8 @@ class Device:
         Among the descriptions, and on the bus, from 0.
     input_type
         NumPy's type of its inputs.
-    fields, conversion
-        What is read of it, and to which units; the conversion is there after the first start.
+    conversion
+        What is read of it, and to which units; there after the first start.
     starts
         How often it was started: more than once, and it has been without power, or was reset.
     outputs
@@ -233,7 +200,6 @@ class Device:
         self._slave, self._library = slave, library
         self.input_type = dtype_of(description.input_entries)
         self._output_type = dtype_of(description.output_entries)
-        self.fields = WRENCH if description.has_wrench else description.voltages
         self.conversion: Conversion | None = None
         self.starts = 0
         self.fault: UserError | None = None
@@ -278,7 +244,7 @@ class Device:
             self._write_startup()
             for part, pdos in self.description.parts.items():
                 self._check_mapping(part, pdos)
-            self.conversion = conversion_of(self.description, self.fields, cache(self.read))
+            self.conversion = conversion_of(self.description, self.description.fields, cache(self.read))
             self.fault = None
             self.starts += 1
         except UserError as error:
@@ -287,10 +253,16 @@ class Device:
             self.fault = UserError(f"{self.name}: {error!r}")
 
     def check_sizes(self) -> None:
-        """Against what the master has mapped; UserError on a difference."""
+        """Against what the master has mapped; UserError on a difference, with both lengths."""
         mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
         for part, pdos in self.description.parts.items():
-            check_size(self.description.name, part, pdos, mapped[part])
+            described = sum(entry.size for pdo in pdos for entry in pdo.entries)
+            if mapped[part] != described:
+                raise UserError(
+                    f"{self.description.name}: the device maps {mapped[part]} bytes of {part}, its description has "
+                    f"{described}: another firmware, or other PDOs chosen; correct `{part}` of the description, "
+                    "nothing is read before they agree"
+                )
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""

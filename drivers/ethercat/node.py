@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import repeat
-from operator import attrgetter
 from typing import Any
 
 from geometry_msgs.msg import WrenchStamped
@@ -32,7 +31,6 @@ from onboard_estimation.ros.transforms import resolved_prefix
 _TICK_S = 0.004
 _HEARD_S = 0.1
 _REMIND_S = 5.0
-_STAMP = attrgetter("stamp_ns")
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
 
 
@@ -157,16 +155,10 @@ class EthercatWrenchNode(MeasuringNode):
         if now_s - self._looked_s > _HEARD_S:
             self._looked_s = now_s
             self.look_who_listens()
-        news = False
-        while not self._told.empty():
-            sentence, is_bad = self._told.get()
-            if is_bad:  # not one call of either: rclpy's loggers want one severity of each line
-                self.get_logger().warning(sentence)
-            else:
-                self.get_logger().info(sentence)
-            news = True
-        if news:  # at once, not with the next report
-            self._report(cycle)
+        if not self._told.empty():
+            while not self._told.empty():
+                self.say(*self._told.get())
+            self._report(cycle)  # at once, not with the next one
         stay(partial(self._read, cycle), self.context.ok)
 
     def _read(self, cycle: Cycle) -> float:
@@ -184,7 +176,6 @@ class EthercatWrenchNode(MeasuringNode):
                 width = batch.values.shape[1] // len(channels)
                 for number, channel in enumerate(channels):
                     self._publish(channel, batch, slice(number * width, (number + 1) * width), handed)
-        handed.sort(key=_STAMP)
         return self.hand_over(handed)
 
     def _publish(self, channel: Channel, batch: Batch, columns: slice, handed: list[Measurement]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,47 +63,35 @@ class Decimator:
         self._period_ns = period_s * NANOSECONDS_PER_SECOND
         self.delay_s = 0.5 * (len(self._taps) - 1) * period_s
         self.filled = self.restarts = 0
-        self._values = np.empty((2 * len(self._taps), 0))  # each reading twice, so that the newest lie in one piece
+        self._values: list[Vector] = []
         self._stamps: list[int] = []
-        self._count = 0
 
     def __call__(self, stamps_ns: list[int], values: Matrix) -> tuple[list[int], Matrix]:
         """Stamps and values (L, m) that come out of K stamps and values (K, m)."""
-        taps = len(self._taps)
-        if self._values.shape[1] != values.shape[1]:
-            self._values = np.empty((2 * taps, values.shape[1]))
-        out_stamps: list[int] = []
-        out: list[Vector] = []
+        taps, out_stamps, out = len(self._taps), [], []
         for stamp_ns, value in zip(stamps_ns, values, strict=True):
-            for each_ns, each in self._without_gap(stamp_ns, value):
-                place = self._count % taps
-                self._values[place] = self._values[place + taps] = each
-                self._stamps.append(each_ns)
-                del self._stamps[:-taps]
-                self._count += 1
-                if self._count >= taps and (self._count - taps) % self.factor == 0:
-                    first = self._count % taps
-                    out.append(self._taps @ self._values[first : first + taps])
-                    out_stamps.append(self._stamps[taps // 2])
+            self._add(stamp_ns, value)
+            while len(self._values) >= taps:
+                out.append(self._taps @ np.array(self._values[:taps]))
+                out_stamps.append(self._stamps[taps // 2])
+                del self._values[: self.factor], self._stamps[: self.factor]
         return out_stamps, np.array(out).reshape(-1, values.shape[1])
 
-    def _without_gap(self, stamp_ns: int, value: Vector) -> list[tuple[int, Vector]]:
+    def _add(self, stamp_ns: int, value: Vector) -> None:
         """The reading, with those before it that are missing."""
-        if not self._stamps:
-            return [(stamp_ns, value)]
-        before_ns = self._stamps[-1]
-        steps = max(1, round((stamp_ns - before_ns) / self._period_ns))
-        if steps > MOST_FILLED or stamp_ns <= before_ns:
-            self.restarts += 1
-            self._count = 0
-            self._stamps.clear()
-            return [(stamp_ns, value)]
-        before = self._values[(self._count - 1) % len(self._taps)].copy()
+        steps = 1
+        if self._stamps:
+            before_ns, before = self._stamps[-1], self._values[-1]
+            steps = max(1, round((stamp_ns - before_ns) / self._period_ns))
+            if steps > MOST_FILLED or stamp_ns <= before_ns:
+                self.restarts, steps = self.restarts + 1, 1
+                self._values, self._stamps = [], []
+        for step in range(1, steps):
+            self._stamps.append(before_ns + (stamp_ns - before_ns) * step // steps)
+            self._values.append(before + (value - before) * (step / steps))
         self.filled += steps - 1
-        return [
-            (before_ns + (stamp_ns - before_ns) * step // steps, before + (value - before) * (step / steps))
-            for step in range(1, steps + 1)
-        ]
+        self._stamps.append(stamp_ns)
+        self._values.append(value)
 
 
 # From what a force-torque sensor reads to the wrench that is published: weight, zero, mounting, lever arm, sign.
@@ -220,9 +208,6 @@ class Stream:
 
     def __init__(self, description: SensorDescription, decimation: int, cycle_hz: float) -> None:
         self._status = description.status
-        self._masks: dict[str, int] = {}
-        for bits in description.status:
-            self._masks[bits.field] = self._masks.get(bits.field, 0) | bits.mask
         self._said: dict[StatusBits, int] = {}
         self.received = 0
         self.decimator = Decimator(decimation, 1.0 / cycle_hz) if decimation > 1 else None
@@ -237,19 +222,15 @@ class Stream:
         records = np.frombuffer(data, device.input_type)
         self.received += len(records)
         assert device.conversion is not None  # it was in operation
-        return device.conversion(records), self._spoken(records)
-
-    def _spoken(self, records: NDArray[Any]) -> list[tuple[StatusBits, NDArray[np.bool_]]]:
-        if not any(int(one) & mask for name, mask in self._masks.items() for one in records[name].tolist()):
-            return []  # as a rule
-        found = []
+        words = {name: int(np.bitwise_or.reduce(records[name])) for name in {bits.field for bits in self._status}}
+        spoken = []
         for bits in self._status:
-            is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
-            if is_set.any():
+            if words[bits.field] & bits.mask:
+                is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
                 self._said[bits] = self._said.get(bits, 0) + int(is_set.sum())
                 if bits.level in _BAD:
-                    found.append((bits, is_set))
-        return found
+                    spoken.append((bits, is_set))
+        return device.conversion(records), spoken
 
     def _thinned(self, stamps_ns: Sequence[int], values: Matrix) -> Batch:
         batch = Batch(list(stamps_ns), values)
@@ -283,11 +264,9 @@ class WrenchStream(Stream):
         keeps = np.asarray(np.isfinite(readings).all(axis=1))
         for _, is_set in spoken if not self._publish_faulty else ():
             keeps = keeps & ~is_set
-        stamps = [stamp_ns - self._latency_ns for stamp_ns in stamps_ns]
-        if not keeps.all():
-            self.refused += int((~keeps).sum())
-            readings = readings[keeps]
-            stamps = [stamp_ns for stamp_ns, keep in zip(stamps, keeps.tolist(), strict=True) if keep]
+        stamps = [at_ns - self._latency_ns for at_ns, keep in zip(stamps_ns, keeps.tolist(), strict=True) if keep]
+        self.refused += int((~keeps).sum())
+        readings = readings[keeps]
         if stamps_ns[0] - self._newest_ns > _GAP_NS:
             self.raw.clear()
         self._newest_ns = stamps_ns[-1]

@@ -96,6 +96,12 @@ class HebiConfiguration:
         """Name of each module's joint."""
         return self.joint_names or self.imus
 
+    @property
+    def modules(self) -> list[tuple[str, str]]:
+        """Family and name of each."""
+        families = self.families * len(self.names) if len(self.families) == 1 else self.families
+        return list(zip(families, self.names, strict=False))
+
     def faults(self) -> Iterable[str]:
         """What does not fit together."""
         count = len(self.names)
@@ -107,7 +113,7 @@ class HebiConfiguration:
             yield "log: '', but source is log: name a .hebilog"
         yield from self._names("imu_names", self.imus, count)
         yield from self._names("joint_names", self.joints, count)
-        if len(set(zip(self.families * (count if len(self.families) == 1 else 1), self.names, strict=False))) < count:
+        if len(set(self.modules)) < count:
             yield f"names: {', '.join(self.names)}, allowed: each module once"
         if any(not name for name in (*self.names, *self.families)):
             yield "names, families: one of them is empty"
@@ -183,10 +189,7 @@ def find_group(configuration: HebiConfiguration) -> Any:
         Some of them do not answer; it names them, and those that are there.
     """
     lookup = hebi_library().Lookup()
-    families, names = list(configuration.families), list(configuration.names)
-    if len(families) == 1:
-        families *= len(names)
-    wanted = set(zip(families, names, strict=True))
+    wanted = set(configuration.modules)
     stop_s = time.monotonic() + configuration.lookup_timeout_s
     # The look-up fills in the background: to wait for all is quicker than the fixed wait that HEBI's examples have.
     while not wanted <= (there := _there(lookup)) and time.monotonic() < stop_s:
@@ -197,6 +200,7 @@ def find_group(configuration: HebiConfiguration) -> Any:
             f"there are: {_listed(there) or 'none (power, cable, network; a firewall that lets no UDP through)'}"
         )
     # Never -1, with which the library waits for ever.
+    families, names = map(list, zip(*configuration.modules, strict=True))
     group = lookup.get_group_from_names(families, names, max(1, round(1e3 * configuration.lookup_timeout_s)))
     if group is None:
         raise UserError(f"modules {_listed(wanted)} are on the network, but do not answer as a group")
@@ -301,12 +305,7 @@ class FeedbackQueue:
 
     def taken(self) -> list[Feedback]:
         """All that waits, the oldest first."""
-        found = []
-        while True:
-            try:
-                found.append(self._waiting.popleft())
-            except IndexError:
-                return found
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def new_fault(self) -> Exception | None:
         """The newest exception since the last call."""
@@ -340,13 +339,13 @@ class Module:
         self.clock = DeviceClock(_TICK_S, latency_s=latency_s)
         self._silent_s = silent_s
         self._received_us = 0
-        self._reported = (0.0, 0, 0, 0, 0)
+        self._reported: tuple[float, dict[str, int]] = (0.0, {})
         self.begin(0.0)
 
     def begin(self, now_s: float) -> None:
         """It may answer from now on."""
         self._heard_s = self._silent_since_s = now_s
-        self._reported = (now_s, *self._reported[1:])
+        self._reported = (now_s, self._reported[1])
 
     def stamp_ns(self, received_us: int, hardware_us: int, now_s: float) -> int | None:
         """When the reading was sent, ns since the epoch of the host; None: it is none, or an old one again."""
@@ -375,25 +374,17 @@ class Module:
 
     def report(self, now_s: float) -> tuple[bool, str, dict[str, float]]:
         """Since the last report: whether all is well, in words, figures for /diagnostics."""
-        before_s, *before = self._reported
-        counts = (self.received, self.missed, self.refused, self.clock.jumps)
-        self._reported = (now_s, *counts)
-        received, missed, refused, jumps = (now - then for now, then in zip(counts, before, strict=True))
+        clock, (before_s, before) = self.clock, self._reported
+        counts = {"received": self.received, "lost": self.missed, "refused": self.refused, "clock_jumps": clock.jumps}
+        self._reported = now_s, counts
+        received, missed, refused, jumps = (count - before.get(name, 0) for name, count in counts.items())
         rate_hz = received / (now_s - before_s) if now_s > before_s else math.nan
-        values = {
-            "rate_hz": rate_hz,
-            "received": self.received,
-            "lost": self.missed,
-            "refused": self.refused,
-            "clock_skew_ppm": self.clock.skew_ppm,
-            "clock_stddev_us": 1e6 * self.clock.stddev_s,
-            "clock_jumps": self.clock.jumps,
-            "clock_implausible": self.clock.implausible,
-        }
         words = [f"{rate_hz:.1f} Hz"]
         words += [f"{missed} lost"] if missed else []
         words += [f"{refused} refused"] if refused else []
         words += [f"its clock started anew {jumps} times"] if jumps else []
+        figures = {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
+        values = {"rate_hz": rate_hz, **counts, **figures, "clock_implausible": clock.implausible}
         return len(words) == 1 and received > 0, ", ".join(words), values
 
 

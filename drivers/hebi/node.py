@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
+from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
 from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
-from drivers.hebi.start_check import StartCheck
-from drivers.node import STREAM, MeasuringNode, NoRobot
-from onboard_estimation.base.measurement import Measurement, Vector
+from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
+from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
@@ -22,13 +23,13 @@ from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.message_templates import MessageTemplate, SerializedSensor
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.sensor_messages import axes, header, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
-_STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
 _LOOK_S = 0.25
-_NOT_MEASURED = np.diag([-1.0, 0.0, 0.0]).ravel()
+_MOST_TEMPLATES = 8
+"""Of a module's messages: by which parts are there."""
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -77,10 +78,15 @@ class HebiNode(MeasuringNode):
     def _offer(self, prefix: str) -> None:
         """Publishers and subscription."""
         chosen = self._configuration
-        variances = (chosen.gyro_variance, chosen.accelerometer_variance, chosen.orientation_variance)
         for channel in map(imu_channel, chosen.imus):
             self.offer_readings(channel, Imu)
-            self.messages[channel.sensor] = ImuMessages(prefix + channel.sensor.replace("/", "_"), variances)
+            self.messages[channel.sensor] = imu_messages(
+                channel,
+                prefix,
+                angular_velocity=chosen.gyro_variance,
+                linear_acceleration=chosen.accelerometer_variance,
+                orientation=chosen.orientation_variance,
+            )
         self._joints: Any = None
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
@@ -125,7 +131,6 @@ class HebiNode(MeasuringNode):
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
-        readings.sort(key=_STAMP)  # each module's are by its own clock
         rest_s = self.hand_over(readings)
         if self.feed.is_over:
             self.get_logger().info(self.feed.summary)
@@ -161,11 +166,8 @@ class HebiNode(MeasuringNode):
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
         for module in self._modules if self._started else ():
-            sentence = module.change(now_s)
-            if sentence and module.is_silent:
-                self.get_logger().warning(sentence)
-            elif sentence:
-                self.get_logger().info(sentence)
+            if sentence := module.change(now_s):
+                self.say(sentence, module.is_silent)
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
@@ -195,8 +197,8 @@ class HebiNode(MeasuringNode):
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
 
 
-class ImuMessages:
-    """`sensor_msgs/Imu` of one module, with constant variances; a part that is not measured is marked as ROS does.
+def imu_messages(channel: Channel, prefix: str, **variances: float) -> Callable[[int, Vector], bytes]:
+    """`sensor_msgs/Imu` of one module, of values as `checked_imu` gives them.
 
     Parameters
     ----------
@@ -204,29 +206,21 @@ class ImuMessages:
         Of gyro (rad^2/s^2), accelerometer (m^2/s^4), orientation (rad^2), on each axis; 0: not known.
     """
 
-    def __init__(self, frame: str, variances: tuple[float, float, float]) -> None:
-        self._frame, self._variances = frame, variances
-        self._templates: dict[bytes, MessageTemplate] = {}  # by which parts are there: eight at most
+    def make(stamp_ns: int, value: Vector) -> Any:
+        message = to_message(new, channel, stamp_ns, value[:6], prefix)
+        if not np.isnan(value[6]):
+            message.orientation, message.orientation_covariance = (
+                axes(new, "Quaternion", value[6:].tolist()),
+                np.zeros(9),
+            )
+        set_variances(message, **variances)
+        return message
 
-    def __call__(self, stamp_ns: int, value: Vector) -> bytes:
-        """Of a value as `checked_imu` gives it."""
-        measured = ~np.isnan(value)
-        key = measured.tobytes()
-        if key not in self._templates:
-            self._templates[key] = MessageTemplate(self._make, serialized, len(value), measured)
-        return self._templates[key].message(stamp_ns, value)
+    @lru_cache(_MOST_TEMPLATES)
+    def template(measured: bytes) -> MessageTemplate:
+        return MessageTemplate(make, serialized, len(measured), np.frombuffer(measured, dtype=np.bool_))
 
-    def _make(self, stamp_ns: int, value: Vector) -> Any:
-        fields: dict[str, Any] = {}
-        parts = (("angular_velocity", 0, 3), ("linear_acceleration", 3, 6), ("orientation", 6, 10))
-        for (name, first, last), variance in zip(parts, self._variances, strict=True):
-            there = not np.isnan(value[first])
-            fields[f"{name}_covariance"] = np.diag([variance] * 3).ravel() if there else _NOT_MEASURED
-            if there:
-                kind = "Quaternion" if name == "orientation" else "Vector3"
-                numbers = dict(zip("xyzw", value[first:last].tolist(), strict=False))
-                fields[name] = new(f"geometry_msgs/msg/{kind}", **numbers)
-        return new("sensor_msgs/msg/Imu", header=header(new, stamp_ns, self._frame), **fields)
+    return lambda stamp_ns, value: template((~np.isnan(value)).tobytes()).message(stamp_ns, value)
 
 
 def joint_messages(names: Sequence[str]) -> MessageTemplate:
@@ -240,3 +234,96 @@ def joint_messages(names: Sequence[str]) -> MessageTemplate:
         return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(names), **told)
 
     return MessageTemplate(make, serialized, 3 * len(names))
+
+
+# Whether modules that have just started can be right: their rate, and, where they lie still, gravity and gyros.
+
+_LOOKS_S = 2.0
+_LEAST_READINGS = 20
+
+
+class StartCheck:
+    """Keeps what modules measure for two seconds from when all of them have answered, and judges it once."""
+
+    def __init__(self, configuration: HebiConfiguration) -> None:
+        self._configuration = configuration
+        self._heard: set[int] = set()
+        self._values: list[list[Vector]] = [[] for _ in configuration.names]
+        self._since_s: float | None = None
+
+    def add(self, module: int, value: Vector) -> None:
+        """Of a module, by its place: gyro rad/s, accelerometer m/s^2, and what comes after; NaN: it has none."""
+        if self._since_s is None:
+            self._heard.add(module)
+        else:
+            self._values[module].append(value[:6])
+
+    def verdict(self, now_s: float) -> tuple[list[str], str] | None:
+        """What cannot be right, and a sentence on the whole; None: it is too early."""
+        if self._since_s is None:
+            if len(self._heard) == len(self._values):
+                self._since_s = now_s
+            return None
+        if now_s - self._since_s < _LOOKS_S:
+            return None
+        values = [np.array(rows).reshape(-1, 6) for rows in self._values]
+        return judged(self._configuration, values, now_s - self._since_s)
+
+
+def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: float) -> tuple[list[str], str]:
+    """What cannot be right, a sentence each, and a sentence on the whole.
+
+    Parameters
+    ----------
+    values
+        Of each module (K, 6): gyro rad/s, accelerometer m/s^2; NaN: it has none.
+    seconds
+        That they are from.
+    """
+    found, unseen = [], []
+    for number, (name, rows) in enumerate(zip(configuration.names, values, strict=True), start=1):
+        called = f"module {number} ({name})"
+        found += [sentence for sentence in _module_faults(configuration, called, rows, seconds) if sentence]
+        if not _may_be_judged(rows):
+            unseen.append(name)
+    rates_hz = [round(len(rows) / seconds) for rows in values]
+    slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
+    told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
+    told += f" {slowest_hz if slowest_hz == fastest_hz else f'{slowest_hz} to {fastest_hz}'} times a second"
+    if configuration.source != "log":
+        told += f", asked {configuration.feedback_frequency_hz:g} times"
+    if unseen:
+        told += f"; gyros and gravity are not judged of {', '.join(unseen)}, which had to lie still for it"
+    elif not found:
+        told += "; at rest their gyros and gravity are plausible"
+    return found, told
+
+
+def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, seconds: float) -> Iterator[str]:
+    """Of one module; empty where there is none."""
+    if not len(values):
+        yield f"{name}: no reading in {seconds:.1f} s"
+        return
+    if configuration.source == "network":  # a log has the rate that it was recorded at, an imitation gives what it can
+        asked_hz = configuration.feedback_frequency_hz
+        remedy = f"asked {asked_hz:g} times: is the network too slow, or this computer?"
+        yield rate_fault(name, len(values), seconds, asked_hz, remedy)
+    for part, where in (("gyro", IMU.angular_velocity), ("accelerometer", IMU.linear_acceleration)):
+        yield _absent_or_stuck(f"{name}: its {part}", values[:, where], configuration.source == "imitation")
+    if _may_be_judged(values):  # a robot's estimator goes by the rate about z
+        upright = "where it has to be along z of a link that lies flat; mount the module so"
+        gravity = "is it being moved evenly, or is its accelerometer at fault?"
+        yield from resting_faults(name, values, gravity, upright if configuration.robot else "")
+
+
+def _may_be_judged(values: Matrix) -> bool:
+    """Whether there are readings (K, 6) enough, at rest."""
+    return len(values) >= _LEAST_READINGS and lies_still(values)
+
+
+def _absent_or_stuck(name: str, values: NDArray[np.float64], imitated: bool) -> str:
+    """Of gyro or accelerometer (K, 3). Those of an imitation may have no noise."""
+    there = values[np.isfinite(values).all(axis=1)]
+    if not len(there):
+        return f"{name} tells nothing"
+    return "" if imitated else stuck_fault(name, there)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import parameter
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
@@ -31,17 +30,9 @@ _IDENTITY = np.eye(4).ravel()
 
 
 class Axes:
-    """Turns poses of a stream with that axis up.
-
-    Raises
-    ------
-    UserError
-        No such axis.
-    """
+    """Turns poses of a stream with that one of `UP_AXES` up."""
 
     def __init__(self, up_axis: str) -> None:
-        if up_axis not in UP_AXES:
-            raise UserError(f"up_axis: {up_axis!r}, allowed: {', '.join(UP_AXES)}")
         self._is_turned = up_axis == "y"
 
     def to_world(self, positions_m: Matrix, quaternions_xyzw: Matrix) -> tuple[Matrix, Matrix]:
@@ -140,6 +131,8 @@ def placed(
 ) -> BodyPoses:
     """Poses of K rows as those of the bodies whose `places` (K,) among the names are told, beyond them: of none."""
     count = len(names)
+    if np.array_equal(places, np.arange(count)):
+        return BodyPoses(stamp_ns, names, positions_m, quaternions_xyzw, tracked)
     found = BodyPoses(stamp_ns, names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=np.bool_))
     kept = tracked & (places < count)
     at = places[kept]
@@ -308,17 +301,10 @@ class StreamHealth:
         return self.frames - int(self._before.get("frames", 0))
 
     def _values(self, rate_hz: float, clock: DeviceClock | None) -> dict[str, float]:
-        values: dict[str, float] = {
-            "frames": self.frames,
-            "lost": self.lost,
-            "late": self.late,
-            "rate_hz": rate_hz,
-            "unstamped": self.unstamped,
-            "reconnections": self.reconnections,
-            "model_changes": self.model_changes,
-            "latency_ms": 1e3 * self._latency_s,
-            "largest_latency_ms": 1e3 * self._largest_latency_s,
-        }
+        counts = ("frames", "lost", "late", "unstamped", "reconnections", "model_changes")
+        values: dict[str, float] = {name: getattr(self, name) for name in counts}
+        latencies = {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
+        values |= {"rate_hz": rate_hz, **latencies}
         if clock is not None:
             values |= {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
             values |= {"clock_jumps": clock.jumps}

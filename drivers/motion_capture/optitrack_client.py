@@ -7,6 +7,7 @@ import math
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ class NatNetSockets:
 #
 # Before 3.0 there is neither. From 2.7 a frame has a time of the server's software, mapped one way: arrivals less the
 # known least latency. Before 2.7 that time has too few digits, and each frame is stamped by its arrival less that
-# latency, as uncertain as arrivals vary.
+# latency, as uncertain as arrivals vary, which nobody tells.
 
 _SOFTWARE_TICK_S = 1e-6
 _LONGEST_SOFTWARE_TIME_S = 1e9
@@ -177,7 +178,6 @@ _LONGEST_AGO_NS, _LATEST_NS = 2 * NANOSECONDS_PER_SECOND, NANOSECONDS_PER_SECOND
 _LONGEST_ROUND_NS = NANOSECONDS_PER_SECOND // 2
 _LONGEST_WITHOUT_ECHO_NS = 3 * NANOSECONDS_PER_SECOND
 _MOST_OPEN = 32
-_SMOOTHING = 0.01
 
 
 class FrameStamps:
@@ -187,61 +187,49 @@ class FrameStamps:
     ----------
     latency_s
         Least time from exposure to arrival, where the server's version does not tell it.
+    health
+        Where frames are counted that are left out for a time that cannot be, or, where the server has none, stamped by
+        their arrival.
 
     Attributes
     ----------
     clock
         Of the server.
-    unstamped
-        Frames left out for a time that cannot be, or, where the server has none, stamped by their arrival.
     echoes
         Answers that counted.
     """
 
-    def __init__(self, info: ServerInfo, latency_s: float) -> None:
+    def __init__(self, info: ServerInfo, latency_s: float, health: StreamHealth) -> None:
+        self._health = health
         self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
         self.is_echoed = info.clock_hz is not None
         self._has_software_time = info.version >= (2, 7)
         self.clock = DeviceClock(
             1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S, None, 0.0 if self.is_echoed else latency_s
         )
-        self.unstamped = self.echoes = 0
-        self._open: dict[int, None] = {}
-        self._first_ns = self._last_ns = 0
-        self._period_ns = self._variance_ns2 = math.nan
-
-    @property
-    def stddev_s(self) -> float:
-        """Of a stamp, but for what all have in common; NaN before it is known."""
-        if self.is_echoed or self._has_software_time:
-            return self.clock.stddev_s
-        return math.sqrt(self._variance_ns2 / 2.0) / NANOSECONDS_PER_SECOND  # of one arrival, from intervals
+        self.echoes = 0
+        self._open: deque[int] = deque(maxlen=_MOST_OPEN)
+        self._first_ns = 0
 
     def ask(self) -> int:
         """Number to send with an echo request, now."""
-        asked_ns = time.time_ns()
-        self._open[asked_ns] = None
-        if len(self._open) > _MOST_OPEN:
-            del self._open[next(iter(self._open))]
-        return asked_ns
+        self._open.append(time.time_ns())
+        return self._open[-1]
 
-    def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> bool:
-        """Take an echo; false where nothing was asked like that, or it took too long."""
-        if asked_ns not in self._open:
-            return False
-        del self._open[asked_ns]
-        if not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
-            return False
+    def answer(self, asked_ns: int, ticks: int, arrived_ns: int) -> None:
+        """Take an echo, if something was asked like that, and not too long ago."""
+        if asked_ns not in self._open or not 0 <= arrived_ns - asked_ns <= _LONGEST_ROUND_NS:
+            self._health.refuse("echo not asked for")
+            return
+        self._open.remove(asked_ns)
         self.echoes += 1
         self.clock.echo(asked_ns, ticks, arrived_ns)
-        return True
 
     def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
         """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
         if self.is_echoed:
             return self._by_echoes(frame.exposure_ticks, arrived_ns)
         if not self._has_software_time:
-            self._watch(arrived_ns)
             return arrived_ns - self._latency_ns
         stamp_ns = None
         if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
@@ -252,27 +240,15 @@ class FrameStamps:
         """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
         self._first_ns = self._first_ns or arrived_ns
         if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
-            self.unstamped += 1
+            self._health.unstamped += 1
             return arrived_ns - self._latency_ns
         return self._checked(self.clock.at(ticks), arrived_ns)
 
     def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
         if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
             return stamp_ns
-        self.unstamped += 1
+        self._health.unstamped += 1
         return None
-
-    def _watch(self, arrived_ns: int) -> None:
-        """How much arrivals vary."""
-        interval_ns = arrived_ns - self._last_ns
-        self._last_ns = arrived_ns
-        if not 0 < interval_ns < NANOSECONDS_PER_SECOND:
-            return
-        if math.isnan(self._period_ns):
-            self._period_ns, self._variance_ns2 = interval_ns, 0.0
-        self._period_ns += _SMOOTHING * (interval_ns - self._period_ns)
-        away = (interval_ns - self._period_ns) ** 2 - self._variance_ns2
-        self._variance_ns2 += _SMOOTHING * away
 
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
@@ -328,7 +304,6 @@ class NatNetClient:
         self._wants_models = False
         self._heard_s = -1.0
         self._falls = 0
-        self._unstamped = 0
         self._names: tuple[str, ...] = ()
         self._ids = np.zeros(0, dtype=np.int32)
 
@@ -346,8 +321,8 @@ class NatNetClient:
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
         stamps = self.stamps
-        told = {"stamp_stddev_us": 1e6 * stamps.stddev_s} if stamps is not None else {}
-        return told | {"of_other_senders": self._sockets.foreign, "echoes": stamps.echoes if stamps is not None else 0}
+        told = {"stamp_stddev_us": 1e6 * stamps.clock.stddev_s, "echoes": stamps.echoes} if stamps is not None else {}
+        return {**told, "of_other_senders": self._sockets.foreign}
 
     def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""
@@ -391,8 +366,7 @@ class NatNetClient:
         if kind == Kind.FRAME:
             return self._take_frame(payload, arrived_ns)
         if kind == Kind.ECHO and self.stamps is not None:
-            if not self.stamps.answer(*protocol.echo(payload), arrived_ns):
-                self.health.refuse("echo not asked for")
+            self.stamps.answer(*protocol.echo(payload), arrived_ns)
         elif kind == Kind.SERVER_INFO:
             self._take_info(protocol.server_info(payload))
         elif kind == Kind.MODELS and self.info is not None:
@@ -427,9 +401,7 @@ class NatNetClient:
     def _begin_anew(self, info: ServerInfo) -> None:
         """Clock, numbers and models are unknown again."""
         self.info = info
-        if self.stamps is not None:
-            self._unstamped += self.stamps.unstamped
-        self.stamps = FrameStamps(info, self._chosen.latency_s)
+        self.stamps = FrameStamps(info, self._chosen.latency_s, self.health)
         self.health.number = None
         self._falls = 0
         self._wants_models = True
@@ -461,7 +433,6 @@ class NatNetClient:
         if self.bodies is None:
             return None
         stamp_ns = self.stamps(frame, arrived_ns)
-        self.health.unstamped = self._unstamped + self.stamps.unstamped
         if stamp_ns is None:
             return None
         poses = self._poses(frame, stamp_ns)
@@ -480,14 +451,14 @@ class NatNetClient:
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:
         """In the order of the models."""
-        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
-        tracked = frame.tracked & plausible(*poses)
-        if np.array_equal(frame.ids, self._ids):
-            return BodyPoses(stamp_ns, self._names, *poses, tracked)
-        self._wants_models = True  # bodies that the models have not, or that the frame has not
-        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
-        places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
-        return placed(stamp_ns, self._names, places, *poses, tracked)
+        positions_m, quaternions = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
+        tracked = frame.tracked & plausible(positions_m, quaternions)
+        places = np.arange(len(self._ids))
+        if not np.array_equal(frame.ids, self._ids):
+            self._wants_models = True  # bodies that the models have not, or that the frame has not
+            place_of = {number: place for place, number in enumerate(self._ids.tolist())}
+            places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
+        return placed(stamp_ns, self._names, places, positions_m, quaternions, tracked)
 
     def _say(self, trouble: str, well: str = "") -> None:
         self.trouble = trouble

@@ -27,7 +27,7 @@ VERSIONS: tuple[Version, ...] = (
 """Of the stream, that are understood."""
 
 _HEADER = struct.Struct("<HH")
-_NAME_BYTES = 256
+NAME_BYTES = 256
 _LONGEST_TEXT = 256
 _SLOWEST_CLOCK_HZ, _FASTEST_CLOCK_HZ = 1_000, 100_000_000_000
 
@@ -133,8 +133,8 @@ class Reader:
 
 
 _I32 = struct.Struct("<i")
-_VERSIONS = struct.Struct("<4B4B")
-_CONNECTION = struct.Struct("<QHB4B")
+APPLICATION = struct.Struct("<4B4B")
+CONNECTION = struct.Struct("<QHB4B")
 _ECHO = struct.Struct("<QQ")
 
 
@@ -161,7 +161,7 @@ def payload(data: bytes) -> tuple[int, bytes]:
 
 def connect(wanted: Version = VERSIONS[-1]) -> bytes:
     """The message that asks for `ServerInfo`, and for that version of the stream, which servers from 4.0 may heed."""
-    body = b"Ping".ljust(_NAME_BYTES, b"\0") + bytes(4) + bytes([*wanted, 0, 0])
+    body = b"Ping".ljust(NAME_BYTES, b"\0") + bytes(4) + bytes([*wanted, 0, 0])
     return message(Kind.CONNECT, body + bytes([0, *wanted, 0, 0]) + b"\0")
 
 
@@ -174,13 +174,13 @@ def server_info(data: bytes) -> ServerInfo:
         It is too short; a clock that none has.
     """
     reader = Reader(data)
-    reader.skip(_NAME_BYTES)
-    name = data[:_NAME_BYTES].split(b"\0")[0].decode("utf-8", "replace")
-    values = reader.take(_VERSIONS)
+    reader.skip(NAME_BYTES)
+    name = data[:NAME_BYTES].split(b"\0")[0].decode("utf-8", "replace")
+    values = reader.take(APPLICATION)
     application, version = values[:4], (values[4], values[5])
     if version < (3, 0):
         return ServerInfo(name, application, version)
-    clock_hz, port, multicast, *group = reader.take(_CONNECTION)
+    clock_hz, port, multicast, *group = reader.take(CONNECTION)
     if not _SLOWEST_CLOCK_HZ <= clock_hz <= _FASTEST_CLOCK_HZ:
         raise NatNetFault("clock that none has")
     return ServerInfo(name, application, version, clock_hz, port, bool(multicast), ".".join(map(str, group)))
@@ -211,16 +211,8 @@ def shown(version: Version) -> str:
 # Model definitions of NatNet (message 5): the rigid bodies by name and number; all else is passed over.
 
 
-class Model(IntEnum):
-    """Kind of a description."""
-
-    MARKER_SET = 0
-    RIGID_BODY = 1
-    SKELETON = 2
-    FORCE_PLATE = 3
-    DEVICE = 4
-    CAMERA = 5
-    ASSET = 6
+Model = IntEnum("Model", "MARKER_SET RIGID_BODY SKELETON FORCE_PLATE DEVICE CAMERA ASSET", start=0)
+"""Kind of a description."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +313,7 @@ _POINT_BYTES = 12
 _BODY = np.dtype([("id", "<i4"), ("position", "<f4", 3), ("quaternion", "<f4", 4), ("error", "<f4"), ("flags", "<u2")])
 """Of 3.0 and later, without padding."""
 _BODY_HEAD = np.dtype([("id", "<i4"), ("position", "<f4", 3), ("quaternion", "<f4", 4)])
-_TICKS = struct.Struct("<QQQ")
+TICKS = struct.Struct("<QQQ")
 _FLAGS = struct.Struct("<H")
 _F64, _F32 = struct.Struct("<d"), struct.Struct("<f")
 
@@ -375,7 +367,7 @@ def parse_frame(data: bytes, version: Version) -> Frame:
     sized = version >= (4, 1)
     _pass(reader, sized, _pass_marker_set, 5)
     _pass(reader, sized, _pass_point, _POINT_BYTES)  # other markers
-    ids, positions, quaternions, tracked = _bodies(reader, version)
+    bodies = _bodies(reader, version)
     _pass(reader, sized, lambda inner: _pass_skeleton(inner, version), 8)
     if sized:
         _pass(reader, sized, _pass_point, 0)  # assets, by their length
@@ -389,14 +381,13 @@ def parse_frame(data: bytes, version: Version) -> Frame:
         reader.skip(4)  # what the software took
     reader.skip(8)  # time code
     if version < (2, 6) and reader.left < _F32.size + _FLAGS.size:  # Motive 1.5 sends neither time nor flags
-        return Frame(number, ids, positions, quaternions, tracked, math.nan, None, None, None, False)
+        return Frame(number, *bodies, math.nan, None, None, None, False)
     (time_s,) = reader.take(_F64 if version >= (2, 7) else _F32)
-    exposure, received, transmitted = reader.take(_TICKS) if version >= (3, 0) else (None, None, None)
+    exposure, received, transmitted = reader.take(TICKS) if version >= (3, 0) else (None, None, None)
     if sized and reader.left != _FLAGS.size + 4:
         reader.skip(8)  # time by a PTP clock, which the SDK's samples call optionally present
     (flags,) = reader.take(_FLAGS)
-    changed = bool(flags & _MODELS_CHANGED)
-    return Frame(number, ids, positions, quaternions, tracked, time_s, exposure, received, transmitted, changed)
+    return Frame(number, *bodies, time_s, exposure, received, transmitted, bool(flags & _MODELS_CHANGED))
 
 
 _Bodies = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]
@@ -404,29 +395,20 @@ _Bodies = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDA
 
 
 def _bodies(reader: Reader, version: Version) -> _Bodies:
-    if version < (3, 0):
-        return _bodies_with_markers(reader, version)
-    count = reader.count(_BODY.itemsize)
-    end = reader.section() if version >= (4, 1) else reader.place + count * _BODY.itemsize
-    if count * _BODY.itemsize > end - reader.place:
-        raise NatNetFault("count beyond its section")
-    rows = np.frombuffer(reader.data, _BODY, count, reader.place)
-    reader.place = end
-    tracked: NDArray[np.bool_] = (rows["flags"] & _TRACKED) != 0
-    return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
-
-
-def _bodies_with_markers(reader: Reader, version: Version) -> _Bodies:
-    """Before 3.0 the markers of each body stand behind it."""
-    count = reader.count(_BODY_HEAD.itemsize + 8)
-    rows = np.empty(count, _BODY_HEAD)
-    tracked = np.ones(count, dtype=np.bool_)
-    for place in range(count):
-        if reader.left < _BODY_HEAD.itemsize:
-            raise NatNetFault("too short")
-        rows[place] = np.frombuffer(reader.data, _BODY_HEAD, 1, reader.place)[0]
-        flags = _pass_body(reader, version)
-        tracked[place] = bool(flags & _TRACKED)
+    if version >= (3, 0):
+        count = reader.count(_BODY.itemsize)
+        end = reader.section() if version >= (4, 1) else reader.place + count * _BODY.itemsize
+        if count * _BODY.itemsize > end - reader.place:
+            raise NatNetFault("count beyond its section")
+        rows = np.frombuffer(reader.data, _BODY, count, reader.place)
+        flags, reader.place = rows["flags"], end
+    else:  # the markers of each body stand behind it
+        heads, each = [], []
+        for _ in range(reader.count(_BODY_HEAD.itemsize + 8)):
+            heads.append(reader.data[reader.place : reader.place + _BODY_HEAD.itemsize])
+            each.append(_pass_body(reader, version))
+        rows, flags = np.frombuffer(b"".join(heads), _BODY_HEAD), np.array(each, dtype=np.uint16)
+    tracked: NDArray[np.bool_] = (flags & _TRACKED) != 0
     return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
 
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,31 +234,37 @@ def layout_of(packet: bytes) -> Layout:
     segments: list[slice] = []
     ids: list[tuple[int, int]] = []
     is_fixed = np.ones(len(packet), dtype=np.bool_)
-    for kind, start, end in _blocks(packet):
+    for kind, reader in _blocks(packet):
         if kind == GLOBAL_SEGMENTS:
-            subject_id, found = _segments(packet, start, end)
+            subject_id, count = reader.take(TWO_UINTS)
+            found = reader.passed(count * SEGMENTS.itemsize)
             segments.append(found)
             ids += [(subject_id, one) for one in np.frombuffer(packet[found], dtype=SEGMENTS)["id"].tolist()]
             is_fixed[found].reshape(-1, SEGMENTS.itemsize)[:, UINT.size :] = False
-        elif kind == FRAME_INFO:
-            frame_at = _numbers_at(start, UINT.size, end, is_fixed)
-        elif kind == HARDWARE_FRAME:
-            hardware_frame_at = _numbers_at(start, UINT.size, end, is_fixed)
+        elif kind in (FRAME_INFO, HARDWARE_FRAME):
+            number = reader.passed(UINT.size)
+            is_fixed[number] = False
+            if kind == FRAME_INFO:
+                frame_at = number.start
+            else:
+                hardware_frame_at = number.start
         elif kind == LATENCY_INFO:
-            latencies_at = _named_places(packet, start, end)
+            latencies_at = reader.named_places()
             for _, at in latencies_at:
                 is_fixed[at : at + NUMBER.size] = False
         elif kind == FRAME_RATE:
-            rates_hz = {name: _finite(packet, name, at) for name, at in _named_places(packet, start, end)}
+            rates_hz = {name: _finite(packet, name, at) for name, at in reader.named_places()}
             rest = rest._replace(rates_hz=rates_hz)
         elif kind == STREAM_INFO:
-            rest = rest._replace(period_s=_period_s(packet, start, end))
+            (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
+            rest = rest._replace(period_s=ticks / PERIOD_TICKS_PER_S if ticks > 0 else None)
         elif kind == CONTENTS:
-            rest = rest._replace(unchanged=_unchanged(packet, start, end))
+            reader.uints(2)  # how many there are of each kind shows in the packet
+            rest = rest._replace(unchanged=frozenset(reader.uints()))
         elif kind == SUBJECT_INFO:
-            subjects.append(_subject(packet, start, end))
+            subjects.append(reader.subject())
         elif kind == OBJECT_ENUMS:
-            rest = rest._replace(offered=frozenset(_uints(packet, start, end, 1)[0]))
+            rest = rest._replace(offered=frozenset(reader.uints()))
     fixed = np.flatnonzero(is_fixed)
     others = np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes()
     rest = rest._replace(subjects=tuple(subjects) or None)
@@ -283,16 +289,16 @@ def encode_answer(wanted: Iterable[int]) -> bytes:
 
 def blocks(packet: bytes) -> list[tuple[int, bytes]]:
     """Kind and content of each block of a packet, as a server reads its clients; raises `StreamError`."""
-    return [(kind, packet[start:end]) for kind, start, end in _blocks(packet)]
+    return [(kind, packet[reader.at : reader.end]) for kind, reader in _blocks(packet)]
 
 
 def decode_uints(content: bytes) -> list[int]:
     """Of object enums; raises `StreamError`."""
-    return _uints(content, 0, len(content), 1)[0]
+    return _Reader(content, 0, len(content)).uints()
 
 
-def _blocks(packet: bytes) -> Iterator[tuple[int, int, int]]:
-    """Kind, start and end of each."""
+def _blocks(packet: bytes) -> Iterator[tuple[int, _Reader]]:
+    """Kind of each, and what reads it."""
     at, end = 0, len(packet)
     while at < end:
         if end - at < HEADER.size:
@@ -301,75 +307,55 @@ def _blocks(packet: bytes) -> Iterator[tuple[int, int, int]]:
         at += HEADER.size
         if length > end - at:
             raise StreamError(f"a block of kind {kind} tells {length} bytes, and its packet has {end - at} left")
-        yield kind, at, at + length
+        yield kind, _Reader(packet, at, at + length)
         at += length
 
 
-def _uint(packet: bytes, at: int, end: int) -> int:
-    _need(at, UINT.size, end)
-    value: int = UINT.unpack_from(packet, at)[0]
-    return value
+class _Reader:
+    """Walks a block of a packet and never past its end."""
 
+    def __init__(self, packet: bytes, at: int, end: int) -> None:
+        self.packet, self.at, self.end = packet, at, end
 
-def _need(at: int, size: int, end: int) -> None:
-    if size > end - at:
-        raise StreamError(f"{size} bytes are told of, and the block has {end - at} left")
+    def passed(self, size: int, told: int = 0) -> slice:
+        """The next bytes; of more that are `told` of all have to be there."""
+        if max(size, told) > self.end - self.at:
+            raise StreamError(f"{max(size, told)} bytes are told of, and the block has {self.end - self.at} left")
+        self.at += size
+        return slice(self.at - size, self.at)
 
+    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next values."""
+        return layout.unpack_from(self.packet, self.passed(layout.size).start)
 
-def _count(packet: bytes, at: int, end: int, least: int) -> int:
-    """Of entries of at least so many bytes each, all of which have room."""
-    count = _uint(packet, at, end)
-    _need(at + UINT.size, count * least, end)
-    return count
+    def count(self, least: int) -> int:
+        """Of entries of at least so many bytes each, all of which have room."""
+        count = int(self.take(UINT)[0])
+        self.passed(0, count * least)
+        return count
 
+    def text(self) -> str:
+        length = self.count(1)
+        if length > LONGEST_NAME:
+            raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
+        text = self.packet[self.passed(length)].decode("utf-8", errors="replace")
+        return "".join(one if one.isprintable() else "\ufffd" for one in text)
 
-def _text(packet: bytes, at: int, end: int) -> tuple[str, int]:
-    """And where it ends."""
-    length = _count(packet, at, end, 1)
-    if length > LONGEST_NAME:
-        raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
-    at += UINT.size
-    text = packet[at : at + length].decode("utf-8", errors="replace")
-    return "".join(one if one.isprintable() else "\ufffd" for one in text), at + length
+    def uints(self, width: int = 1) -> list[int]:
+        """Entries of so many u32 each, one behind the other."""
+        return list(self.take(struct.Struct(f"<{width * self.count(width * UINT.size)}I")))
 
+    def named_places(self) -> list[tuple[str, int]]:
+        """Names of numbers, and where these stand."""
+        return [(self.text(), self.passed(NUMBER.size).start) for _ in range(self.count(_LEAST_SAMPLE))]
 
-def _uints(packet: bytes, at: int, end: int, width: int) -> tuple[list[int], int]:
-    """A list of entries of so many u32 each, and where it ends."""
-    count = _count(packet, at, end, width * UINT.size)
-    at += UINT.size
-    return list(struct.unpack_from(f"<{count * width}I", packet, at)), at + count * width * UINT.size
-
-
-def _unchanged(packet: bytes, at: int, end: int) -> frozenset[int]:
-    _, at = _uints(packet, at, end, 2)  # how many there are of each kind shows in the packet
-    return frozenset(_uints(packet, at, end, 1)[0])
-
-
-def _period_s(packet: bytes, at: int, end: int) -> float | None:
-    """None where the server does not know it."""
-    _need(at, PERIOD.size, end)
-    ticks = PERIOD.unpack_from(packet, at)[0]
-    return ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
-
-
-def _numbers_at(at: int, size: int, end: int, is_fixed: NDArray[np.bool_]) -> int:
-    """The same place, of numbers that are there, and change."""
-    _need(at, size, end)
-    is_fixed[at : at + size] = False
-    return at
-
-
-def _named_places(packet: bytes, at: int, end: int) -> list[tuple[str, int]]:
-    """Names of numbers, and where these stand."""
-    found = []
-    count = _count(packet, at, end, _LEAST_SAMPLE)
-    at += UINT.size
-    for _ in range(count):
-        name, at = _text(packet, at, end)
-        _need(at, NUMBER.size, end)
-        found.append((name, at))
-        at += NUMBER.size
-    return found
+    def subject(self) -> Subject:
+        (subject_id,), name = self.take(UINT), self.text()
+        segments = []
+        for _ in range(self.count(_LEAST_SEGMENT_INFO)):
+            parent_id, segment_id, *_ = self.take(SEGMENT_INFO)
+            segments.append(Segment(segment_id, parent_id, self.text()))
+        return Subject(subject_id, name, tuple(segments))
 
 
 def _finite(packet: bytes, name: str, at: int) -> float:
@@ -377,30 +363,6 @@ def _finite(packet: bytes, name: str, at: int) -> float:
     if not math.isfinite(value):
         raise StreamError(f"{name or 'a number without a name'} is {value}")
     return value
-
-
-def _subject(packet: bytes, at: int, end: int) -> Subject:
-    subject_id = _uint(packet, at, end)
-    name, at = _text(packet, at + UINT.size, end)
-    count = _count(packet, at, end, _LEAST_SEGMENT_INFO)
-    at += UINT.size
-    segments = []
-    for _ in range(count):
-        _need(at, SEGMENT_INFO.size, end)
-        parent_id, segment_id, *_ = SEGMENT_INFO.unpack_from(packet, at)
-        segment_name, at = _text(packet, at + SEGMENT_INFO.size, end)
-        segments.append(Segment(segment_id, parent_id, segment_name))
-    return Subject(subject_id, name, tuple(segments))
-
-
-def _segments(packet: bytes, at: int, end: int) -> tuple[int, slice]:
-    """Subject, and where its segments stand."""
-    _need(at, TWO_UINTS.size, end)
-    subject_id, count = TWO_UINTS.unpack_from(packet, at)
-    at += TWO_UINTS.size
-    size = count * SEGMENTS.itemsize
-    _need(at, size, end)
-    return subject_id, slice(at, at + size)
 
 
 # One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.

@@ -81,8 +81,6 @@ class FrameClock:
         That the numbers count by; NaN: unknown, stamps are arrivals less the latency told.
     device_clock
         That frames are mapped by now; None: they are not.
-    unmapped
-        Frames without a time: the first few after a jump, until it is confirmed.
     implausible_latencies
         How often a latency was told that cannot be: then the last one counts.
     """
@@ -91,7 +89,7 @@ class FrameClock:
         self._latency_s, self._tell = latency_s, tell
         self._told: tuple[float, ...] = ()
         self.device_clock: DeviceClock | None = None
-        self._jumps = self.unmapped = 0
+        self._jumps = 0
         self._since: tuple[int, int] | None = None  # number and arrival that the rate is checked from
         self._contrary_hz = math.nan  # that they rose at in the piece before, against what was told
         self._told_latency_s = 0.0
@@ -130,12 +128,9 @@ class FrameClock:
         if self.device_clock is not None:
             stamp_ns = self.device_clock.stamp_ns(number, exposed_ns)
         if stamp_ns is None:
-            self.unmapped += 1
             return None
-        if not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND:
-            self._last_ns = stamp_ns
-        else:
-            self._last_ns += 1
+        rises = not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND
+        self._last_ns = stamp_ns if rises else self._last_ns + 1
         return self._last_ns
 
     def reconnected(self) -> None:
@@ -218,7 +213,6 @@ class Receiver:
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
         self._ids_places = np.zeros(0, dtype=np.intp)
-        self._are_all = False  # and in the order of the names
         self._last: int | None = None
         self._step = 0
         self.repeated = self.invalid = 0
@@ -324,15 +318,10 @@ class Receiver:
     def _bodies(self, stamp_ns: int, frame: Frame) -> BodyPoses:
         """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
         ids, values = frame.poses
-        count = len(self.names)
         if ids is not self._ids:
-            self._ids = ids
+            self._ids, count = ids, len(self.names)
             self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
-            self._are_all = np.array_equal(self._ids_places, np.arange(count))
         poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
         good = plausible(*poses)
-        invalid = len(good) - int(np.count_nonzero(good))
-        if self._are_all and not invalid:
-            return BodyPoses(stamp_ns, self.names, *poses, good)
-        self.invalid += invalid
+        self.invalid += len(good) - int(np.count_nonzero(good))
         return placed(stamp_ns, self.names, self._ids_places, *poses, good)

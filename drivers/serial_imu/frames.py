@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -155,13 +155,17 @@ def _sample(payload: bytes) -> Sample | Fault:
 
 
 def _settings(payload: bytes) -> Settings | Fault:
-    _, sequence, time_us, low, gyro, high, low_pass, rate, low_id, high_id, *version, device = _SETTINGS.unpack(payload)
-    known = low in LOW_G_COUNTS_PER_G and gyro in GYRO_COUNTS_PER_DEG_S and high in HIGH_G_G_PER_DIGIT and rate > 0
-    known = known and low_id in (MPU_6050_IDENTITY, NOT_FOUND) and high_id in (H3LIS331DL_IDENTITY, NOT_FOUND)
-    if not known or low_pass > 7:
-        return Fault.CODE
-    major, minor, patch = version
-    return Settings(sequence, time_us, low, gyro, high, low_pass, rate, low_id, high_id, (major, minor, patch), device)
+    _, *numbers, major, minor, patch, device = _SETTINGS.unpack(payload)
+    values: tuple[Any, ...] = (*numbers, (major, minor, patch), device)
+    found = Settings(*values)
+    are_known = (
+        found.low_g_range in LOW_G_COUNTS_PER_G
+        and found.gyro_range in GYRO_COUNTS_PER_DEG_S
+        and found.high_g_range in HIGH_G_G_PER_DIGIT
+        and found.low_g_identity in (MPU_6050_IDENTITY, NOT_FOUND)
+        and found.high_g_identity in (H3LIS331DL_IDENTITY, NOT_FOUND)
+    )
+    return found if are_known and found.low_pass <= 7 and found.rate_hz > 0 else Fault.CODE
 
 
 class FrameReader:

@@ -18,7 +18,7 @@ from sensor_msgs.msg import Imu, Temperature
 from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
 from drivers.lines import SerialLine
-from drivers.node import MeasuringNode
+from drivers.node import MeasuringNode, set_variances
 from drivers.serial_imu.frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
 from onboard_estimation.base.configuration import parameter
 from onboard_estimation.base.errors import UserError
@@ -34,7 +34,11 @@ from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
 
 # How a sensor sits on the body.
 
-_NAMES = ("x", "y", "z")
+_DIRECTIONS = {
+    name: sign * row
+    for axis, row in zip("xyz", np.eye(3), strict=True)
+    for name, sign in ((axis, 1.0), (f"+{axis}", 1.0), (f"-{axis}", -1.0))
+}
 
 
 def axes_matrix(text: str) -> Matrix:
@@ -51,16 +55,12 @@ def axes_matrix(text: str) -> Matrix:
         They are not three different axes, or make a left-handed frame.
     """
     words = text.replace(",", " ").split()
-    rows = []
-    for word in words:
-        name = word.removeprefix("-").removeprefix("+")
-        if name not in _NAMES:
-            raise UserError(
-                f"axes {text!r}: {word!r} is no axis; three of x, y, z, -x, -y, -z are needed, e.g. '-y x z'"
-            )
-        rows.append((-1.0 if word.startswith("-") else 1.0) * np.eye(3)[_NAMES.index(name)])
-    matrix = np.array(rows)
-    if len(rows) != 3 or np.linalg.matrix_rank(matrix) < 3:
+    if strange := [word for word in words if word not in _DIRECTIONS]:
+        raise UserError(
+            f"axes {text!r}: {strange[0]!r} is no axis; three of x, y, z, -x, -y, -z are needed, e.g. '-y x z'"
+        )
+    matrix = np.array([_DIRECTIONS[word] for word in words])
+    if len(words) != 3 or np.linalg.matrix_rank(matrix) < 3:
         raise UserError(f"axes {text!r}: three different axes are needed, e.g. '-y x z'")
     if np.linalg.det(matrix) < 0.0:
         raise UserError(f"axes {text!r} make a left-handed frame: turn one of them round")
@@ -165,8 +165,7 @@ class SerialImuNode(MeasuringNode):
         self._before: dict[str, float] = {}
         self._bytes = 0
         self._silent_since_s = time.monotonic()
-        self._first_s: float | None = None
-        self._checked = False
+        self._check_at_s: float | None = None  # not known yet
         self.offer("zero_gyro", self._zero_gyro)
         self.offer("align_high_g", self._align_high_g)
         self.keep_reading(partial(self._read, line), partial(self._report, line))
@@ -223,13 +222,11 @@ class SerialImuNode(MeasuringNode):
         self._scales = scales
         if scales is None:
             return
-        variances = {LOW_G: (scales.gyro_variance, scales.low_variance), HIGH_G: (math.nan, scales.high_variance)}
-        self.messages = {
-            name: SerializedSensor(
-                CHANNELS[name], new, serialized, self._prefix, partial(_with_variances, *variances[name])
-            )
-            for name in CHANNELS
-        }
+        accelerometers = {LOW_G: scales.low_variance, HIGH_G: scales.high_variance}
+        for name, channel in CHANNELS.items():
+            variances = {"angular_velocity": scales.gyro_variance, "linear_acceleration": accelerometers[name]}
+            complete = partial(set_variances, **variances)
+            self.messages[name] = SerializedSensor(channel, new, serialized, self._prefix, complete)
 
     def _zero_gyro(self) -> str:
         values = self._last_second(LOW_G)
@@ -327,24 +324,21 @@ class SerialImuNode(MeasuringNode):
         if time.monotonic() - self._silent_since_s < _SILENT_S:
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
+        said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
         elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is one of its chips another?"
-        else:
-            said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         self.get_logger().warning(said)
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""
-        settings = self._readings.settings
-        if self._checked or settings is None:
+        settings, now_s = self._readings.settings, time.monotonic()
+        if settings is not None and self._check_at_s is None:
+            self._check_at_s = now_s + _CHECKED_AFTER_S
+        if settings is None or self._check_at_s is None or now_s < self._check_at_s:
             return
-        now_s = time.monotonic()
-        self._first_s = now_s if self._first_s is None else self._first_s
-        if now_s - self._first_s < _CHECKED_AFTER_S:
-            return
-        self._checked = True
+        self._check_at_s = math.inf
         found = list(faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
         for sentence in found:
             self.get_logger().warning(sentence)
@@ -352,18 +346,9 @@ class SerialImuNode(MeasuringNode):
             self.get_logger().info("both sensors are there, at their rate, and nothing speaks against them")
 
 
-def _with_variances(gyro: float, accelerometer: float, message: Any) -> None:
-    """The same for all axes; an absent part stays marked absent."""
-    for name, variance in (("angular_velocity", gyro), ("linear_acceleration", accelerometer)):
-        if getattr(message, f"{name}_covariance")[0] != -1.0:
-            setattr(message, f"{name}_covariance", (variance * np.eye(3)).ravel())
-
-
 def _new_file(path: str) -> BinaryIO | None:
-    if not path:
-        return None
     try:
-        return Path(path).open("xb")
+        return Path(path).open("xb") if path else None
     except FileExistsError as error:
         raise UserError(f"raw_log: {path} exists already and is not overwritten; name another, or remove it") from error
     except OSError as error:

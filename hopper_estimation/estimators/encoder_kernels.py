@@ -106,16 +106,8 @@ class Encoder(NamedTuple):
 
 def encoder_of(name: str, body_mass_kg: float, leg_mass_kg: float) -> Encoder:
     """Of one of `BASELINES`."""
-    kind, degree, readings, settle_s = _FITS[name]
-    return Encoder(
-        kind,
-        degree,
-        readings,
-        settle_s,
-        body_mass_kg / (body_mass_kg + leg_mass_kg),
-        NOISE_M * NOISE_M,
-        _UNMODELLED[kind],
-    )
+    share = body_mass_kg / (body_mass_kg + leg_mass_kg)
+    return Encoder(*_FITS[name], share, NOISE_M * NOISE_M, _UNMODELLED[_FITS[name][0]])
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
@@ -143,27 +135,17 @@ def fitted(
         Time asked for, s; usual time between readings, s, the unit in which it is solved.
     """
     used = min(readings, count)
-    m0, m1, m2, m3, m4, b0, b1, b2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    m0 = m1 = m2 = m3 = m4 = b0 = b1 = b2 = 0.0
     for k in range(count - used, count):
         t, y = (read[k % MOST_READINGS, 0] - now) / dt, read[k % MOST_READINGS, 1]
-        m0 += 1.0
-        m1 += t
-        m2 += t * t
-        m3 += t * t * t
-        m4 += t * t * t * t
-        b0 += y
-        b1 += t * y
-        b2 += t * t * y
+        m0, m1, m2, m3, m4 = m0 + 1.0, m1 + t, m2 + t * t, m3 + t * t * t, m4 + t * t * t * t
+        b0, b1, b2 = b0 + y, b1 + t * y, b2 + t * t * y
     # Weights w solve M w = e, e choosing value or slope at t = 0: estimate w . b, variance w . e.
+    m02 = m2
     if degree == 1 or used < 3:
-        m2_, m3_, m4_ = m2, 0.0, 1.0
-        m02 = 0.0
-        b2 = 0.0
-    else:
-        m2_, m3_, m4_ = m2, m3, m4
-        m02 = m2
-    a11, a12, a22 = m2_ * m4_ - m3_ * m3_, m02 * m3_ - m1 * m4_, m0 * m4_ - m02 * m02
-    a13, a23 = m1 * m3_ - m02 * m2_, m1 * m02 - m0 * m3_
+        m02, m3, m4, b2 = 0.0, 0.0, 1.0, 0.0
+    a11, a12, a22 = m2 * m4 - m3 * m3, m02 * m3 - m1 * m4, m0 * m4 - m02 * m02
+    a13, a23 = m1 * m3 - m02 * m2, m1 * m02 - m0 * m3
     determinant = m0 * a11 + m1 * a12 + m02 * a13
     if slope:
         return (a12 * b0 + a22 * b1 + a23 * b2) / (determinant * dt), a22 / (determinant * dt * dt)
@@ -249,10 +231,12 @@ def leave(e: Encoder, body: Body, x: Record) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(e: Encoder, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
+def run(
+    e: Encoder, parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records
+) -> int:
     """A baseline over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `states` are (1,) of `STATE`.
+    `states` are (1,) of `STATE`; parameters there are none.
     """
     x, found = states[0], 0
     for n in range(len(signals)):
@@ -329,7 +313,7 @@ def run_both(
     """
     x, told, leg_events = states[0], np.empty((len(signals), 6)), np.empty_like(events)
     found = bounce_kernels.run(parameters, body, own, signals, out, events)
-    leg_found = run(e, body, leg, signals, told, leg_events)
+    leg_found = run(e, parameters, body, leg, signals, told, leg_events)
     next_own, next_leg = 0, 0
     for n in range(len(signals)):
         first = next_own

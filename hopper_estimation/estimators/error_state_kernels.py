@@ -157,10 +157,9 @@ def inject(
             left = p[i, j] - column[i] * column[j] * gain
             # Correlations that die away from update to update would become subnormal numbers, which are slow.
             p[i, j] = p[j, i] = left if abs(left) > _SMALLEST else 0.0
-    x[X_TILT_X] = min(max(x[X_TILT_X], -_LARGEST_TILT), _LARGEST_TILT)
-    x[X_TILT_Y] = min(max(x[X_TILT_Y], -_LARGEST_TILT), _LARGEST_TILT)
-    x[X_GYRO_X] = min(max(x[X_GYRO_X], -_LARGEST_GYRO_BIAS), _LARGEST_GYRO_BIAS)
-    x[X_GYRO_Y] = min(max(x[X_GYRO_Y], -_LARGEST_GYRO_BIAS), _LARGEST_GYRO_BIAS)
+    for tilt, gyro in ((X_TILT_X, X_GYRO_X), (X_TILT_Y, X_GYRO_Y)):
+        x[tilt] = min(max(x[tilt], -_LARGEST_TILT), _LARGEST_TILT)
+        x[gyro] = min(max(x[gyro], -_LARGEST_GYRO_BIAS), _LARGEST_GYRO_BIAS)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -199,41 +198,32 @@ def run(
     """
     state, t, found, gravity = states[0], phases.tuned(parameters, body), 0, body.gravity
     x, p, column = state.x, state.p, np.empty(ERROR_COUNT)
-    hop, side_x, side_y = phases.hop_of(state), state.side_x, state.side_y
     for n in range(len(signals)):
         s = signals[n]
-        if hop.begun == 0.0:
-            side_x, side_y = s.side_x, s.side_y
-        hop, a, used, doubt, rise, gain = phases.listen(t, hop, s)
-        y1 = hop.level.y1
-        side_x += gain[0] * (s.side_x - side_x)
-        side_y += gain[0] * (s.side_y - side_y)
-        propagate_covariance(x, p, s.dt, side_x, side_y, used + gravity, parameters[phases.SIGMA_A] ** 2 + doubt)
-        propagate(x, s.dt, side_x, side_y, used + gravity, gravity)
-        event = phases.seen(t, hop, s, x[X_V], rise, gain[1])
-        rests = abs(a) < phases.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < phases.STILL_M_S2
+        if state.begun == 0.0:
+            state.side_x, state.side_y = s.side_x, s.side_y
+        a, used, doubt, rise, gain1, gain2 = phases.listen(t, state, s)
+        state.side_x += gain1 * (s.side_x - state.side_x)
+        state.side_y += gain1 * (s.side_y - state.side_y)
+        force = state.side_x, state.side_y, used + gravity
+        propagate_covariance(x, p, s.dt, *force, parameters[phases.SIGMA_A] ** 2 + doubt)
+        propagate(x, s.dt, *force, gravity)
+        event = phases.seen(t, state, s, x[X_V], rise, gain2)
         if event == phases.LOST:
             p[X_Z, X_Z] += phases.LOST_HEIGHT_M**2
             p[X_V, X_V] += phases.LOST_SPEED_M_S**2
         if event >= 0:
-            found = phases.add_event(events, found, event, n, hop.time, x[X_Z], x[X_V], p[X_Z, X_Z])
-            inferred(t, x, p, column, event, hop.gap, y1)
-        elif (
-            kind == ESKF2
-            and event != phases.LOST
-            and (hop.phase in (phases.DROP, phases.REBOUND))
-            and not np.isnan(s.thrust)
-        ):
+            found = phases.add_event(events, found, event, n, state.time, x[X_Z], x[X_V], p[X_Z, X_Z])
+            inferred(t, x, p, column, event, state.gap, state.y1)
+        elif kind == ESKF2 and phases.flies_on(state, event) and not np.isnan(s.thrust):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             upwards = corrected_acceleration(x, s.side_x, s.side_y, a + gravity, gravity)
             excess = thrust_excess(t, upwards, s.thrust)
             inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, parameters[phases.SIGMA_B] ** 2)
-        hop, stands = phases.entered(hop, event, rests, s.dt)
-        if stands:
+        rests = abs(a) < phases.STILL_M_S2 + 0.5 * abs(state.y1) and abs(state.y1) < phases.STILL_M_S2
+        if phases.enter(state, event, rests, s.dt):
             stood(x, p, s.dt, body.length)
         out[n, 0], out[n, 1] = x[X_Z], x[X_V]
         if out.shape[1] > 2:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_Z], p[X_Z, X_V], p[X_V, X_V], hop.phase
-    state.side_x, state.side_y = side_x, side_y
-    phases.keep_hop(state, hop)
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_Z], p[X_Z, X_V], p[X_V, X_V], state.phase
     return found

@@ -12,12 +12,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels, samples
-from hopper_estimation.estimators.filter_model import FilterEntry
-from hopper_estimation.estimators.filters import Filtered, State, body_of, state_filter
+from hopper_estimation.estimators.filters import Filtered, FilterEntry, State, body_of, state_filter
 from hopper_estimation.estimators.samples import Messages, Taken
 from hopper_estimation.estimators.sensor_faults import rest_fault, sensor_faults
-from hopper_estimation.model import topics
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
 from onboard_estimation.base.measurement import (
     NANOSECONDS_PER_SECOND,
@@ -74,9 +72,7 @@ class HopperState(NamedTuple):
     readings
         Of `readings_kernels`.
     vertical
-        Of the filter's kind.
-    phase
-        Number of the phase.
+        Of the filter's kind; the first part has the phase.
     ground
         Below the robot.
     """
@@ -84,7 +80,6 @@ class HopperState(NamedTuple):
     sample: Records
     readings: Records
     vertical: State
-    phase: int
     ground: Ground
 
 
@@ -136,11 +131,11 @@ class HopperEstimator(Estimator[HopperState]):
         if initial is not None:
             (height, velocity), covariance = initial.mean.tolist(), initial.covariance
         vertical = self._filter.new_state(height, velocity, covariance, STARTUP)
-        return HopperState(samples.nothing_arrived(), readings_kernels.new_state(), vertical, STARTUP, Ground())
+        return HopperState(samples.nothing_arrived(), readings_kernels.new_state(), vertical, Ground())
 
     def phase(self, state: HopperState) -> str:
         """The phase that the robot is in."""
-        return PHASES[state.phase]
+        return PHASES[int(state.vertical[0]["phase"][0])]
 
     def sensor_faults(self, state: HopperState) -> dict[str, str]:
         """See `hopper_estimation.estimators.sensor_faults`."""
@@ -162,7 +157,7 @@ class HopperEstimator(Estimator[HopperState]):
     def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
         """Up to the last reading of the low-g sensor, with which a sample is taken."""
         count = len(measurements)
-        while count and measurements[count - 1].sensor != topics.LOW_G.sensor:
+        while count and measurements[count - 1].sensor != LOW_G.sensor:
             count -= 1
         if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
             return None
@@ -209,7 +204,7 @@ class HopperEstimator(Estimator[HopperState]):
         zz, zv, vv = self._entry.start_covariance
         covariance = np.array([[max(zz, variance), zv], [zv, vv]])
         vertical = self._filter.set_to(state.vertical, height, 0.0, covariance, DROP)
-        return state._replace(vertical=vertical, phase=DROP, ground=Ground())
+        return state._replace(vertical=vertical, ground=Ground())
 
     def _taken(self, state: HopperState, messages: Messages) -> tuple[HopperState, Taken]:
         """Messages, all of `samples.KINDS`; SensorsRefused where their sensors cannot be right."""
@@ -229,7 +224,7 @@ class HopperEstimator(Estimator[HopperState]):
         ground, above, events = self._along(state.ground, filtered, taken.stamps_ns)
         # One layout only: for another one numba would call its compiler back into a node that runs.
         means, covariances = _scaled(filtered.out, np.ascontiguousarray(above), self._scales, self._floors)
-        after = state._replace(vertical=vertical, phase=int(filtered.out[-1, 5]), ground=ground)
+        after = state._replace(vertical=vertical, ground=ground)
         is_sound = all(np.isfinite(filtered.events[name]).all() for name in ("height", "velocity", "variance"))
         return _Block(after, means, covariances, taken.stamps_ns, taken.made_of, events, is_sound)
 
@@ -258,9 +253,7 @@ class HopperEstimator(Estimator[HopperState]):
             stddev_s = float(self._entry.event_stddev_s[kind])
             if self._configuration.ground_changes:
                 # The leg is extended at a touchdown, and what was foretold went into the ground.
-                height = ground.height_m + (
-                    self._configuration.robot.standing_height_m if kind == TOUCHDOWN else height
-                )
+                height = ground.height_m + (self._body.length if kind == TOUCHDOWN else height)
             events.append(PhaseEvent(EVENTS[kind], seen_ns - late_ns, seen_ns, stddev_s, PHASE_AFTER[kind], height))
         if told is None:
             told = np.repeat(np.concatenate(grounds), np.diff([*firsts, len(stamps_ns)]), axis=0)
@@ -279,7 +272,7 @@ class HopperEstimator(Estimator[HopperState]):
         Training knows by how much a touchdown is seen too high on level ground, and how that varies. The ground's
         change is then the mean of what is likely of it, given how much ground changes (`ground_step_stddev_m`).
         """
-        standing = self._configuration.robot.standing_height_m
+        standing = self._body.length
         apex = ground.apex_m if math.isfinite(ground.apex_m) else standing + velocity_m_s**2 / (2.0 * _GRAVITY_M_S2)
         constant, per_velocity, per_apex = self._entry.touchdown_fit
         change = height_m - standing - (constant + per_velocity * velocity_m_s + per_apex * apex)

@@ -43,18 +43,18 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 STATE = layout(
     [
         *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        *((name, np.float64, 2) for name in ("equal", "last")),
         *(
             (name, np.float64)
             for name in (
                 *("rest", "low_count", "high_count", "zeroed", "fault"),
-                *("low_equal", "high_equal", "low_last", "high_last", "high_silent"),
-                *("compared", "below", "above", "at_odds", "turned", "at_odds_s"),
+                *("high_silent", "compared", "below", "above", "at_odds", "turned", "at_odds_s"),
             )
         ),
     ]
 )
 """Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; for how long
-it rests, s, and how many readings that was; the last readings, and how often they were the same; for how long the
+it rests, s, and how many readings that was; how often each sensor's last readings were the same; for how long the
 high-g sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
@@ -231,20 +231,12 @@ def _compare(settings: Record, r: Record, low: float, high: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _stuck(settings: Record, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
-    """Whether the low-g, the high-g sensor says the same over and over, after another reading of those there are."""
-    low_stuck = high_stuck = False
-    if has & 1:
-        mark = low[3] + 3.0 * low[4] + 7.0 * low[5]
-        r.low_equal = r.low_equal + 1.0 if mark == r.low_last else 0.0
-        r.low_last = mark
-        low_stuck = r.low_equal >= settings.stuck_readings
-    if has & 2:
-        mark = high[3] + 3.0 * high[4] + 7.0 * high[5]
-        r.high_equal = r.high_equal + 1.0 if mark == r.high_last else 0.0
-        r.high_last = mark
-        high_stuck = r.high_equal >= settings.stuck_readings
-    return low_stuck, high_stuck
+def _stuck(settings: Record, r: Record, sensor: int, reading: Array) -> bool:
+    """Whether a sensor, 0 the low-g, 1 the high-g one, says the same over and over, after another reading."""
+    mark = reading[3] + 3.0 * reading[4] + 7.0 * reading[5]
+    r.equal[sensor] = r.equal[sensor] + 1.0 if mark == r.last[sensor] else 0.0
+    r.last[sensor] = mark
+    return r.equal[sensor] >= settings.stuck_readings
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -273,13 +265,15 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
     """A sample (see `samples.SAMPLE`) as a `SIGNAL`, which is written; `r`, a `STATE`, is changed."""
     low, high, up, has, dt = sample.low, sample.high, r.up, sample.has, sample.dt
     r.high_silent = 0.0 if has & 2 else r.high_silent + dt
-    low_stuck, high_stuck = _stuck(settings, r, low, high, has)
-    if has & 1 and not low_stuck:
+    moving = 0
+    if has & 1 and not _stuck(settings, r, 0, low):
+        moving |= 1
         _turn(r, low, dt)
+    if has & 2 and not _stuck(settings, r, 1, high):
+        moving |= 2
     if not np.isnan(sample.up[0]):
         for i in range(3):
             up[i] = sample.up[i]
-    moving = (has & 1) * (not low_stuck) + (has & 2) * (not high_stuck)
     _rest(settings, r, dt, low, high, moving)
     bits = _usable(settings, r, low, high, moving, has, dt)
     ux, uy, uz = up[0], up[1], up[2]

@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels
 from hopper_estimation.estimators.readings_kernels import read
-from hopper_estimation.model import topics
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import (
+    ATTITUDE,
+    COMMANDED_HEIGHT,
+    HIGH_G,
+    LOW_G,
+    MOTOR_COUNT,
+    MOTORS,
+    HopperConfiguration,
+)
+from hopper_estimation.model.configuration import LEG as LEG_STATE
 from hopper_estimation.model.phases import SIGNAL, Array, Record, Records, layout, new_state
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.base.series import Series
@@ -28,7 +36,7 @@ from onboard_estimation.pipeline.reading_limits import finite_readings
 Integers = NDArray[np.int64]
 
 NOMINAL_DT_S = 1.0 / 840.0
-KINDS = (topics.COMMANDED_HEIGHT, topics.MOTORS, topics.ATTITUDE, topics.LEG, topics.HIGH_G, topics.LOW_G)
+KINDS = (COMMANDED_HEIGHT, MOTORS, ATTITUDE, LEG_STATE, HIGH_G, LOW_G)
 """What samples are made of, in the order of messages with one stamp."""
 GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
 KIND_OF = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
@@ -107,17 +115,11 @@ def nothing_arrived() -> Records:
 def messages_of(measurements: Sequence[Measurement]) -> Messages:
     """Of measurements, all of `KINDS`."""
     kinds = [KIND_OF[one.sensor] for one in measurements]
-    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
-    stamps_ns: list[int] = []
-    values: list[Array] = []
-    width = 0
+    parts = []
     for kind in sorted(set(kinds)):
         ours = [one for one, its in zip(measurements, kinds, strict=True) if its == kind]
-        layout[kind] = len(stamps_ns), width, len(ours[0].value)
-        stamps_ns += [one.stamp_ns for one in ours]
-        values += [one.value for one in ours]
-        width += len(ours) * len(ours[0].value)
-    return Messages(np.array(kinds, dtype=np.int8), layout, np.array(stamps_ns), np.concatenate(values))
+        parts.append((kind, np.array([one.stamp_ns for one in ours]), np.array([one.value for one in ours])))
+    return _in_order(np.array(kinds, dtype=np.int8), parts)
 
 
 def recorded_messages(series: Sequence[Series], arrival: Integers | None = None) -> Messages:
@@ -132,21 +134,23 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
     """
     kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int8)
     used = sorted((kind, number) for number, kind in enumerate(kind_of.tolist()) if kind >= 0)
-    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
-    stamps_ns, values = [np.empty(0, np.int64)], [np.empty(0)]
-    for kind, number in used:
-        one = series[number]
-        layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), one.values.shape[1]
-        stamps_ns.append(one.stamps_ns)
-        values.append(one.values.ravel())
-    stamps = np.concatenate(stamps_ns)
-    if arrival is None:
-        kinds = np.repeat(np.array([kind for kind, _ in used], np.int8), [len(one) for one in stamps_ns[1:]])
-        kinds = kinds[np.argsort(stamps, kind="stable")]
-    else:
+    parts = [(kind, series[number].stamps_ns, series[number].values) for kind, number in used]
+    if arrival is not None:
         kinds = kind_of[arrival]
-        kinds = kinds[kinds >= 0]
-    return Messages(kinds, layout, stamps, np.concatenate(values))
+        return _in_order(kinds[kinds >= 0], parts)
+    kinds = np.repeat(np.array([kind for kind, *_ in parts], np.int8), [len(stamps_ns) for _, stamps_ns, _ in parts])
+    stamps_ns = np.concatenate([np.empty(0, np.int64), *(one for _, one, _ in parts)])
+    return _in_order(kinds[np.argsort(stamps_ns, kind="stable")], parts)
+
+
+def _in_order(kinds: NDArray[np.int8], parts: Sequence[tuple[int, Integers, Array]]) -> Messages:
+    """Messages of these kinds (M,), in that order, from kind, stamps and values (K, d) of each kind that there is."""
+    layout, stamps_ns, values = np.zeros((len(KINDS), 3), dtype=np.int64), [np.empty(0, np.int64)], [np.empty(0)]
+    for kind, its_ns, its_values in parts:
+        layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), its_values.shape[1]
+        stamps_ns.append(its_ns)
+        values.append(its_values.ravel())
+    return Messages(kinds, layout, np.concatenate(stamps_ns), np.concatenate(values))
 
 
 def take(settings: Records, sample: Records, readings: Records, messages: Messages) -> Taken:
@@ -243,9 +247,9 @@ def _tell(settings: Record, sample: Record, kind: int, value: Array) -> None:
         sample.goal = value[2]
     elif kind == THRUST:
         squares = 0.0
-        for i in range(topics.MOTOR_COUNT):
+        for i in range(MOTOR_COUNT):
             squares += value[i] * value[i]
-        sample.thrust = settings.full_thrust * (squares / topics.MOTOR_COUNT)
+        sample.thrust = settings.full_thrust * (squares / MOTOR_COUNT)
     else:
         x, y, z, w = value[0], value[1], value[2], value[3]
         sample.up[0] = 2.0 * (x * z - w * y)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from hopper_estimation.estimators import readings_kernels as readings
 from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.estimators.samples import ordered, taken_of
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model.configuration import HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
 from hopper_estimation.model.phases import Records
-from hopper_estimation.model.topics import HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Series
 from onboard_estimation.contract.result import Note
@@ -68,9 +67,9 @@ def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int)
         found[high] = AT_ODDS
     elif silent_s > _SILENT_S and (begun or silent_s < np.inf):  # infinite before its first reading
         found[high] = _SILENT
-    elif state[0]["high_equal"] >= sensors.stuck_readings:
+    elif state[0]["equal"][1] >= sensors.stuck_readings:
         found[high] = _STUCK.format(high, low)
-    if state[0]["low_equal"] >= sensors.stuck_readings:
+    if state[0]["equal"][0] >= sensors.stuck_readings:
         found[low] = _STUCK.format(low, high)
     elif hops > 0 and state[0]["zeroed"] == 0.0:
         found[low] = _NOT_ZEROED.format(sensors.rest_s)
@@ -128,9 +127,7 @@ def sensor_notes(
         return
     span_ns = (min(int(one.stamps_ns[0]) for one in there), max(int(one.stamps_ns[-1]) for one in there))
     for one in there:
-        yield from _silent(configuration, one, span_ns)
-    for one in there:
-        yield from _stuck(configuration, one)
+        yield from _silent_or_stuck(configuration, one, span_ns)
     if HIGH_G.sensor in found:
         yield from _clipped(configuration.sensors.high_range_m_s2, np.abs(found[HIGH_G.sensor].values[:, 5]))
     state = taken_of(configuration, list(found.values()))[1][0]
@@ -150,29 +147,21 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.{0 if share > 0.1 else 1}f} %"
 
 
-def _silent(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:
-    """Where the sensor says nothing for longer than `silent_s`."""
-    name = one.channel.sensor
+def _silent_or_stuck(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:
+    """Where the sensor says nothing for longer than `silent_s`, or repeats one reading."""
+    name, values = one.channel.sensor, one.values[:, 3:]
     gaps_s = np.diff(one.stamps_ns, prepend=span_ns[0], append=span_ns[1]) / NANOSECONDS_PER_SECOND
     silent_s = float(gaps_s[gaps_s > configuration.sensors.silent_s].sum())
     run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
     if silent_s > _MUCH * run_s:
         sentence = f"{name} is silent for {silent_s:.1f} of {run_s:.1f} s, where {_OTHER[name]} goes on alone."
         yield Note(sentence, f"{_WORDS[name]} sensor silent at times")
-
-
-def _stuck(configuration: HopperConfiguration, one: Series) -> Iterator[Note]:
-    """Where the sensor repeats one reading."""
-    name, values = one.channel.sensor, one.values[:, 3:]
     changes = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
     lengths = np.diff(np.concatenate([[0], changes, [len(values)]]))
     share = float(lengths[lengths > configuration.sensors.stuck_readings].sum()) / len(values)
     if share > _MUCH:
-        sentence = (
-            f"{name} repeats one reading in {_percent(share)} of its messages: it is stuck, and {_OTHER[name]} goes "
-            "on alone there."
-        )
-        yield Note(sentence, f"{_WORDS[name]} sensor stuck")
+        repeated = f"{name} repeats one reading in {_percent(share)} of its messages: it is stuck, and {_OTHER[name]}"
+        yield Note(f"{repeated} goes on alone there.", f"{_WORDS[name]} sensor stuck")
 
 
 def _clipped(limit: float, size: NDArray[np.float64]) -> Iterator[Note]:

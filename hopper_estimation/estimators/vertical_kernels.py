@@ -18,13 +18,11 @@ variance grows by the same ratio as that of the velocity.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
 from hopper_estimation.model import phases
-from hopper_estimation.model.phases import Array, Body, Records, Tuned, layout
+from hopper_estimation.model.phases import Array, Body, Record, Records, Tuned, layout
 
 KF1, KF2, KF3 = 0, 1, 2
 
@@ -43,30 +41,14 @@ STANDING_VV = 1e-4
 """Variance of the velocity of a robot that stands, m^2/s^2."""
 
 
-class Moments(NamedTuple):
-    """Height z (m), vertical velocity v (m/s) and bias b of the acceleration (m/s^2; only KF2 has one).
-
-    Attributes
-    ----------
-    zz, zv, vv, zb, vb, bb
-        Their covariance.
-    distrusted
-        Part of vv that comes from readings which deserve less trust than usual.
-    """
-
-    z: float
-    v: float
-    b: float
-    zz: float
-    zv: float
-    vv: float
-    zb: float
-    vb: float
-    bb: float
-    distrusted: float
-
-
-STATE = layout([*phases.HOP, *((name, np.float64) for name in Moments._fields)])
+STATE = layout(
+    [
+        *phases.HOP,
+        *((name, np.float64) for name in ("z", "v", "b", "zz", "zv", "vv", "zb", "vb", "bb", "distrusted")),
+    ]
+)
+"""Height (m), vertical velocity (m/s) and bias of the acceleration (m/s^2; only KF2 has one), their covariance, and the
+part of vv that comes from readings which deserve less trust than usual."""
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int, bias: float = 0.0) -> Records:
@@ -77,57 +59,47 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def predicted(x: Moments, step: float, acceleration: float, noise: float, doubt: float, with_bias: bool) -> Moments:
-    """After a step, s, with an acceleration, m/s^2, its variance and as much more doubt about it, (m/s^2)^2."""
-    z, v, b, zz, zv, vv, zb, vb, bb, distrusted = x
-    half, used = 0.5 * step, acceleration - b
-    z += step * (v + half * used)
-    v += step * used
+def predict(x: Record, step: float, acceleration: float, noise: float, doubt: float, with_bias: bool) -> None:
+    """Over a step, s, with an acceleration, m/s^2, its variance and as much more doubt about it, (m/s^2)^2."""
+    zz, zv, vv, zb, vb, bb = x.zz, x.zv, x.vv, x.zb, x.vb, x.bb
+    half, used = 0.5 * step, acceleration - x.b
+    x.z += step * (x.v + half * used)
+    x.v += step * used
     if with_bias:
         # d(z, v)/db = (-dt^2/2, -dt), the bias walks slowly.
         zz += step * (2.0 * zv + step * vv) - step * step * (zb + step * vb) + 0.25 * step**4 * bb
         zv += step * (vv - zb - 1.5 * step * vb + 0.5 * step * step * bb)
         vv += step * (step * bb - 2.0 * vb)
-        zb += step * (vb - half * bb)
-        vb -= step * bb
-        bb += _BIAS_WALK * step
+        x.zb += step * (vb - half * bb)
+        x.vb -= step * bb
+        x.bb += _BIAS_WALK * step
     else:
         zz += step * (2.0 * zv + step * vv)
         zv += step * vv
     noise = (noise + doubt) * step * step
-    distrusted += doubt * step * step
-    return Moments(z, v, b, zz + half * half * noise, zv + half * noise, vv + noise, zb, vb, bb, distrusted)
+    x.zz, x.zv, x.vv = zz + half * half * noise, zv + half * noise, vv + noise
+    x.distrusted += doubt * step * step
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def updated(x: Moments, by_z: float, by_v: float, by_b: float, residual: float, variance: float, gap: float) -> Moments:
+def update(x: Record, by_z: float, by_v: float, by_b: float, residual: float, variance: float, gap: float) -> None:
     """By a measurement of by_z z + by_v v + by_b b; `gap` is the variance that a gap before it adds."""
     z = by_z * x.zz + by_v * x.zv + by_b * x.zb
     v = by_z * x.zv + by_v * x.vv + by_b * x.vb
     b = by_z * x.zb + by_v * x.vb + by_b * x.bb
     gain = 1.0 / (by_z * z + by_v * v + by_b * b + variance + gap)
-    vv = x.vv - v * v * gain
-    return Moments(
-        x.z + z * gain * residual,
-        x.v + v * gain * residual,
-        x.b + b * gain * residual,
-        x.zz - z * z * gain,
-        x.zv - z * v * gain,
-        vv,
-        x.zb - z * b * gain,
-        x.vb - v * b * gain,
-        x.bb - b * b * gain,
-        x.distrusted * (vv / x.vv),
-    )
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
-    """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
-    x, y = velocity / SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
-    fit = (parameters[phases.VEL2] * x + parameters[phases.VEL1]) * x + parameters[phases.VEL0]
-    fit = fit + parameters[phases.CH1] * y + parameters[phases.CH0]
-    return np.exp(min(max(FIT_SCALE * fit, -LARGEST_EXPONENT), LARGEST_EXPONENT))
+    before = x.vv
+    x.z += z * gain * residual
+    x.v += v * gain * residual
+    x.b += b * gain * residual
+    x.zz -= z * z * gain
+    x.zv -= z * v * gain
+    x.vv -= v * v * gain
+    x.zb -= z * b * gain
+    x.vb -= v * b * gain
+    x.bb -= b * b * gain
+    if by_b == 0.0:
+        x.distrusted *= x.vv / before
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -144,24 +116,27 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 
     Without a bound, parameters that a training tries let the velocity grow from hop to hop until it is no number.
     """
-    return min(max(lift_scale(parameters, velocity, goal) * velocity, -_FASTEST_M_S), _FASTEST_M_S)
+    x, y = velocity / SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
+    fit = (parameters[phases.VEL2] * x + parameters[phases.VEL1]) * x + parameters[phases.VEL0]
+    fit = fit + parameters[phases.CH1] * y + parameters[phases.CH0]
+    share = np.exp(min(max(FIT_SCALE * fit, -LARGEST_EXPONENT), LARGEST_EXPONENT))
+    return min(max(share * velocity, -_FASTEST_M_S), _FASTEST_M_S)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def inferred(kind: int, t: Tuned, x: Moments, event: int, gap: float, y1: float, goal: float) -> Moments:
-    """By the measurements that an event infers, at a gap (s), an acceleration (m/s^2) and a commanded height (m)."""
+def infer(kind: int, t: Tuned, x: Record, event: int, goal: float) -> None:
+    """Update by the measurements that an event infers, at a commanded height, m."""
     p, with_all = t.parameters, kind != KF3
     if event == phases.TOUCHDOWN or (event == phases.LIFTOFF and with_all):
         delay = p[phases.DELAY_TD] if event == phases.TOUCHDOWN else p[phases.DELAY_LO]
-        at_any_time = (x.v * x.v + x.vv) * gap * gap
-        x = updated(x, 1.0, -delay, 0.0, t.body.length - (x.z - delay * x.v), p[phases.SIGMA_P] ** 2, at_any_time)
+        at_any_time = (x.v * x.v + x.vv) * x.gap * x.gap
+        update(x, 1.0, -delay, 0.0, t.body.length - (x.z - delay * x.v), p[phases.SIGMA_P] ** 2, at_any_time)
     if with_all and (event in (phases.MAX_SQUAT, phases.LIFTOFF)):
-        wanted = p[phases.DELAY_MS] * y1
+        wanted = p[phases.DELAY_MS] * x.y1
         if event == phases.LIFTOFF:
             wanted = liftoff_velocity(p, x.v, goal)
         share = min(x.distrusted / x.vv, LARGEST_SHARE)
-        x = updated(x, 0.0, 1.0, 0.0, wanted - x.v, p[phases.SIGMA_V] ** 2 / (1.0 - share), 0.0)
-    return x
+        update(x, 0.0, 1.0, 0.0, wanted - x.v, p[phases.SIGMA_V] ** 2 / (1.0 - share), 0.0)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -169,44 +144,6 @@ def thrust_excess(t: Tuned, acceleration: float, thrust: float) -> float:
     """Of an acceleration in flight over thrust less gravity, m/s^2: a measurement of the bias."""
     p = t.parameters
     return acceleration - (p[phases.THRUST1] * thrust + p[phases.THRUST0] * 0.1 - t.body.gravity)
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def biased(x: Moments, measured: float, variance: float) -> Moments:
-    """By a measurement of the bias alone, m/s^2."""
-    z, v, b = x.zb, x.vb, x.bb
-    gain = 1.0 / (b + variance)
-    residual = measured - x.b
-    return Moments(
-        x.z + z * gain * residual,
-        x.v + v * gain * residual,
-        x.b + b * gain * residual,
-        x.zz - z * z * gain,
-        x.zv - z * v * gain,
-        x.vv - v * v * gain,
-        z - z * b * gain,
-        v - v * b * gain,
-        b - b * b * gain,
-        x.distrusted,
-    )
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def lost(x: Moments) -> Moments:
-    """Of a robot in a phase that no robot stays in: it is somewhere else."""
-    zz, vv, distrusted = (
-        x.zz + phases.LOST_HEIGHT_M**2,
-        x.vv + phases.LOST_SPEED_M_S**2,
-        x.distrusted + phases.LOST_SPEED_M_S**2,
-    )
-    return Moments(x.z, x.v, x.b, zz, x.zv, vv, x.zb, x.vb, x.bb, distrusted)
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def stood(x: Moments, step: float, length: float) -> Moments:
-    """Of a robot that stands, after a step, s: its height nears the leg's length."""
-    z = x.z + (length - x.z) * min(10.0 * step, 1.0)
-    return Moments(z, 0.0, x.b, min(x.zz, 1e-2), 0.0, STANDING_VV, 0.0, 0.0, x.bb, 0.0)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -228,37 +165,29 @@ def run(
     events
         (M,) of `EVENT`, written; events beyond M are lost.
     """
-    state, t, found = states[0], phases.tuned(parameters, body), 0
-    x = Moments(
-        *(state.z, state.v, state.b, state.zz, state.zv, state.vv, state.zb, state.vb, state.bb, state.distrusted)
-    )
-    hop, apex = phases.hop_of(state), state.apex
+    x, t, found = states[0], phases.tuned(parameters, body), 0
     for n in range(len(signals)):
         s = signals[n]
-        hop, a, used, doubt, rise, gain = phases.listen(t, hop, s)
-        x = predicted(x, s.dt, used, parameters[phases.SIGMA_A] ** 2, doubt, kind == KF2)
-        event = phases.seen(t, hop, s, x.v, rise, gain[1])
-        rests = max(abs(a), abs(hop.level.y1)) < phases.STILL_M_S2
-        if event == phases.LOST:
-            x = lost(x)
+        a, used, doubt, rise, _, gain2 = phases.listen(t, x, s)
+        predict(x, s.dt, used, parameters[phases.SIGMA_A] ** 2, doubt, kind == KF2)
+        event = phases.seen(t, x, s, x.v, rise, gain2)
+        if event == phases.LOST:  # in a phase that no robot stays in: it is somewhere else
+            x.zz += phases.LOST_HEIGHT_M**2
+            x.vv += phases.LOST_SPEED_M_S**2
+            x.distrusted += phases.LOST_SPEED_M_S**2
         if event >= 0:
-            found = phases.add_event(events, found, event, n, hop.time, x.z, x.v, x.zz)
-            x = inferred(kind, t, x, event, hop.gap, hop.level.y1, assumed_goal(s.goal, apex, body.length))
-            apex = x.z if event == phases.APEX else apex
-        elif (
-            kind == KF2
-            and event != phases.LOST
-            and (hop.phase in (phases.DROP, phases.REBOUND))
-            and not np.isnan(s.thrust)
-        ):
-            x = biased(x, thrust_excess(t, a, s.thrust), parameters[phases.SIGMA_B] ** 2)
-        hop, stands = phases.entered(hop, event, rests, s.dt)
-        if stands:
-            x = stood(x, s.dt, body.length)
+            found = phases.add_event(events, found, event, n, x.time, x.z, x.v, x.zz)
+            infer(kind, t, x, event, assumed_goal(s.goal, x.apex, body.length))
+            x.apex = x.z if event == phases.APEX else x.apex
+        elif kind == KF2 and phases.flies_on(x, event) and not np.isnan(s.thrust):
+            excess = thrust_excess(t, a, s.thrust)
+            update(x, 0.0, 0.0, 1.0, excess - x.b, parameters[phases.SIGMA_B] ** 2, 0.0)
+        rests = max(abs(a), abs(x.y1)) < phases.STILL_M_S2
+        if phases.enter(x, event, rests, s.dt):  # it stands: its height nears the leg's length
+            x.z += (body.length - x.z) * min(10.0 * s.dt, 1.0)
+            x.zz, x.vv = min(x.zz, 1e-2), STANDING_VV
+            x.v = x.zv = x.zb = x.vb = x.distrusted = 0.0
         out[n, 0], out[n, 1] = x.z, x.v
         if out.shape[1] > 2:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = x.zz, x.zv, x.vv, hop.phase
-    state.z, state.v, state.b, state.zz, state.zv, state.vv, state.zb, state.vb, state.bb, state.distrusted = x
-    state.apex = apex
-    phases.keep_hop(state, hop)
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = x.zz, x.zv, x.vv, x.phase
     return found

@@ -16,8 +16,7 @@ Readings where the paper leaves a choice:
   smaller.
 - v in the denominator of M2 is its size: its mean over a hop is about zero.
 - M5 is the control's error: the true apex against the commanded one.
-- M1 and M2 take the whole true cycle, or its flight. The paper's HVSE3 and HVSE4 take "the aerial phase as detected by
-  the robot"; where the robot did not have that hop, the true one.
+- M1 and M2 take the whole true cycle.
 
 Every true hop that the estimate spans has M1 and M2, also one that was missed; an estimate that is not a number makes
 them infinite. M3 and M4 need the apex that was told: of a hop that was missed, or told without an apex, they are NaN.
@@ -27,7 +26,7 @@ The counts of hops without these stand beside the means, and a mean of M3 in whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,8 +35,6 @@ from hopper_estimation.judging.hop_truth import TrueHops
 from hopper_estimation.judging.hops import HopCycles, HopMatches, match_cycles
 
 Array = NDArray[np.float64]
-
-Part = Literal["cycle", "aerial"]
 
 METRICS = ("m1", "m2", "m3", "m4", "m5")
 _KEYS = {
@@ -51,43 +48,28 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class HopErrors:
-    """Errors of one estimator, by true hop.
+    """Errors of an estimate, by true hop.
 
     Attributes
     ----------
-    estimator
-        Its name.
-    control
-        What the height was controlled by: `GT`, the true state, or `SE`, the estimated one.
-    part
-        Points of M1 and M2: the `cycle`, or the `aerial` phase only.
     values
         (N,) by metric, `m1` to `m5`; percent, percent, percent, s, m. NaN: not defined, see the module.
     m1_from_standing
         (N,) M1 with heights from the standing height, percent.
     apex_error_m, apex_time_error_s
         (N,) with their signs: estimated less true; NaN as M3.
-    command_m
-        (N,) commanded hop height, NaN: none.
-    touchdown_s
-        (N,) time that each hop begins.
     matches
         Pairs, missed and extra hops.
     """
 
-    estimator: str
-    control: str
-    part: Part
     values: dict[str, Array]
     m1_from_standing: Array
     apex_error_m: Array
     apex_time_error_s: Array
-    command_m: Array
-    touchdown_s: Array
     matches: HopMatches
 
     def __len__(self) -> int:
-        return len(self.touchdown_s)
+        return len(self.m1_from_standing)
 
     @property
     def m3_with_missed(self) -> Array:
@@ -124,15 +106,12 @@ class HopErrors:
 
 
 def hop_errors(
-    estimator: str,
     truth: TrueHops,
     time_s: ArrayLike,
     height_m: ArrayLike,
     velocity_m_s: ArrayLike,
     cycles: HopCycles,
     command_m: ArrayLike | None = None,
-    control: str = "GT",
-    part: Part = "cycle",
     from_ground: bool = False,
 ) -> HopErrors:
     """Errors of an estimated motion against motion capture.
@@ -145,8 +124,6 @@ def hop_errors(
         The estimate's own hops, see `hopper_estimation.judging.hops.hop_cycles`.
     command_m
         (N,) commanded hop height of each true hop, or one number; None: there was none, so no M5.
-    part
-        `cycle`: from touchdown to touchdown. `aerial`: from liftoff to touchdown, as the estimator told them.
     from_ground
         The estimate is a height above the ground last stood on, so the true heights of each hop are taken above that
         ground too (M1). Hop heights of both always are.
@@ -154,13 +131,12 @@ def hop_errors(
     time, height, velocity = (np.asarray(one, float) for one in (time_s, height_m, velocity_m_s))
     true = truth.cycles
     count = len(true)
-    commanded = np.broadcast_to(np.asarray(np.nan if command_m is None else command_m, float), (count,)).copy()
+    commanded = np.asarray(np.nan if command_m is None else command_m, float)
     span = (float(truth.time_s[0]), float(truth.time_s[-1]))
     matches = match_cycles(true, cycles, span, truth.unknown_s)
 
     told = np.array([_between(truth.time_s, time, one) for one in (height, velocity)])
-    spans = [_span(true, cycles, hop, int(matches.partner[hop]), part) for hop in range(count)]
-    along = np.array([_along(truth, told, hop, span, from_ground) for hop, span in enumerate(spans)]).reshape(-1, 3)
+    along = np.array([_along(truth, told, hop, from_ground) for hop in range(count)]).reshape(-1, 3)
     values = {metric: np.full(count, np.nan) for metric in METRICS}
     values["m1"], from_standing, values["m2"] = along.T
     apex_error, apex_time_error = np.full((2, count), np.nan)
@@ -174,16 +150,12 @@ def hop_errors(
     values["m3"] = 100.0 * np.abs(apex_error) / true.hop_height_m
     values["m4"] = np.abs(apex_time_error)
     values["m5"] = np.abs(true.hop_height_m - commanded)
-    told_apexes = apex_error, apex_time_error
-    return HopErrors(
-        estimator, control, part, values, from_standing, *told_apexes, commanded, true.touchdown_s, matches
-    )
+    return HopErrors(values, from_standing, apex_error, apex_time_error, matches)
 
 
-def _along(
-    truth: TrueHops, told: Array, hop: int, span: tuple[float, float], from_ground: bool
-) -> tuple[float, float, float]:
+def _along(truth: TrueHops, told: Array, hop: int, from_ground: bool) -> tuple[float, float, float]:
     """M1, M1 from the standing height, M2 of a hop, percent; `told` (2, K) are height and velocity at the truth's."""
+    span = truth.cycles.touchdown_s[hop], truth.cycles.next_touchdown_s[hop]
     first, last = np.searchsorted(truth.time_s, span)
     points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
     if not len(points):
@@ -217,16 +189,6 @@ def mean_of(values: ArrayLike) -> float:
     known = np.asarray(values, float)
     known = known[~np.isnan(known)]
     return float(known.mean()) if len(known) else np.nan
-
-
-def _span(true: HopCycles, estimated: HopCycles, hop: int, partner: int, part: Part) -> tuple[float, float]:
-    """Times of the points of M1 and M2."""
-    if part == "cycle":
-        return float(true.touchdown_s[hop]), float(true.next_touchdown_s[hop])
-    if partner >= 0 and np.isfinite(estimated.liftoff_s[partner]):
-        return float(estimated.liftoff_s[partner]), float(estimated.next_touchdown_s[partner])
-    start = true.liftoff_s[hop] if np.isfinite(true.liftoff_s[hop]) else true.touchdown_s[hop]
-    return float(start), float(true.next_touchdown_s[hop])
 
 
 def _between(at: Array, time: Array, value: Array) -> Array:

@@ -23,13 +23,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from hopper_estimation.judging.hops import HopCycles, HopEvents, finite_samples, hop_cycles
-from hopper_estimation.judging.local_polynomials import local_quadratics
 from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.tracks import BodyTrack
 
 Array = NDArray[np.float64]
 
@@ -37,6 +39,7 @@ _CONTACT_M_S2 = 20.0
 _SLOWEST_M_S = 0.7
 """Speed of touchdown and liftoff from which on it counts as a hop: 2.5 cm of height."""
 _HALF_WINDOW_S = 0.0125
+"""Of the parabola whose slope is a velocity by motion capture."""
 _FLIGHT_S = 0.04
 _SQUAT_S = 0.01
 _APEX_S = 0.03
@@ -45,8 +48,9 @@ _LONGEST_GAP_IN_STANCE_S = 0.015
 _LONGEST_EXTRAPOLATION_S = 0.05
 _LONGEST_STANCE_S = 0.4
 _FEWEST_SAMPLES = 6
-_COARSE_M, _FINE_M = 0.008, 0.002
-"""Steps in which the level of a stance is searched, and of its cost's curvature."""
+_FEWEST_OF_A_PARABOLA = 5
+_COARSE_M = 0.008
+"""Step in which the level of a stance is searched."""
 _FEWEST_OF_A_STANCE = 16
 _STANCE_POWERS = (2, 3, 4, 5)
 
@@ -63,13 +67,11 @@ class TrueHops:
         Of all stances and of the apexes between them.
     cycles
         From touchdown to touchdown.
-    ground_m, ground_stddev_m
-        (S,) height of the ground at each touchdown, and its standard deviation (0: it was given).
-    unseen_events
-        Events that must have been, in a gap too long to tell when. No cycle goes across an unseen touchdown, nor across
-        a gap of more than 0.3 s, in which there may have been one.
+    ground_m
+        (S,) height of the ground at each touchdown.
     unknown_s
-        (B, 2) times between touchdowns that such a gap lies between: hops and events there cannot be judged.
+        (B, 2) times between touchdowns in which one must have been, in a gap too long to tell when, or may have been,
+        in a gap of more than 0.3 s: no cycle goes across such a gap, and hops and events there cannot be judged.
     """
 
     time_s: Array
@@ -78,8 +80,6 @@ class TrueHops:
     events: HopEvents
     cycles: HopCycles
     ground_m: Array
-    ground_stddev_m: Array
-    unseen_events: int
     unknown_s: Array
 
 
@@ -88,7 +88,6 @@ def true_hops(
     height_m: ArrayLike,
     standing_height_m: float,
     ground_m: float | None = 0.0,
-    velocity_m_s: ArrayLike | None = None,
 ) -> TrueHops:
     """Find stances, events and hop cycles in a motion capture track.
 
@@ -100,16 +99,13 @@ def true_hops(
         Height of the body above the ground with the leg extended, m.
     ground_m
         Height of level ground, m; None: not level, estimated anew at each stance.
-    velocity_m_s
-        (K,) true velocity, where there is one; else it is differentiated from the heights.
 
     Raises
     ------
     UserError
         Where samples are too few or too slow for the kink of a touchdown.
     """
-    columns = [height_m] if velocity_m_s is None else [height_m, velocity_m_s]
-    time, height, *given = finite_samples(time_s, *columns)
+    time, height = finite_samples(time_s, height_m)
     if len(time) < 2 * _FEWEST_SAMPLES:
         raise UserError(f"{len(time)} heights of motion capture; hops need {2 * _FEWEST_SAMPLES} or more")
     step = float(np.median(np.diff(time)))
@@ -120,38 +116,24 @@ def true_hops(
 
     spans = _contacts(time, velocity, acceleration)
     stances = [one for one in (_stance(time, height, span) for span in spans) if one is not None]
-    levels = [
-        (ground_m, 0.0) if ground_m is not None else _ground(time, height, one, standing_height_m) for one in stances
-    ]
+    grounds = [ground_m if ground_m is not None else _ground(time, height, one, standing_height_m) for one in stances]
     found: list[tuple[int, float, float]] = []
-    landed: list[tuple[float, float]] = []
-    unseen = 0
+    landed: list[float] = []
     breaks = time[:-1][np.diff(time) > _LONGEST_GAP_S].tolist()
-    for number, (one, level) in enumerate(zip(stances, levels, strict=True)):
+    for number, (one, ground) in enumerate(zip(stances, grounds, strict=True)):
         end_s = stances[number + 1].first_s if number + 1 < len(stances) else float(time[-1])
-        events = _events_of(time, height, one, standing_height_m + level[0], end_s)
+        events = _events_of(time, height, one, standing_height_m + ground, end_s)
         found += [(kind, *event) for kind, event in events.items() if event is not None]
         if events.get(TOUCHDOWN) is not None:
-            landed.append(level)
+            landed.append(ground)
         elif one.falls:
             breaks.append(one.lowest_s)
-        # The last flight need not have been recorded to its apex.
-        unseen += sum(event is None for kind, event in events.items() if kind != APEX or number + 1 < len(stances))
     kinds, times, heights = np.array(found, float).reshape(-1, 3).T
     all_events = HopEvents.of(kinds, times, None, heights)
-    ground, deviation = np.array(landed, float).reshape(-1, 2).T
-    cycles = hop_cycles(all_events, time, height, standing_height_m, ground, breaks_s=sorted(breaks))
-    return TrueHops(
-        time,
-        height,
-        given[0] if given else velocity,
-        all_events,
-        cycles,
-        ground,
-        deviation,
-        unseen,
-        _unknown(time, all_events.times_s(TOUCHDOWN), np.array(breaks, float)),
-    )
+    landed_m = np.array(landed, float)
+    cycles = hop_cycles(all_events, time, height, standing_height_m, landed_m, breaks_s=sorted(breaks))
+    unknown = _unknown(time, all_events.times_s(TOUCHDOWN), np.array(breaks, float))
+    return TrueHops(time, height, velocity, all_events, cycles, landed_m, unknown)
 
 
 def _unknown(time: Array, touchdowns: Array, breaks: Array) -> Array:
@@ -249,19 +231,17 @@ def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool
     return (edge + roots[0], level) if roots else None
 
 
-def _ground(time: Array, height: Array, one: _Stance, standing: float) -> tuple[float, float]:
-    """Height of the ground under a stance and its standard deviation, from the kinks at its ends."""
+def _ground(time: Array, height: Array, one: _Stance, standing: float) -> float:
+    """Height of the ground under a stance from the kinks at its ends."""
     first, last = np.searchsorted(time, [one.first_s - _FLIGHT_S, one.last_s + _FLIGHT_S])
     if last - first < 2 or np.diff(time[first:last]).max() > _LONGEST_GAP_IN_STANCE_S:
-        return np.nan, np.nan
+        return np.nan
     level = contact_level(time[first:last], height[first:last], one.lowest_s, one.falls, one.rises)
-    return (level[0] - standing, level[1]) if level else (np.nan, np.nan)
+    return np.nan if level is None else level - standing
 
 
-def contact_level(
-    time_s: Array, height_m: Array, lowest_s: float, lands: bool, leaves: bool
-) -> tuple[float, float] | None:
-    """Height of a body at touchdown and liftoff, where its track has its kinks, and standard deviation, m.
+def contact_level(time_s: Array, height_m: Array, lowest_s: float, lands: bool, leaves: bool) -> float | None:
+    """Height of a body at touchdown and liftoff, where its track has its kinks, m.
 
     None with too few samples or no level that fits best.
 
@@ -271,8 +251,7 @@ def contact_level(
              + d_1 max(t - t_l, 0) + d_2 max(t - t_l, 0)^2                                     flight again
 
     Height and velocity go on at touchdown, the acceleration jumps. At liftoff the velocity jumps too, since the body
-    pulls the leg along. The model is linear for a given level, which is the one with the least squared residuals; its
-    standard deviation follows from their size and curvature.
+    pulls the leg along. The model is linear for a given level, which is the one with the least squared residuals.
 
     Parameters
     ----------
@@ -318,12 +297,7 @@ def contact_level(
     if best in (0, len(grid) - 1):
         return None
     bounds = (grid[best - 1], grid[best + 1])
-    level = float(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-5}).x)
-    least = cost(level)
-    curvature = (cost(level + _FINE_M) - 2.0 * least + cost(level - _FINE_M)) / _FINE_M**2
-    variance = least / max(len(times) - columns(level).shape[1] - 1, 1)
-    spread = float(np.sqrt(2.0 * variance / curvature)) if curvature > 0.0 else float(grid[-1] - grid[0])
-    return level, max(spread, 1e-6)
+    return float(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-5}).x)
 
 
 def _last_crossing(x: Array, height: Array, level: float) -> float:
@@ -364,3 +338,67 @@ def _real(coefficients: Array, largest: float) -> list[float]:
     roots = np.roots(coefficients)
     real = [float(root.real) for root in roots if abs(root.imag) < 1e-9 * (1.0 + abs(root.real))]
     return sorted((root for root in real if abs(root) <= largest), key=abs)
+
+
+# Height, velocity and acceleration of a track by a parabola around each sample: Savitzky and Golay with gaps. Samples
+# need not be evenly spaced, so that lost frames and jittering stamps are no trouble.
+
+
+def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array:
+    """(3, K) value, first and second derivative at each sample, by least squares within the window around it.
+
+    NaN where fewer than five samples are in the window or all lie to one side.
+
+    Parameters
+    ----------
+    time_s, value
+        (K,) finite, times in order.
+    half_window_s
+        Samples up to so far away are used.
+    """
+    out = np.full((3, len(time_s)), np.nan)
+    _fit(time_s, np.ascontiguousarray(value), half_window_s, out)
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def _fit(time_s: Array, value: Array, half_window_s: float, out: Array) -> None:
+    """Normal equations with times in half windows and values from the centre's, solved by Cramer's rule."""
+    first = 0
+    for k in range(len(time_s)):
+        while time_s[k] - time_s[first] > half_window_s * (1.0 + 1e-9):
+            first += 1
+        s0 = s1 = s2 = s3 = s4 = r0 = r1 = r2 = lowest = highest = 0.0
+        for j in range(first, len(time_s)):
+            t, v = (time_s[j] - time_s[k]) / half_window_s, value[j] - value[k]
+            if t > 1.0 + 1e-9:
+                break
+            s0, s1, s2, s3, s4 = s0 + 1.0, s1 + t, s2 + t * t, s3 + t * t * t, s4 + t * t * t * t
+            r0, r1, r2 = r0 + v, r1 + v * t, r2 + v * t * t
+            lowest, highest = min(lowest, t), max(highest, t)
+        if s0 < _FEWEST_OF_A_PARABOLA or lowest > -0.3 or highest < 0.3:
+            continue
+        # Cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
+        a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
+        d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
+        determinant = s0 * a + s1 * b + s2 * c
+        out[0, k] = value[k] + (a * r0 + b * r1 + c * r2) / determinant
+        out[1, k] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
+        out[2, k] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
+
+
+def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:
+    """(K,) vertical velocity at the stamps, m/s; NaN in gaps, where no parabola has samples on both sides nearby."""
+    start = int(track.stamps_ns[0])
+    time = (track.stamps_ns - start) / NANOSECONDS_PER_SECOND
+    at = (stamps_ns - start) / NANOSECONDS_PER_SECOND
+    velocity = local_quadratics(time, track.values[:, 2], _HALF_WINDOW_S)[1]
+    known = np.isfinite(velocity)
+    if not known.any():
+        return np.full(len(at), np.nan)
+    time, velocity = time[known], velocity[known]
+    out = np.interp(at, time, velocity)
+    right = np.clip(np.searchsorted(time, at), 0, len(time) - 1)
+    nearest = np.minimum(np.abs(time[right] - at), np.abs(at - time[np.maximum(right - 1, 0)]))
+    out[nearest > 2.0 * _HALF_WINDOW_S] = np.nan
+    return out

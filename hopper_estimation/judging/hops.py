@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EVENT_TOLERANCE_S = 0.15
+"""Events further apart are not the same."""
 _SAME_HOP = 0.75
 
 LONGEST_CYCLE_S = 6.0
@@ -139,7 +140,6 @@ def hop_cycles(
     height_m: ArrayLike,
     standing_height_m: float,
     ground_m: ArrayLike = 0.0,
-    longest_cycle_s: float = LONGEST_CYCLE_S,
     breaks_s: ArrayLike = (),
 ) -> HopCycles:
     """Cycles between successive touchdowns, each with the first event of every other kind in order.
@@ -154,8 +154,6 @@ def hop_cycles(
         See `HopCycles`.
     ground_m
         Height of the ground at each touchdown event, or one number for all.
-    longest_cycle_s
-        Touchdowns further apart make no cycle.
     breaks_s
         Times, in order, at which nothing is known of the motion: no cycle goes across one.
     """
@@ -167,7 +165,7 @@ def hop_cycles(
     previous = (np.nan, np.nan)
     for number in range(len(touchdown) - 1):
         begin, end = touchdown[number], touchdown[number + 1]
-        if broken[number] or not 0.0 < end - begin <= longest_cycle_s:
+        if broken[number] or not 0.0 < end - begin <= LONGEST_CYCLE_S:
             previous = (np.nan, np.nan)
             continue
         squat, _ = first_event(events, MAX_SQUAT, begin, end)
@@ -197,18 +195,14 @@ def first_event(events: HopEvents, kind: int, after_s: float, before_s: float) -
 
 
 def match_cycles(
-    true: HopCycles,
-    estimated: HopCycles,
-    covered_s: tuple[float, float] | None = None,
-    unknown_s: ArrayLike = (),
+    true: HopCycles, estimated: HopCycles, covered_s: tuple[float, float], unknown_s: ArrayLike = ()
 ) -> HopMatches:
     """Pair true and estimated cycles.
 
     Parameters
     ----------
     covered_s
-        Time of the truth; estimated hops that are not wholly in it are no extra ones. By default, from the first to the
-        last true touchdown.
+        Time of the truth; estimated hops that are not wholly in it are no extra ones.
     unknown_s
         (B, 2) times in it at which the truth is not known; hops that lie more than half in one are no extra ones.
     """
@@ -222,8 +216,6 @@ def match_cycles(
         shared = np.minimum(end, ends[row]) - np.maximum(begin, begins[row])
         together = np.maximum(end, ends[row]) - np.minimum(begin, begins[row])
         partner = np.where(shared > _SAME_HOP * together, row, -1)
-    if covered_s is None:
-        covered_s = (true.touchdown_s[0], true.next_touchdown_s[-1]) if len(true) else (np.inf, -np.inf)
     inside = (begins >= covered_s[0]) & (ends <= covered_s[1])
     for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
         inside &= np.minimum(ends, stop) - np.maximum(begins, start) <= 0.5 * (ends - begins)
@@ -294,7 +286,6 @@ def match_events(
     kind: int,
     covered_s: tuple[float, float] | None = None,
     unknown_s: ArrayLike = (),
-    tolerance_s: float = EVENT_TOLERANCE_S,
 ) -> EventTiming:
     """Pair events of one kind.
 
@@ -305,22 +296,20 @@ def match_events(
         of any kind, and the tolerance before and after.
     unknown_s
         (B, 2) times in it at which the truth is not known; events in one count only if they have a partner.
-    tolerance_s
-        Events further apart are not the same.
     """
     if covered_s is None:
         ends = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
-        covered_s = (ends[0] - tolerance_s, ends[1] + tolerance_s)
+        covered_s = (ends[0] - EVENT_TOLERANCE_S, ends[1] + EVENT_TOLERANCE_S)
     used = (estimated.kind == kind) & (estimated.happened_s >= covered_s[0]) & (estimated.happened_s <= covered_s[1])
     happened, seen, truth = estimated.happened_s[used], estimated.seen_s[used], true.times_s(kind)
     judged = np.ones(len(happened), bool)
     for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
-        judged &= (happened <= start + tolerance_s) | (happened >= stop - tolerance_s)
+        judged &= (happened <= start + EVENT_TOLERANCE_S) | (happened >= stop - EVENT_TOLERANCE_S)
     if not len(happened) or not len(truth):
         return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), int(judged.sum()))
     to_truth, to_happened = _nearest(truth, happened), _nearest(happened, truth)
     mutual = to_happened[to_truth] == np.arange(len(happened))
-    mutual &= np.abs(happened - truth[to_truth]) <= tolerance_s
+    mutual &= np.abs(happened - truth[to_truth]) <= EVENT_TOLERANCE_S
     pairs = to_truth[mutual]
     error, delay = happened[mutual] - truth[pairs], seen[mutual] - truth[pairs]
     return EventTiming(error, delay, truth[pairs], len(truth) - len(pairs), int(np.sum(judged & ~mutual)))

@@ -19,8 +19,7 @@ from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
 from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, first_event, hop_cycles
 from hopper_estimation.model import agility, phases
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.model.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
+from hopper_estimation.model.configuration import COMMANDED_HEIGHT, HIGH_G, LOW_G, HopperConfiguration
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Series
@@ -50,32 +49,17 @@ def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> 
     return events.height_m[rows] - configuration.robot.standing_height_m
 
 
-def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array | None:
-    """Commanded hop height at times since `start_ns`; None where none was told."""
-    found = next((one for one in series if one.channel.sensor == COMMANDED_HEIGHT.sensor and len(one.stamps_ns)), None)
-    if found is None:
-        return None
-    touchdowns_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
-    return commands_at(at_s, touchdowns_s, found.values[:, 2])
-
-
 def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
     """Shares of errors within one and three standard deviations in each phase, by quantity and phase."""
     phase = phase_of(result)
     out: dict[str, dict[str, float]] = {}
-    for name in ("height", "vertical_velocity"):
-        part = result.parts.get(name)
-        if part is None:
-            continue
+    for name, part in result.parts.items():
         ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
         for number, words in enumerate(phases.PHASES):
             chosen = ratio[(phase == number) & np.isfinite(ratio)]
             if len(chosen) >= _FEWEST_SAMPLES:
-                out.setdefault(name, {})
-                out[name] |= {
-                    f"{words}_within_1_sigma": float(np.mean(chosen < 1.0)),
-                    f"{words}_within_3_sigma": float(np.mean(chosen < 3.0)),
-                }
+                shares = {f"{words}_within_{k}_sigma": float(np.mean(chosen < k)) for k in (1, 3)}
+                out[name] = {**out.get(name, {}), **shares}
     return out
 
 
@@ -92,8 +76,11 @@ def hop_figures(
     truth = _true_hops(configuration, result)
     if truth is not None:
         velocity = result.parts["vertical_velocity"].estimate[:, 0]
-        command = commands_of(series, start_ns, truth.cycles.apex_s)
-        hops |= hop_errors(result.estimator, truth, result.time_s, height, velocity, cycles, command).summary()
+        command = None
+        if (heights := _told_by(series).get(COMMANDED_HEIGHT.sensor)) is not None:
+            given_s = (heights.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+            command = commands_at(truth.cycles.apex_s, given_s, heights.values[:, 2])
+        hops |= hop_errors(truth, result.time_s, height, velocity, cycles, command).summary()
         hops |= _flow_error(configuration, result)
         out["agility_true"] = _agility(truth.cycles)
         if configuration.ground_changes:
@@ -103,6 +90,11 @@ def hop_figures(
     out["agility_estimated"] = _agility(cycles)
     out["coverage"] = coverage_by_phase(result)
     return {name: value for name, value in out.items() if value}
+
+
+def _told_by(series: Sequence[Series]) -> dict[str, Series]:
+    """What each sensor told, of those that told anything."""
+    return {one.channel.sensor: one for one in series if len(one.stamps_ns)}
 
 
 def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> TrueHops | None:
@@ -159,11 +151,9 @@ def hop_section(
     sentences = [*hop_sentences(figures), _DIAGRAMS]
     height = result.parts["height"]
     panels = [Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]})]
-    readings = {}
-    for channel, words in ((LOW_G, "low-g"), (HIGH_G, "high-g")):
-        one = next((one for one in series if one.channel.sensor == channel.sensor and len(one.stamps_ns)), None)
-        if one is not None:
-            readings[words] = np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5])
+    told, words = _told_by(series), {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
+    there = {word: told[sensor] for sensor, word in words.items() if sensor in told}
+    readings = {word: np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5]) for word, one in there.items()}
     if readings:
         panels.append(Panel("readings", "m/s^2", readings))
     groups = (PanelGroup("Height and readings", tuple(panels)),)
@@ -201,12 +191,9 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
         )
     ground = figures.get("ground")
     if ground:
-        out.append(f"Height of the ground, summed up over the hops: {_ground_words(ground)}.")
+        words = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in ground.items()]
+        out.append(f"Height of the ground, summed up over the hops: {', '.join(words)}.")
     return out
-
-
-def _ground_words(ground: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in ground.items())
 
 
 def hop_notes(
@@ -254,19 +241,13 @@ def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64
     as_seen
         From events as the filter came to know of them; otherwise from when they happened.
     """
-    phase = np.full(len(result.stamps_ns), phases.STARTUP, dtype=np.int64)
-    begins = [event.seen_ns if as_seen else event.stamp_ns for event in result.phase_events]
-    order = np.argsort(np.array(begins, dtype=np.int64), kind="stable")
-    begin_ns = np.array(begins, dtype=np.int64)[order]
-    row = np.searchsorted(begin_ns, result.stamps_ns, side="right") - 1
-    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)[order]
-    if len(numbers):
-        known = row >= 0
-        phase[known] = numbers[row[known]]
-        since_s = (result.stamps_ns[known] - begin_ns[row[known]]) / NANOSECONDS_PER_SECOND
-        longest_s = np.where(phase[known] == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
-        phase[known] = np.where((phase[known] != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase[known])
-    return phase
+    begins = [(event.seen_ns if as_seen else event.stamp_ns, event.phase) for event in result.phase_events]
+    begin_ns, numbers = np.array(sorted(begins, key=lambda one: one[0]), dtype=np.int64).reshape(-1, 2).T
+    row = np.searchsorted(begin_ns, result.stamps_ns, side="right")
+    phase = np.append(phases.STARTUP, numbers)[row]
+    since_s = (result.stamps_ns - np.append(result.stamps_ns[:1], begin_ns)[row]) / NANOSECONDS_PER_SECOND
+    longest_s = np.where(phase == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
+    return np.where((phase != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase)
 
 
 def hop_phases(result: EvaluationResult) -> Phases:
@@ -277,11 +258,11 @@ def hop_phases(result: EvaluationResult) -> Phases:
     kinds = phase[starts]
     spans = np.column_stack([time_s[starts], time_s[ends]])
     drops = np.flatnonzero(kinds == phases.DROP)
+    begin_s = time_s[starts]
     whole = [
-        (time_s[starts[one]], time_s[starts[next_one]])
-        for one, next_one in pairwise(drops)
-        if phases.STARTUP not in kinds[one:next_one]
-        and time_s[starts[next_one]] - time_s[starts[one]] <= LONGEST_CYCLE_S
+        (begin_s[one], begin_s[following])
+        for one, following in pairwise(drops)
+        if phases.STARTUP not in kinds[one:following] and begin_s[following] - begin_s[one] <= LONGEST_CYCLE_S
     ]
     named = {name.replace("_", " "): spans[kinds == number] for number, name in enumerate(phases.PHASES)}
     return Phases({name: one for name, one in named.items() if len(one)}, "hop", np.array(whole).reshape(-1, 2))

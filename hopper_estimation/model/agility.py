@@ -48,7 +48,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 Array = NDArray[np.float64]
 
@@ -81,18 +80,13 @@ def unified_hopping_agility(
     UserError
         On negative heights or times and where no time passes at all.
     """
-    height, stance, rebound = (np.asarray(value, float) for value in (height_m, stance_s, rebound_s))
-    _not_negative("hop height", height, "m")
-    _not_negative("stance time", stance, "s")
-    _not_negative("rebound time", rebound, "s")
     if not 0.0 <= eta <= 1.0:
         raise UserError(f"eta is {eta:g}; it must be between 0 (vertical jumping agility) and 1 (hopping agility)")
-    climbed, passed = height, stance + rebound
+    climbed = _not_negative("hop height", height_m, "m")
+    passed = _not_negative("stance time", stance_s, "s") + _not_negative("rebound time", rebound_s, "s")
     if eta > 0.0:  # else 0 times a drop that was not seen would spoil the result
-        previous, drop = np.asarray(previous_height_m, float), np.asarray(drop_s, float)
-        _not_negative("previous hop height", previous, "m")
-        _not_negative("drop time", drop, "s")
-        climbed, passed = height + eta * previous, passed + eta * drop
+        climbed = climbed + eta * _not_negative("previous hop height", previous_height_m, "m")
+        passed = passed + eta * _not_negative("drop time", drop_s, "s")
     if np.any(passed <= 0.0):
         raise UserError("a hop that takes no time has no agility: stance, rebound and drop time add up to 0 s")
     return np.asarray(climbed / passed)
@@ -108,27 +102,9 @@ def hopping_agility(height_m: ArrayLike, previous_height_m: ArrayLike, cycle_s: 
     return unified_hopping_agility(height_m, previous_height_m, 0.0, 0.0, cycle_s, HOPPING)
 
 
-def drop_acceleration_m_s2(
-    thrust_m_s2: ArrayLike = 0.0, drag_m_s2: ArrayLike = 0.0, gravity_m_s2: float = STANDARD_GRAVITY_M_S2
-) -> Array:
-    """a_D, downwards, from mean thrust (positive: up) and mean drag (size) per mass in the drop; S1."""
-    _not_negative("drag", np.asarray(drag_m_s2, float), "m/s^2")
-    return _falls(gravity_m_s2 - np.asarray(thrust_m_s2, float) - np.asarray(drag_m_s2, float), "the drop")
-
-
-def rebound_acceleration_m_s2(
-    thrust_m_s2: ArrayLike = 0.0, drag_m_s2: ArrayLike = 0.0, gravity_m_s2: float = STANDARD_GRAVITY_M_S2
-) -> Array:
-    """a_R, downwards, from mean thrust (positive: up) and mean drag (size) per mass in the rebound; S5."""
-    _not_negative("drag", np.asarray(drag_m_s2, float), "m/s^2")
-    return _falls(gravity_m_s2 - np.asarray(thrust_m_s2, float) + np.asarray(drag_m_s2, float), "the rebound")
-
-
 def flight_time_s(height_m: ArrayLike, acceleration_m_s2: ArrayLike) -> Array:
     """Drop or rebound time from the hop height and a_D or a_R, s; S8, S9."""
-    height, acceleration = np.asarray(height_m, float), _falls(np.asarray(acceleration_m_s2, float), "the flight")
-    _not_negative("hop height", height, "m")
-    return np.asarray(np.sqrt(2.0 * height / acceleration))
+    return np.asarray(np.sqrt(2.0 * _not_negative("hop height", height_m, "m") / _falling(acceleration_m_s2)))
 
 
 def effective_acceleration_m_s2(height_m: ArrayLike, time_s: ArrayLike) -> Array:
@@ -143,8 +119,8 @@ def next_height_m(
     previous_height_m: ArrayLike, velocity_ratio: ArrayLike, drop_m_s2: ArrayLike, rebound_m_s2: ArrayLike
 ) -> Array:
     """Hop height after a hop from `previous_height_m` with the stance velocity ratio rho; eq. (16), S11."""
-    drop, rebound = _falls(np.asarray(drop_m_s2, float), "the drop"), _falls(np.asarray(rebound_m_s2, float), "rebound")
-    return np.asarray(np.asarray(velocity_ratio, float) ** 2 * drop / rebound * np.asarray(previous_height_m, float))
+    ratio = np.asarray(velocity_ratio, float) ** 2 * _falling(drop_m_s2) / _falling(rebound_m_s2)
+    return np.asarray(ratio * np.asarray(previous_height_m, float))
 
 
 def stance_velocity_ratio(
@@ -154,12 +130,10 @@ def stance_velocity_ratio(
 
     With equal heights it says what the leg must give back, so that the hopping goes on as it is.
     """
-    previous = np.asarray(previous_height_m, float)
+    previous, height = np.asarray(previous_height_m, float), _not_negative("hop height", height_m, "m")
     if np.any(previous <= 0.0):
         raise UserError(f"the previous hop height is {np.min(previous):g} m; it must be above 0 m")
-    drop, rebound = _falls(np.asarray(drop_m_s2, float), "the drop"), _falls(np.asarray(rebound_m_s2, float), "rebound")
-    _not_negative("hop height", np.asarray(height_m, float), "m")
-    return np.asarray(np.sqrt(rebound * np.asarray(height_m, float) / (drop * previous)))
+    return np.asarray(np.sqrt(_falling(rebound_m_s2) * height / (_falling(drop_m_s2) * previous)))
 
 
 def agility_from_accelerations(
@@ -179,30 +153,13 @@ def agility_from_accelerations(
     velocity_ratio
         rho, speed at liftoff over speed at touchdown; `stance_velocity_ratio` gives the one for constant height.
     stance_s
-        Stance time, s; see `spring_stance_s`.
+        Stance time, s.
     drop_m_s2, rebound_m_s2
-        a_D and a_R, see `drop_acceleration_m_s2` and `rebound_acceleration_m_s2`.
+        a_D and a_R, S1 and S5.
     """
     height = next_height_m(previous_height_m, velocity_ratio, drop_m_s2, rebound_m_s2)
     drop, rebound = flight_time_s(previous_height_m, drop_m_s2), flight_time_s(height, rebound_m_s2)
     return unified_hopping_agility(height, previous_height_m, stance_s, rebound, drop, eta)
-
-
-def spring_stance_s(
-    touchdown_speed_m_s: ArrayLike,
-    mass_kg: float,
-    stiffness_n_m: float,
-    preload_n: float = 0.0,
-    gravity_m_s2: float = STANDARD_GRAVITY_M_S2,
-) -> Array:
-    """Stance time of one mass on a lossless spring with preload, s: what the paper says of k and m, as a formula.
-
-    With omega = sqrt(k / m), the mass swings about the compression -(F_0 - m g) / k and is back at zero after
-    (2 / omega) atan2(omega v, (F_0 - m g) / m): half a natural period for F_0 = m g, less with more preload.
-    """
-    omega = np.sqrt(stiffness_n_m / mass_kg)
-    speed = np.asarray(touchdown_speed_m_s, float)
-    return np.asarray(2.0 / omega * np.arctan2(omega * speed, preload_n / mass_kg - gravity_m_s2))
 
 
 def summary(
@@ -232,15 +189,18 @@ def summary(
     }
 
 
-def _not_negative(name: str, value: Array, unit: str) -> None:
-    if np.any(value < 0.0):
-        raise UserError(f"{name} is {np.nanmin(value):g} {unit}; it cannot be negative")
+def _not_negative(name: str, value: ArrayLike, unit: str) -> Array:
+    given = np.asarray(value, float)
+    if np.any(given < 0.0):
+        raise UserError(f"{name} is {np.nanmin(given):g} {unit}; it cannot be negative")
+    return given
 
 
-def _falls(acceleration: Array, where: str) -> Array:
-    if np.any(acceleration <= 0.0):
+def _falling(acceleration_m_s2: ArrayLike) -> Array:
+    given = np.asarray(acceleration_m_s2, float)
+    if np.any(given <= 0.0):
         raise UserError(
-            f"the mean acceleration downwards in {where} is {np.min(acceleration):.3g} m/s^2; it must be above 0, so "
-            "thrust and drag must leave some of gravity"
+            f"the mean acceleration downwards is {np.min(given):.3g} m/s^2; it must be above 0: thrust and drag must "
+            "leave some of gravity"
         )
-    return acceleration
+    return given

@@ -1,10 +1,13 @@
-"""Parameters of the hopping robot and its estimators."""
+"""Parameters of the hopping robot and its estimators, and the topics that it speaks on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.base.measurement import Channel, Limit
+from onboard_estimation.base.series import imu_channel, set_pose_channel
+from onboard_estimation.pipeline.reading_limits import imu_limits
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class HopperTrainingConfiguration:
     )
     individuals: int = parameter(1000, "in a generation", minimum=5, maximum=1_000_000)
     generations: int = parameter(20, "in all", minimum=1, maximum=100_000)
-    seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept")
+    seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept", minimum=0)
     threads: int = parameter(0, "that share the work; 0: one a core", minimum=0, maximum=1024)
     delays: bool = parameter(True, "search the delays of event detection too; false: the paper's form")
     state_file: str = parameter("", 'start of the names of files to continue from after an interruption; "" for none')
@@ -97,3 +100,44 @@ class HopperConfiguration:
     truth_body: str = parameter("body", "name of the motion capture's body")
     filter_model: str = parameter("", 'file of trained filter parameters; "" for those that come with the package')
     lag_s: float = parameter(0.05, "how late a reading may arrive", unit="s", minimum=0.0, maximum=10.0)
+
+
+LOW_G = imu_channel("low_g")
+HIGH_G = replace(imu_channel("high_g"), required=False, needs=("linear_acceleration",))
+ATTITUDE = Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", field="orientation", required=False)
+MOTOR_COUNT = 4
+MOTORS = Channel(
+    "motors/command",
+    "sensor_msgs/msg/JointState",
+    "motors/command",
+    "position",
+    tuple(f"motor_{i + 1}" for i in range(MOTOR_COUNT)),
+    required=False,
+    command=True,
+)
+COMMANDED_HEIGHT = Channel(
+    "commanded_height", "geometry_msgs/msg/PointStamped", "commanded_height", required=False, command=True
+)
+LEG = Channel("leg/state", "sensor_msgs/msg/JointState", "leg/state", "position", ("leg",), required=False)
+"""Compression of the leg: only the baselines that need an encoder listen to it."""
+
+
+def limited_channels(configuration: HopperConfiguration) -> tuple[Channel, ...]:
+    """All topics, known heights (`set_pose`) included, with the limits of what they tell."""
+    robot, sensors = configuration.robot, configuration.sensors
+    low = imu_limits(
+        gyro=(sensors.gyro_range_rad_s, "sensors.gyro_range_rad_s"),
+        accelerometer=(sensors.low_range_m_s2, "sensors.low_range_m_s2"),
+    )
+    high = imu_limits(gyro=None, accelerometer=(sensors.high_range_m_s2, "sensors.high_range_m_s2"))
+    height = (Limit("height", 2, 1, robot.largest_height_m, "m", "robot.largest_height_m"),)
+    compression = Limit("compression", 0, 1, robot.standing_height_m, "m", "robot.standing_height_m")
+    return (
+        replace(COMMANDED_HEIGHT, limits=height),
+        replace(MOTORS, limits=(Limit("duty cycle", 0, MOTOR_COUNT, 1.0, ""),)),
+        replace(set_pose_channel(), limits=height),
+        replace(ATTITUDE, limits=(Limit("element of a unit quaternion", 0, 4, 1.0, ""),)),
+        replace(LEG, limits=(compression,)),
+        replace(HIGH_G, limits=high),
+        replace(LOW_G, limits=low),
+    )

@@ -37,27 +37,19 @@ def hopper_shapes(standing_height_m: float) -> dict[str, tuple[Shape, ...]]:
     standing_height_m
         Height of the centre of mass above the foot with the leg extended.
     """
-    length = standing_height_m
-    rotor = (_ROTOR_DIAMETER * length, _ROTOR_DIAMETER * length, _ROTOR_HEIGHT * length)
-    rotors = (
-        Shape(
-            "cylinder",
-            rotor,
-            (x * _ROTOR_REACH * length, y * _ROTOR_REACH * length, _ROTOR_ABOVE * length),
-            part="wheel",
-        )
-        for x, y in ((1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0))
+
+    def lengths(x: float, y: float, z: float) -> tuple[float, float, float]:
+        return standing_height_m * x, standing_height_m * y, standing_height_m * z
+
+    rotor = lengths(_ROTOR_DIAMETER, _ROTOR_DIAMETER, _ROTOR_HEIGHT)
+    corners = (
+        lengths(x * _ROTOR_REACH, y * _ROTOR_REACH, _ROTOR_ABOVE) for x, y in ((1, 1), (-1, 1), (-1, -1), (1, -1))
     )
-    body = Shape("box", (_BODY_WIDTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
-    leg = Shape("cylinder", (_LEG_DIAMETER * length, _LEG_DIAMETER * length, length), (0.0, 0.0, 0.5 * length))
-    foot_height = _FOOT_HEIGHT * length
-    foot = Shape(
-        "cylinder",
-        (_FOOT_DIAMETER * length, _FOOT_DIAMETER * length, foot_height),
-        (0.0, 0.0, 0.5 * foot_height),
-        part="joint",
-    )
-    return {BODY: (body, *rotors), LEG: (leg, foot)}
+    rotors = (Shape("cylinder", rotor, corner, part="wheel") for corner in corners)
+    body = Shape("box", lengths(_BODY_WIDTH, _BODY_WIDTH, _BODY_HEIGHT))
+    leg = Shape("cylinder", lengths(_LEG_DIAMETER, _LEG_DIAMETER, 1.0), lengths(0.0, 0.0, 0.5))
+    foot_size, middle = lengths(_FOOT_DIAMETER, _FOOT_DIAMETER, _FOOT_HEIGHT), lengths(0.0, 0.0, 0.5 * _FOOT_HEIGHT)
+    return {BODY: (body, *rotors), LEG: (leg, Shape("cylinder", foot_size, middle, part="joint"))}
 
 
 def hopper_body_poses(

@@ -174,18 +174,6 @@ class Level(NamedTuple):
     h3: float
 
 
-class Hop(NamedTuple):
-    """Fields of a state that the phase estimator has, see `HOP`, but for the last apex."""
-
-    phase: int
-    since: float
-    still: float
-    begun: float
-    time: float
-    gap: float
-    level: Level
-
-
 class Tuned(NamedTuple):
     """What a filter goes by.
 
@@ -288,58 +276,49 @@ def heard(level: Level, a: float, gain1: float, gain2: float) -> tuple[Level, fl
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def hop_of(state: Record) -> Hop:
-    """What a state has of it."""
-    level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
-    return Hop(state.phase, state.since, state.still, state.begun, state.time, state.gap, level)
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def keep_hop(state: Record, hop: Hop) -> None:
-    """Write it back."""
-    state.phase, state.since, state.still, state.begun, state.time, state.gap, level = hop
-    state.y1, state.y2, state.h1, state.h2, state.h3 = level
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def listen(t: Tuned, hop: Hop, s: Record) -> tuple[Hop, float, float, float, float, tuple[float, float]]:
-    """After a `SIGNAL`, the phase as it was; the reading that was chosen and the acceleration to go on with, m/s^2, the
-    variance by which they deserve less trust than usual, how much y2 rose over three readings, both filters' gains."""
-    phase, since, still, begun, time, gap, level = hop
+def listen(t: Tuned, x: Record, s: Record) -> tuple[float, float, float, float, float, float]:
+    """A `SIGNAL` is heard by a state of `HOP`, whose phase stays: the reading that was chosen and the acceleration to
+    go on with, m/s^2, the variance by which they deserve less trust than usual, how much y2 rose over three readings,
+    both filters' gains."""
     gain1, gain2 = gains(t, s.dt)
-    a, doubt = choose(s, level.y1, t.body.gravity, t.switch)
+    a, doubt = choose(s, x.y1, t.body.gravity, t.switch)
     is_gap, over_gap = s.dt > GAP_STEPS * t.body.nominal_dt, 0.0
     if is_gap:
-        over_gap, unknown = acceleration_over_gap(s.dt, level.y1, a)
+        over_gap, unknown = acceleration_over_gap(s.dt, x.y1, a)
         doubt += unknown
-    if begun == 0.0:
-        level = Level(a, a, a, a, a)
+    level = Level(x.y1, x.y2, x.h1, x.h2, x.h3) if x.begun > 0.0 else Level(a, a, a, a, a)
     level, rise = heard(level, a, gain1, gain2)
-    gap = remembered_gap(gap, s.dt, t.body.nominal_dt)
-    after = Hop(phase, since + s.dt, still, 1.0, time + s.dt, gap, level)
-    return after, a, over_gap if is_gap else level.y1, doubt, rise, (gain1, gain2)
+    x.y1, x.y2, x.h1, x.h2, x.h3 = level
+    x.gap = remembered_gap(x.gap, s.dt, t.body.nominal_dt)
+    x.since, x.begun, x.time = x.since + s.dt, 1.0, x.time + s.dt
+    return a, over_gap if is_gap else level.y1, doubt, rise, gain1, gain2
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def seen(t: Tuned, hop: Hop, s: Record, velocity: float, rise: float, gain2: float) -> int:
+def seen(t: Tuned, x: Record, s: Record, velocity: float, rise: float, gain2: float) -> int:
     """Which event a `SIGNAL` ends the phase with, at an estimated velocity, m/s; see `phase_event`."""
     if awaits_high(s.usable, s.low, t.body.gravity, t.switch):
         return NO_EVENT
-    limit = touchdown_rise(t, s, hop.gap, gain2)
-    return phase_event(hop.phase, hop.since, velocity, hop.level.y2, rise, limit)
+    limit = touchdown_rise(t, s, x.gap, gain2)
+    return phase_event(x.phase, x.since, velocity, x.y2, rise, limit)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def entered(hop: Hop, event: int, rests: bool, step: float) -> tuple[Hop, bool]:
-    """In the phase that an event begins, after a step, s; whether the robot stands: it `rests` for long."""
-    phase, since, still, begun, time, gap, level = hop
-    still = still + step if rests else 0.0
-    stands = still > STILL_S and event < 0
+def enter(x: Record, event: int, rests: bool, step: float) -> bool:
+    """Enter the phase that an event begins, after a step, s; whether the robot stands: it `rests` for long."""
+    x.still = x.still + step if rests else 0.0
+    stands = x.still > STILL_S and event < 0
     if event >= 0:
-        phase, since = (DROP if event == APEX else event + 1), 0.0
+        x.phase, x.since = (DROP if event == APEX else event + 1), 0.0
     elif event == LOST or stands:
-        phase, since = STARTUP, 0.0
-    return Hop(phase, since, still, begun, time, gap, level), stands
+        x.phase, x.since = STARTUP, 0.0
+    return stands
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def flies_on(x: Record, event: int) -> bool:
+    """Whether the robot is in flight, and no event tells otherwise: where thrust tells the bias."""
+    return event == NO_EVENT and (x.phase == DROP or x.phase == REBOUND)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -14,12 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation.model import dynamics, topics
-from hopper_estimation.model.configuration import HopperConfiguration
+from hopper_estimation.model import dynamics
+from hopper_estimation.model.configuration import (
+    ATTITUDE,
+    COMMANDED_HEIGHT,
+    HIGH_G,
+    LEG,
+    LOW_G,
+    MOTOR_COUNT,
+    MOTORS,
+    HopperConfiguration,
+)
 from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
 
 Rows = NDArray[np.float64]
@@ -110,11 +119,11 @@ class HopperSimulation:
         # From a generator of its own: all else stays as it is in `hardware`.
         self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
-        self._emitted_ns = 0
+        self._truth = truth_channel(configuration.truth_body)
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
         self._state = self._standing()
         self._delayed = np.zeros(64)
-        self._previous: Rows | None = None
+        self._previous: Vector | None = None
         self._feedback = np.full(3, np.nan)
         self._told_goal = np.nan
         self._dropped = False
@@ -198,37 +207,21 @@ class HopperSimulation:
             step = min(ticks, 200)
             self._run(step)
             ticks -= step
-        channels = self._channels()
-        emitted = {name: self._take(name, channel, stop_ns) for name, channel in channels.items()}
-        self._emitted_ns = max(self._emitted_ns, stop_ns)
-        truth = emitted.pop("truth")
-        return Recording(tuple(emitted.values()), (truth,))
+        sensors = MOTORS, COMMANDED_HEIGHT, set_pose_channel(), ATTITUDE, LEG, HIGH_G, LOW_G
+        return Recording(tuple(self._take(one, stop_ns) for one in sensors), (self._take(self._truth, stop_ns),))
 
-    def _channels(self) -> dict[str, Channel]:
-        return {
-            "motors": topics.MOTORS,
-            "goal": topics.COMMANDED_HEIGHT,
-            "start": set_pose_channel(),
-            "attitude": topics.ATTITUDE,
-            "leg": topics.LEG,
-            "high": topics.HIGH_G,
-            "low": topics.LOW_G,
-            "truth": truth_channel(self.configuration.truth_body),
-        }
-
-    def _take(self, name: str, channel: Channel, stop_ns: int) -> Series:
-        pieces = self._pending.pop(name, [])
-        width = {"motors": topics.MOTOR_COUNT, "goal": 3, "start": 43, "attitude": 4, "leg": 1, "truth": 7}.get(name, 6)
-        stamps = np.concatenate([p[0] for p in pieces]) if pieces else np.empty(0, dtype=np.int64)
-        values = np.concatenate([p[1] for p in pieces]) if pieces else np.empty((0, width))
+    def _take(self, channel: Channel, stop_ns: int) -> Series:
+        pieces = self._pending.pop(channel.sensor, [])
+        stamps = np.concatenate([np.empty(0, dtype=np.int64), *(one for one, _ in pieces)])
+        values = np.concatenate([np.empty((0, len(neutral_value(channel)))), *(one for _, one in pieces)])
         later = stamps >= stop_ns
         if later.any():
-            self._pending[name] = [(stamps[later], values[later])]
+            self._pending[channel.sensor] = [(stamps[later], values[later])]
         return Series(channel, stamps[~later], values[~later])
 
-    def _give(self, name: str, stamps: Stamps, values: Rows) -> None:
+    def _give(self, channel: Channel, stamps: Stamps, values: Rows) -> None:
         if len(stamps):
-            self._pending.setdefault(name, []).append((stamps, values))
+            self._pending.setdefault(channel.sensor, []).append((stamps, values))
 
     def _goals(self, ticks: int) -> Vector:
         time_s = np.maximum((self._tick + np.arange(ticks)) * _TICK_S - self.scenario.drop_s, 0.0)
@@ -264,10 +257,8 @@ class HopperSimulation:
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
-        if self.foreign is not None:
-            self.foreign.advance(self._state, self._delayed, self.plant, motion)
-        else:
-            dynamics.advance(self._state, self._delayed, self.plant, motion)
+        advance = dynamics.advance if self.foreign is None else self.foreign.advance
+        advance(self._state, self._delayed, self.plant, motion)
         if self.trace is not None:
             self.trace.append(trace)
         swayed = self._sway_of(ticks, tick_s)
@@ -275,7 +266,7 @@ class HopperSimulation:
             swayed = swayed + self.foreign.swings
         self._record(start_ns, stop_ns, trace, swayed)
         stamps = start_ns + np.arange(ticks, dtype=np.int64) * _TICK_NS
-        self._give("motors", stamps, np.repeat(duties[:, None], topics.MOTOR_COUNT, axis=1))
+        self._give(MOTORS, stamps, np.repeat(duties[:, None], MOTOR_COUNT, axis=1))
         self._tell_goals(stamps, goals)
         drop_ns = round(s.drop_s * NANOSECONDS_PER_SECOND)
         if not self._dropped and stop_ns > drop_ns:
@@ -286,7 +277,7 @@ class HopperSimulation:
             pose[2], pose[6] = height, 1.0
             variance = s.capture.start_stddev_m**2
             pose[7:] = np.diag([_KNOWN_NOTHING, _KNOWN_NOTHING, variance, *[_KNOWN_NOTHING] * 3]).ravel()
-            self._give("start", np.array([drop_ns], dtype=np.int64), pose[None])
+            self._give(set_pose_channel(), np.array([drop_ns], dtype=np.int64), pose[None])
         self._tick += ticks
 
     def _sway_of(self, ticks: int, tick_s: NDArray[np.floating]) -> Rows:
@@ -309,7 +300,7 @@ class HopperSimulation:
         self._told_goal = float(goals[-1])
         values = np.zeros((int(due.sum()), 3))
         values[:, 2] = goals[due]
-        self._give("goal", stamps[due], values)
+        self._give(COMMANDED_HEIGHT, stamps[due], values)
 
     def _record(self, start_ns: int, stop_ns: int, trace: Rows, swayed: Rows) -> None:
         """Readings of all sensors from one stamp to another."""
@@ -317,18 +308,11 @@ class HopperSimulation:
         step_ns = round(dynamics.STEP_S * NANOSECONDS_PER_SECOND)
         errors = self._attitude_error.next(len(swayed))
         drifts = self._drifts.next(len(swayed))
-        tick_ns = start_ns + np.arange(len(swayed)) * _TICK_NS
-
-        def row(stamps: Stamps) -> NDArray[np.int64]:
-            return np.clip((stamps - start_ns) // step_ns, 0, len(trace) - 1)
-
-        def at_ticks(stamps: Stamps, values: Rows) -> Rows:
-            return np.column_stack([np.interp(stamps, tick_ns, one) for one in values.T])
-
         stamps = stamps_between(start_ns, stop_ns, s.imu_rate_hz)
         stamps = stamps[rng.random(len(stamps)) >= s.lost_share]
-        read = trace[row(stamps + np.round(1e9 * self._spread(s.jitter_s, len(stamps))).astype(np.int64))]
-        motion, drift = at_ticks(stamps, swayed), at_ticks(stamps, drifts)
+        read_ns = stamps + np.round(1e9 * self._spread(s.jitter_s, len(stamps))).astype(np.int64)
+        read = trace[np.clip((read_ns - start_ns) // step_ns, 0, len(trace) - 1)]
+        motion, drift = _at_ticks(stamps, start_ns, swayed), _at_ticks(stamps, start_ns, drifts)
         lean = 1.0 / (np.cos(motion[:, 0]) * np.cos(motion[:, 1]))
         shock = read[:, dynamics.T_HIGH] - self.plant.gravity
         sideways = s.mount.lateral_share * shock[:, None] * rng.normal(size=(len(stamps), 2))
@@ -337,24 +321,24 @@ class HopperSimulation:
         beyond = np.zeros((len(stamps), 2))
         if self.foreign is not None:
             beyond = self.foreign.felt((stamps - start_ns) / NANOSECONDS_PER_SECOND, swayed[:, 2:])
-        for name, sensor, column, share in (
-            ("high", self._high, dynamics.T_HIGH, 1),
-            ("low", self._low, dynamics.T_LOW, 0),
+        for channel, sensor, column, share in (
+            (HIGH_G, self._high, dynamics.T_HIGH, 1),
+            (LOW_G, self._low, dynamics.T_LOW, 0),
         ):
             force = np.column_stack([sideways, read[:, column] * lean + beyond[:, share]])
             reading = sensor.reading(force, drift[:, share] * sensor.scenario.drift_m_s2, rng)
-            turning = (
-                rates + s.gyro_noise_rad_s * rng.normal(size=rates.shape) if name == "low" else np.zeros_like(rates)
-            )
-            self._give(name, stamps, np.hstack([turning, reading]))
+            turning = np.zeros_like(rates)
+            if channel is LOW_G:
+                turning = rates + s.gyro_noise_rad_s * rng.normal(size=rates.shape)
+            self._give(channel, stamps, np.hstack([turning, reading]))
         encoder = s.encoder
         leg = self._encoder_scale * read[:, dynamics.T_COMPRESSION] + encoder.noise_m * rng.normal(size=len(stamps))
         if encoder.step_m > 0.0:
             leg = encoder.step_m * np.round(leg / encoder.step_m)
-        self._give("leg", stamps, leg[:, None])
+        self._give(LEG, stamps, leg[:, None])
         stamps = stamps_between(start_ns, stop_ns, s.attitude.rate_hz)
-        angles = at_ticks(stamps, swayed)[:, :2] + at_ticks(stamps, errors)
-        self._give("attitude", stamps, _quaternions(angles))
+        angles = _at_ticks(stamps, start_ns, swayed)[:, :2] + _at_ticks(stamps, start_ns, errors)
+        self._give(ATTITUDE, stamps, _quaternions(angles))
         self._capture(start_ns, stop_ns, trace, swayed)
 
     def _capture(self, start_ns: int, stop_ns: int, trace: Rows, swayed: Rows) -> None:
@@ -362,22 +346,25 @@ class HopperSimulation:
         stamps = stamps_between(start_ns, stop_ns, s.rate_hz)
         # Behind by the latency, a part of a millisecond to some: the start of this piece needs the end of the last.
         late_ns = round(self._latency_s * NANOSECONDS_PER_SECOND)
-        before = (
-            self._previous if self._previous is not None else np.repeat(trace[:1, : dynamics.T_VELOCITY], 400, axis=0)
-        )
-        heights = np.concatenate([before[:, 0], trace[:, dynamics.T_HEIGHT]])
+        before = np.repeat(trace[:1, dynamics.T_HEIGHT], 400) if self._previous is None else self._previous
+        heights = np.concatenate([before, trace[:, dynamics.T_HEIGHT]])
         # A row of the trace holds the state at the end of its step.
         place = (stamps - late_ns - start_ns) / (dynamics.STEP_S * NANOSECONDS_PER_SECOND) + len(before) - 1.0
         z = np.interp(place, np.arange(len(heights)), heights)
-        self._previous = heights[-400:, None]
-        tick_ns = start_ns + np.arange(len(swayed)) * _TICK_NS
-        angles = np.column_stack([np.interp(stamps, tick_ns, one) for one in swayed[:, :2].T])
+        self._previous = heights[-400:]
+        angles = _at_ticks(stamps, start_ns, swayed[:, :2])
         angles += np.deg2rad(s.attitude_stddev_deg) * rng.normal(size=angles.shape)
         poses = np.zeros((len(stamps), 7))
         poses[:, 2] = z
         poses[:, :3] += s.position_stddev_m * rng.normal(size=(len(stamps), 3))
         poses[:, 3:] = _quaternions(angles)
-        self._give("truth", stamps, poses)
+        self._give(self._truth, stamps, poses)
+
+
+def _at_ticks(stamps: Stamps, start_ns: int, values: Rows) -> Rows:
+    """Values of ticks from `start_ns` on at other times, by straight lines."""
+    tick_ns = start_ns + np.arange(len(values)) * _TICK_NS
+    return np.column_stack([np.interp(stamps, tick_ns, one) for one in values.T])
 
 
 def _quaternions(angles: Rows) -> Rows:

@@ -18,20 +18,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from hopper_estimation.estimators.filter_model import PARAMETERS, FilterEntry
-from hopper_estimation.estimators.filters import Filtered, State, StateFilter, body_of, state_filter
+from hopper_estimation.estimators.filters import (
+    PARAMETERS,
+    Filtered,
+    FilterEntry,
+    body_of,
+    state_filter,
+)
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
-from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Body, Records, copied
-from hopper_estimation.training.filter_calibration import calibrated
-from hopper_estimation.training.trials import Trial
-from onboard_estimation.learning.optimisation.minimise import SeedResults, minimise_seeds
-from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Settings
+from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Records, copied
+from hopper_estimation.training.filter_calibration import Trial, calibrated
+from onboard_estimation.learning.optimisation.minimise import minimise_seeds
+from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Result, Settings
 
 START_VARIANCES = (0.01**2, 0.1**2)
 """Of height (m^2) and velocity (m^2/s^2) at the first drop while parameters are searched."""
@@ -97,35 +100,20 @@ class FilterObjective:
         self._body = body_of(configuration)
         self._threads = threads or os.cpu_count() or 1
         self._filter = state_filter(estimator, configuration.robot)
-        self._trials = [self._costed(trial) for trial in trials]
-
-    def _costed(self, trial: Trial) -> CostedTrial:
-        start = self._filter.new_state(trial.start_height_m, 0.0, np.diag(START_VARIANCES), DROP)
-        # The kernels' clock starts one step before the first sample.
-        cycles, begins_s = trial.hops.cycles, float(trial.time_s[0] - trial.signals["dt"][0])
-        return CostedTrial(
-            start,
-            trial.signals,
-            trial.true_height_m,
-            trial.true_velocity_m_s,
-            cycles.touchdown_s - begins_s,
-            cycles.next_touchdown_s - begins_s,
-            cycles.hop_height_m,
-        )
+        self._trials = trials
+        start = np.diag(START_VARIANCES)
+        self._starts = [self._filter.new_state(trial.start_height_m, 0.0, start, DROP) for trial in trials]
+        self._spans = [_on_the_kernels_clock(trial) for trial in trials]
+        hops, samples = np.array([(len(trial.hops.cycles), len(trial.signals)) for trial in trials]).T
+        self._hop_shares, self._sample_shares = hops / hops.sum(), samples / samples.sum()
 
     def problem(self) -> Problem:
         """Names, units and bounds of what is searched."""
         digest = hashlib.sha256(self.estimator.encode())
-        # Of the signals what all filters look at, as they lie in a file of a search to be continued.
-        for name in ("dt", "low", "high", "usable", "goal", "thrust"):
-            kind = np.uint8 if name == "usable" else np.float64
-            for one in self._trials:
-                digest.update(one.signals[name].astype(kind).tobytes())
         for one in self._trials:
-            digest.update(np.column_stack([one.signals["side_x"], one.signals["side_y"]]).tobytes())
-        for name in CostedTrial._fields[2:]:
-            for one in self._trials:
-                digest.update(getattr(one, name).tobytes())
+            truth = one.true_height_m, one.true_velocity_m_s, one.hops.cycles.touchdown_s, one.hops.cycles.apex_height_m
+            for part in (one.signals, *truth):
+                digest.update(part.tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),
@@ -145,10 +133,12 @@ class FilterObjective:
     def __call__(self, population: Array) -> Array:
         """(P,) costs of (P, n) parameters in their units."""
         weight = SURPRISE_WEIGHT if self.estimator == "bounce" else 0.0
+        longest = max(len(one.signals) for one in self._trials)
 
         def costs(rows: Array) -> list[float]:
-            room = room_for(self._trials)
-            return [cost(self._filter, one, self._body, self._trials, room, weight) for one in rows]
+            # Memory that is used again and again is fast.
+            room = Filtered(np.empty((longest, 2)), np.empty(4 + longest // 20, EVENT))
+            return [self._cost(one, room, weight) for one in rows]
 
         whole = self.full(np.atleast_2d(population))
         if self._threads == 1:
@@ -156,6 +146,27 @@ class FilterObjective:
         with ThreadPoolExecutor(self._threads) as pool:
             pieces = pool.map(costs, np.array_split(whole, min(4 * self._threads, len(whole))))
             return np.concatenate(list(pieces))
+
+    def _cost(self, parameters: Array, room: Filtered, surprise_weight: float) -> float:
+        """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
+        rows = []
+        for one, start, spans in zip(self._trials, self._starts, self._spans, strict=True):
+            run = self._filter.run(parameters, self._body, tuple(map(copied, start)), one.signals, room)
+            square_z, square_v, count = squared_errors(run.out, one.true_height_m, one.true_velocity_m_s)
+            apex, miscount, surprise, judged = apex_errors(run.events, self._body.length, *spans)
+            if judged == 0 or count == 0:
+                apex, miscount, square_z, square_v, count = 1.0, 1.0, 0.0, 0.0, 1
+            rows.append((apex + miscount, surprise, square_z / count, square_v / count))
+        apexes, surprises, squares_z, squares_v = np.array(rows).T
+        rmse = np.sqrt(self._sample_shares @ squares_z) + np.sqrt(self._sample_shares @ squares_v)
+        found = self._hop_shares @ apexes + RMSE_WEIGHT * rmse
+        return float(found + surprise_weight * (self._hop_shares @ surprises + _USUAL_SURPRISE))
+
+
+def _on_the_kernels_clock(trial: Trial) -> tuple[Array, Array, Array]:
+    """Both touchdowns of each hop, s since one step before the first sample, and the hop's height, m."""
+    cycles, begins_s = trial.hops.cycles, float(trial.time_s[0] - trial.signals["dt"][0])
+    return cycles.touchdown_s - begins_s, cycles.next_touchdown_s - begins_s, cycles.hop_height_m
 
 
 def neutral_parameters() -> Array:
@@ -168,68 +179,6 @@ def neutral_parameters() -> Array:
     values[phases.THRUST1] = 1.0
     values[list(_DELAYS)] = 0.0
     return values
-
-
-class CostedTrial(NamedTuple):
-    """A trial as its cost needs it.
-
-    Attributes
-    ----------
-    start
-        State of the filter at the first sample.
-    signals
-        (N,) of `phases.SIGNAL`.
-    true_height, true_velocity
-        (N,) the truth at the samples, m and m/s, NaN where unknown.
-    touchdown_s, next_touchdown_s, hop_height
-        (H,) see `apex_errors`; s since the trial's first sample.
-    """
-
-    start: State
-    signals: Records
-    true_height: Array
-    true_velocity: Array
-    touchdown_s: Array
-    next_touchdown_s: Array
-    hop_height: Array
-
-
-def room_for(trials: Sequence[CostedTrial]) -> Filtered:
-    """For what comes of any of them: memory that is used again and again is fast."""
-    longest = max(len(one.signals) for one in trials)
-    return Filtered(np.empty((longest, 2)), np.empty(4 + longest // 20, EVENT))
-
-
-def cost(
-    state_filter: StateFilter,
-    parameters: Array,
-    body: Body,
-    trials: Sequence[CostedTrial],
-    room: Filtered,
-    surprise_weight: float,
-) -> float:
-    """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
-    errors, miscounts, surprises, squares_z, squares_v, hops, samples = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
-    for one in trials:
-        run = state_filter.run(parameters, body, tuple(map(copied, one.start)), one.signals, room)
-        square_z, square_v, count = squared_errors(run.out, one.true_height, one.true_velocity)
-        apex, miscount, surprise, judged = apex_errors(
-            run.events, body.length, one.touchdown_s, one.next_touchdown_s, one.hop_height
-        )
-        if judged == 0 or count == 0:
-            apex, miscount, square_z, square_v, count = 1.0, 1.0, 0.0, 0.0, 1
-        rmse_z, rmse_v = np.sqrt(square_z / count), np.sqrt(square_v / count)
-        errors += apex * len(one.hop_height)
-        miscounts += miscount * len(one.hop_height)
-        surprises += surprise * len(one.hop_height)
-        squares_z += rmse_z * rmse_z * len(one.signals)
-        squares_v += rmse_v * rmse_v * len(one.signals)
-        hops += len(one.hop_height)
-        samples += len(one.signals)
-    found = (errors + miscounts) / hops + RMSE_WEIGHT * (np.sqrt(squares_z / samples) + np.sqrt(squares_v / samples))
-    if surprise_weight > 0.0:
-        found += surprise_weight * (surprises / hops + _USUAL_SURPRISE)
-    return float(found)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -289,10 +238,11 @@ def apex_errors(
 
 @dataclass(frozen=True, eq=False)
 class TrainedFilter:
-    """A trained filter and how it came about."""
+    """A trained filter and how it came about: the results of all seeds and the best of them."""
 
     entry: FilterEntry
-    search: SeedResults
+    results: list[Result]
+    best: Result
     objective: FilterObjective
 
 
@@ -307,6 +257,7 @@ def train_filter(
     objective = FilterObjective(configuration, estimator, trials, search.threads, search.delays)
     problem, budget = objective.problem(), Settings(search.individuals, search.generations)
     state_file = Path(f"{search.state_file}_{estimator}.npz") if search.state_file else None
-    found = minimise_seeds(search.method, problem, objective, budget, search.seeds, progress, state_file)
-    parameters = objective.full(found.best.best[None])[0]
-    return TrainedFilter(calibrated(configuration, estimator, parameters, trials), found, objective)
+    results = minimise_seeds(search.method, problem, objective, budget, search.seeds, progress, state_file)
+    best = min(results, key=lambda one: one.cost)
+    parameters = objective.full(best.best[None])[0]
+    return TrainedFilter(calibrated(configuration, estimator, parameters, trials), results, best, objective)

@@ -16,13 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hopper_estimation.estimators.filter_model import PARAMETERS, TRAINED, FilterModel, filters_of
-from hopper_estimation.judging.hop_metrics import HopErrors, mean_of
+from hopper_estimation.estimators.filters import PARAMETERS, TRAINED, FilterModel, filters_of
+from hopper_estimation.judging.hop_metrics import METRICS, HopErrors, mean_of
 from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.phases import EVENTS
-from hopper_estimation.training.filter_calibration import judged
+from hopper_estimation.training.filter_calibration import Trial, judged, trials_of
 from hopper_estimation.training.filter_training import TrainedFilter, train_filter
-from hopper_estimation.training.trials import Trial, trials_of
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.learning.optimisation.problem import Progress, Sensitivity, sensitivity
@@ -67,16 +66,21 @@ class HopperTraining:
         trained, entry = self.filters[name], self.filters[name].entry
         found, steepness = self.sensitivities[name], self.sensitivities[name].largest_ratios
         return {
-            "cost": trained.search.best.cost,
-            "cost_by_seed": {one.seed: one.cost for one in trained.search.results},
-            "method": trained.search.best.method,
-            "evaluations": sum(one.evaluations for one in trained.search.results),
+            "cost": trained.best.cost,
+            "cost_by_seed": {one.seed: one.cost for one in trained.results},
+            "method": trained.best.method,
+            "evaluations": sum(one.evaluations for one in trained.results),
             "parameters": {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)},
             "event_delay_s": dict(zip(EVENTS, entry.event_delay_s.tolist(), strict=True)),
             "event_stddev_s": dict(zip(EVENTS, entry.event_stddev_s.tolist(), strict=True)),
-            "on_training_hops": {metric: _mean(self.errors[name], metric) for metric in ("m1", "m2", "m3", "m4")},
+            "on_training_hops": self._means(name),
             "sensitivity_percent_per_percent": dict(zip(found.names, steepness.tolist(), strict=True)),
         }
+
+    def _means(self, name: str) -> dict[str, float]:
+        """M1 to M4 over all hops where they are known."""
+        values = {one: np.concatenate([each.values[one] for each in self.errors[name]]) for one in METRICS[:4]}
+        return {metric: mean_of(known[np.isfinite(known)]) for metric, known in values.items()}
 
     def sentences(self) -> list[str]:
         """What it was trained with, and what the reader must know."""
@@ -111,30 +115,24 @@ class HopperTraining:
         return [errors, *(self._parameter_table(name) for name in names), events]
 
     def _error_row(self, name: str) -> tuple[str, ...]:
-        m1, m2, m3, m4 = (_mean(self.errors[name], metric) for metric in ("m1", "m2", "m3", "m4"))
-        costs = " ".join(f"{one.cost:.4f}" for one in self.filters[name].search.results)
+        m1, m2, m3, m4 = self._means(name).values()
+        costs = " ".join(f"{one.cost:.4f}" for one in self.filters[name].results)
         return (name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs)
 
     def _event_row(self, name: str) -> tuple[str, ...]:
         entry = self.filters[name].entry
-        return (
-            name,
-            *(
-                f"{1e3 * delay:.1f} ± {1e3 * stddev:.1f} ms"
-                for delay, stddev in zip(entry.event_delay_s, entry.event_stddev_s, strict=True)
-            ),
-        )
+        times_ms = zip(1e3 * entry.event_delay_s, 1e3 * entry.event_stddev_s, strict=True)
+        return (name, *(f"{delay:.1f} ± {stddev:.1f} ms" for delay, stddev in times_ms))
 
     def _parameter_table(self, name: str) -> ReportTable:
         found, entry = self.sensitivities[name], self.filters[name].entry
-        values = {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)}
-        described = {one.name: one for one in PARAMETERS}
+        known = {one.name: (one, value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)}
         rows = []
         for parameter, ratio in zip(found.names, found.largest_ratios, strict=True):
-            one = described[parameter]
+            one, value = known[parameter]
             unit = f" {one.unit}" if one.unit else ""
             bounds = f"{one.lower:g} to {one.upper:g}{unit}"
-            rows.append((parameter, f"{values[parameter]:.5g}{unit}", bounds, f"{ratio:.2f}", one.meaning))
+            rows.append((parameter, f"{value:.5g}{unit}", bounds, f"{ratio:.2f}", one.meaning))
         return ReportTable(
             f"{name}: parameters; by how many percent the cost changes when they change by one",
             ("parameter", "found", "searched", "sensitivity", "meaning"),
@@ -179,7 +177,7 @@ def train_hopper(
         trained = train_filter(configuration, name, trials, search, told)
         filters[name] = trained
         errors[name] = tuple(judged(configuration, name, trained.entry, trial)[0] for trial in trials)
-        objective, best = trained.objective, trained.search.best.best
+        objective, best = trained.objective, trained.best.best
         sensitivities[name] = sensitivity(objective.problem(), objective, best, CHANGES_PERCENT)
     try:
         kept = dict(filters_of(configuration.filter_model).entries)
@@ -188,9 +186,7 @@ def train_hopper(
     training = {
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "version": version("onboard_estimation"),
-        "trained": {
-            name: {"cost": one.search.best.cost, "seed": one.search.best.seed} for name, one in filters.items()
-        },
+        "trained": {name: {"cost": one.best.cost, "seed": one.best.seed} for name, one in filters.items()},
         "method": search.method,
         "hops": sum(len(trial.hops.cycles) for trial in trials),
         "recordings": dict(zip(recordings, hashes, strict=True)),
@@ -199,15 +195,10 @@ def train_hopper(
     return HopperTraining(filters, model, errors, sensitivities, tuple(trials), time.perf_counter() - started)
 
 
-def _mean(errors: Sequence[HopErrors], metric: str) -> float:
-    values = np.concatenate([one.values[metric] for one in errors])
-    return mean_of(values[np.isfinite(values)])
-
-
 def _at_bounds(trained: TrainedFilter) -> list[str]:
     """Names of parameters that were found within a hundredth of the range of a bound."""
     problem = trained.objective.problem()
-    shares = np.ravel(problem.to_shares(trained.search.best.best))
+    shares = np.ravel(problem.to_shares(trained.best.best))
     return [name for name, share in zip(problem.names, shares, strict=True) if min(share, 1.0 - share) < 0.01]
 
 

@@ -25,33 +25,44 @@ if TYPE_CHECKING:
     from onboard_estimation.base.workers import Workers
 
 
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """A word of the command line that no option names; more as `typer.Argument` takes it."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+def option(metavar: str, help: str, *flags: str, **more: Any) -> Any:
+    """An option with a value, under its parameter's name or these."""
+    return typer.Option(*flags, metavar=metavar, help=help, **more)
+
+
+def flag(help: str, *flags: str, **more: Any) -> Any:
+    """An option without a value."""
+    return typer.Option(*flags, help=help, **more)
+
+
+JsonOption = Annotated[bool, flag("Print JSON instead of tables and sentences.", "--json")]
+
+
 def robots(incomplete: str) -> list[str]:
     """Robots that installed packages offer; no code of theirs is imported."""
     return [name for name in offered("onboard_estimation.robots") if name.startswith(incomplete)]
 
 
-RobotsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=robots)
-]
+RobotsArgument = Annotated[list[str] | None, argument("ROBOT...", "Robots; all otherwise.", autocompletion=robots)]
 RobotArgument = Annotated[
-    str,
-    typer.Argument(metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=robots),
+    str, argument("ROBOT", "Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=robots)
 ]
 RobotOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed.", autocompletion=robots
-    ),
+    str | None, option("ROBOT", "Robot, see `onboard-estimation robots`; otherwise guessed.", autocompletion=robots)
 ]
 EstimatorOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
+    str | None, option("NAME", "Estimator; the robot's first otherwise, see `onboard-estimation robots`.")
 ]
 
 
 def into(metavar: str, help: str) -> Any:
     """The option that says where a command writes."""
-    return typer.Option("--output", "-o", metavar=metavar, help=help)
+    return option(metavar, help, "--output", "-o")
 
 
 def formats(incomplete: str) -> list[str]:
@@ -70,14 +81,9 @@ def taking(*names: str) -> Callable[[Command], Command]:
     return _taking("options", EvaluateOptions(), names or ("config", "overrides"))
 
 
-def taking_all(command: Command) -> Command:
-    """Give a command all of them."""
-    return _taking("options", EvaluateOptions(), [name for name, _, _ in declared()])(command)
-
-
-def taking_settings(settings: Any) -> Callable[[Command], Command]:
-    """Give a command all options that the class of these settings declares, in the place of an argument `settings`."""
-    return _taking("settings", settings, [name for name, _, _ in declared(settings)])
+def taking_settings(settings: Any, place: str = "settings") -> Callable[[Command], Command]:
+    """Give a command all options that the class of these settings declares, in the place of this argument."""
+    return _taking(place, settings, [name for name, _, _ in declared(settings)])
 
 
 def _taking(place: str, base: Any, names: Collection[str]) -> Callable[[Command], Command]:
@@ -108,27 +114,19 @@ def _parameter(name: str, option: Option, value: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-_working = partial(typer.Option, rich_help_panel="Who does the work")
+taking_all = taking_settings(EvaluateOptions(), "options")
+"""Give a command all options of `evaluate`."""
+
+
+_working = partial(option, rich_help_panel="Who does the work")
+_ALONE = "0: this process alone, without Dask."
 WorkersOption = Annotated[
-    int | None,
-    _working(
-        metavar="N", min=0, help="Processes of this machine; 0: this process alone, without Dask. One a core otherwise."
-    ),
+    int | None, _working("N", f"Processes of this machine; {_ALONE} One a core otherwise.", min=0)
 ]
-FewWorkersOption = Annotated[
-    int,
-    _working(
-        metavar="N", min=0, help="Processes of this machine that share the work; 0: this process alone, without Dask."
-    ),
-]
+FewWorkersOption = Annotated[int, _working("N", f"Processes of this machine that share the work; {_ALONE}", min=0)]
 """Of work that one process does in a minute."""
-SchedulerOption = Annotated[
-    str | None,
-    _working(
-        metavar="ADDRESS",
-        help="Workers of a Dask cluster, e.g. `tcp://10.0.0.5:8786`; bags are read where the workers are.",
-    ),
-]
+_CLUSTER = "Workers of a Dask cluster, e.g. `tcp://10.0.0.5:8786`; bags are read where the workers are."
+SchedulerOption = Annotated[str | None, _working("ADDRESS", _CLUSTER)]
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import typer
 
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 
-StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format of the bag.")]
+StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 
 
 @output.command(
@@ -23,22 +24,17 @@ def simulate(
     robot: arguments.RobotArgument,
     bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
     scenario: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Scenario, see `onboard-estimation robots`; the robot's first otherwise."),
+        str | None, option("NAME", "Scenario, see `onboard-estimation robots`; the robot's first otherwise.")
     ] = None,
     variant: Annotated[
         str | None,
-        typer.Option(
-            "--gait", "--variant", metavar="NAME", help="What it does, e.g. its gait; the scenario's first otherwise."
-        ),
+        option("NAME", "What it does, e.g. its gait; the scenario's first otherwise.", "--gait", "--variant"),
     ] = None,
-    duration: Annotated[float, typer.Option(metavar="S", help="Length, s.")] = 60.0,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of all noise and disturbances; the same seed gives the same bag.")
-    ] = 0,
+    duration: Annotated[float, option("S", "Length, s.")] = 60.0,
+    seed: Annotated[int, option("N", "Of all noise and disturbances; the same seed gives the same bag.", min=0)] = 0,
     storage: StorageOption = "mcap",
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
     from onboard_estimation.contract.simulated import Simulated, chosen_scenario
@@ -61,10 +57,8 @@ def simulate(
 
 @output.command("inspect BAG", "inspect BAG --json")
 def inspect(
-    bag: Annotated[
-        Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
-    ],
-    json: output.JsonOption = False,
+    bag: Annotated[Path, argument("BAG", "Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")],
+    json: JsonOption = False,
 ) -> None:
     """Show what is in a bag and what is wrong with it: rates, gaps, stamps, and the truth against the IMUs.
 
@@ -119,28 +113,23 @@ def _show_formats(wanted: bool) -> None:
     "convert serial_log device.log --output hops",
 )
 def convert(
-    form: Annotated[
-        str,
-        typer.Argument(metavar="FORMAT", help="Format of the file, see `--formats`.", autocompletion=arguments.formats),
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert, or folder of a run.")],
+    form: Annotated[str, argument("FORMAT", "Format of the file, see `--formats`.", autocompletion=arguments.formats)],
+    file: Annotated[Path, argument("FILE", "File to convert, or folder of a run.")],
     bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
     storage: StorageOption = "mcap",
     as_recorded: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Leave what the format would mend (the truth's axes, clocks) as it is, wrong or not.",
             "--as-recorded",
             "--truth-as-recorded",
-            help="Leave what the format would mend (the truth's axes, clocks) as it is, wrong or not.",
         ),
     ] = False,
     formats: Annotated[
         bool,
-        typer.Option(
-            "--formats", callback=_show_formats, is_eager=True, help="Show the installed formats and what each becomes."
-        ),
+        flag("Show the installed formats and what each becomes.", "--formats", callback=_show_formats, is_eager=True),
     ] = False,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Turn a recording of another group, or a device's log, into a ROS 2 bag.
 

@@ -12,6 +12,7 @@ import typer
 
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, option
 from onboard_estimation.judging.options import CampaignSettings
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ EXIT_SOME_FAILED = 1
 def campaign(
     what: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TABLE|BAG...|ROBOT",
-            help="A table of what to run, a YAML file; bags; or a robot to be simulated (a bag of that name: ./NAME).",
+        argument(
+            "TABLE|BAG...|ROBOT",
+            "A table of what to run, a YAML file; bags; or a robot to be simulated (a bag of that name: ./NAME).",
             autocompletion=arguments.robots,
         ),
     ],
@@ -44,14 +45,12 @@ def campaign(
         Path | None, arguments.into("FOLDER", "Folder of the campaign; `campaigns/...` otherwise. It goes on there.")
     ] = None,
     robot: arguments.RobotOption = None,
-    estimator: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
-    ] = [],  # noqa: B006 (typer copies it)
+    estimator: Annotated[list[str], option("NAME", "Estimator; may be repeated; the robot's first otherwise.")] = [],  # noqa: B006 (typer copies it)
     settings: Any = None,
     workers: arguments.WorkersOption = None,
     scheduler: arguments.SchedulerOption = None,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Run an estimator over many bags or simulated seeds, and judge accuracy and consistency over all of them.
 

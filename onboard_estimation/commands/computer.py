@@ -11,6 +11,7 @@ import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, option
 
 if TYPE_CHECKING:
     from onboard_estimation.realtime.budget import Job
@@ -29,7 +30,7 @@ _BUSY_LOAD = 0.5
 
 
 @output.command("doctor", "doctor --json")
-def doctor(json: output.JsonOption = False) -> int:
+def doctor(json: JsonOption = False) -> int:
     """Check what the live graph needs: ROS 2, DDS, network, clocks, ports, cache, capabilities.
 
     Two processes exchange a message, so that what is said of the network is tried. Each finding is `ok`, a `note`, or
@@ -69,16 +70,13 @@ def doctor(json: output.JsonOption = False) -> int:
 @arguments.taking()
 def budget(
     names: arguments.RobotsArgument = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", help="Length of each measurement, s; warming up is not counted.")
-    ] = 10.0,
+    seconds: Annotated[float, option("S", "Length of each measurement, s; warming up is not counted.")] = 10.0,
     estimator: arguments.EstimatorOption = None,
     rate: Annotated[
-        float,
-        typer.Option(metavar="FACTOR", help="Sensors so many times faster: for the load, the motion makes no sense."),
+        float, option("FACTOR", "Sensors so many times faster: for the load, the motion makes no sense.")
     ] = 1.0,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure what robots' estimators take of this computer, and whether it is fast enough.
 
@@ -205,7 +203,7 @@ def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Reme
 @output.command("warmup", "warmup salp")
 def warmup(
     names: arguments.RobotsArgument = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Compile all kernels of the robots, so that nodes start in a second. To be run once after each installation.
 

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import flag, option
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.result import EvaluationResult, PartResult
@@ -37,12 +36,10 @@ def demo(
     folder: Annotated[
         Path, arguments.into("FOLDER", "Where bags and reports go; an earlier demo there is replaced.")
     ] = Path("demo_output"),
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the simulation.")] = 1,
+    seed: Annotated[int, option("N", "Of the simulation.", min=0)] = 1,
     full: Annotated[
         bool,
-        typer.Option(
-            "--full", help="Also train the robots that learn, and judge a harder run without and with what was learned."
-        ),
+        flag("Also train the robots that learn, and judge a harder run without and with what was learned.", "--full"),
     ] = False,
 ) -> None:
     """Simulate each robot, run its estimator on the bag, judge it, and write a report to open in a browser.

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, option
 
 
 @output.command(
@@ -27,17 +26,16 @@ from onboard_estimation.commands import arguments, output
 def evaluate(
     bag: Annotated[
         Path,
-        typer.Argument(
-            metavar="BAG",
-            help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file; or a trajectory file of another filter.",
+        argument(
+            "BAG", "Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file; or a trajectory file of another filter."
         ),
     ],
     robot: arguments.RobotOption = None,
     estimator: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME",
-            help="Estimator, see `onboard-estimation robots`; the robot's first otherwise. May be repeated: each is "
+        option(
+            "NAME",
+            "Estimator, see `onboard-estimation robots`; the robot's first otherwise. May be repeated: each is "
             "judged on the bag, and they are compared.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
@@ -49,7 +47,7 @@ def evaluate(
         ),
     ] = None,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Replay a bag through a robot's estimator, or take another filter's estimates, and judge them against the truth.
 
@@ -112,8 +110,8 @@ def show_several(summaries: Sequence[Mapping[str, Any]]) -> None:
 
 @output.command("compare runs/walk-strapdown runs/walk-strapdown-2", "compare RUN RUN --json")
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders that `evaluate` wrote, two or more.")],
-    json: output.JsonOption = False,
+    runs: Annotated[list[Path], argument("RUN", "Run folders that `evaluate` wrote, two or more.")],
+    json: JsonOption = False,
 ) -> None:
     """Show the figures of several runs side by side."""
     from onboard_estimation.report.comparison import compare_runs
@@ -132,11 +130,9 @@ def compare(
     "export runs/bag-salp --format csv --output salp.csv",
 )
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `evaluate` wrote.")],
+    run: Annotated[Path, argument("RUN", "Run folder that `evaluate` wrote.")],
     file: Annotated[Path, arguments.into("FILE", "File to write.")],
-    format: Annotated[
-        str | None, typer.Option(metavar="tum|csv", help="By the file's name otherwise: `.tum` or `.csv`.")
-    ] = None,
+    format: Annotated[str | None, option("tum|csv", "By the file's name otherwise: `.tum` or `.csv`.")] = None,
 ) -> None:
     """Write the estimates of a run as a trajectory file: TUM for other tools, or CSV with all that was estimated.
 

@@ -9,17 +9,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import PACKAGE, resource
 from onboard_estimation.commands import output
-
-if TYPE_CHECKING:
-    pass
-
+from onboard_estimation.commands.arguments import argument
 
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
@@ -100,7 +97,7 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
 
 def _for_ros2(words: Sequence[str]) -> list[str] | None:
     """What `ros2 launch` is to be asked; None: it would not find this package, whose nodes the file starts."""
-    from onboard_estimation.launching.nodes import prefixes
+    from onboard_estimation.launching.stand_in import prefixes
 
     name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
     if name is None or Path(words[0]).is_file():
@@ -166,8 +163,7 @@ SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def run(
     words: Annotated[
-        list[str],
-        typer.Argument(metavar="EXECUTABLE [ARGUMENTS...]", help="Executable, and arguments that it gets as they are."),
+        list[str], argument("EXECUTABLE [ARGUMENTS...]", "Executable, and arguments that it gets as they are.")
     ],
 ) -> None:
     """Run one node or tool by name, with ROS arguments where they are wanted.

@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
@@ -41,21 +40,15 @@ _PASTED = 6
 def identify(
     robot: arguments.RobotArgument,
     bags: Annotated[
-        list[Path],
-        typer.Argument(metavar="BAG...", help="Bags with what moves the robot, and motion capture of all bodies."),
+        list[Path], argument("BAG...", "Bags with what moves the robot, and motion capture of all bodies.")
     ],
-    full: Annotated[
-        bool, typer.Option("--full", help="Full symmetric drag matrices beside the diagonal ones (salp).")
-    ] = False,
-    cutoff: Annotated[
-        float | None,
-        typer.Option(metavar="HZ", help="Low-pass of motion and commands, Hz (salp; 2 otherwise)."),
-    ] = None,
+    full: Annotated[bool, flag("Full symmetric drag matrices beside the diagonal ones (salp).", "--full")] = False,
+    cutoff: Annotated[float | None, option("HZ", "Low-pass of motion and commands, Hz (salp; 2 otherwise).")] = None,
     options: Any = None,
     folder: Annotated[
         Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.")
     ] = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Identify a robot's physical coefficients from bags with commands, or pressures, and motion capture.
 
@@ -105,9 +98,7 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
 
 
 def _show(result: IdentificationReport, paths: list[Path]) -> None:
-    output.print_tables(result.tables())
-    for sentence in result.sentences():
-        output.say(f"- {sentence}")
+    output.print_report(result.tables(), result.sentences())
     output.say("\nwritten: " + ", ".join(str(path) for path in paths))
     output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
     parameters = result.parameters()
@@ -127,15 +118,13 @@ def _show(result: IdentificationReport, paths: list[Path]) -> None:
 @arguments.taking("config", "overrides", "topics", "namespace", "mirror_truth")
 def train(
     robot: arguments.RobotArgument,
-    bags: Annotated[
-        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands, and motion capture of all bodies.")
-    ],
+    bags: Annotated[list[Path], argument("BAG...", "Bags with commands, and motion capture of all bodies.")],
     model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.")],
     form: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Form of the model; the robot's choice otherwise. salp: `calibrated` (friction, harness and lag, and "
+        option(
+            "NAME",
+            "Form of the model; the robot's choice otherwise. salp: `calibrated` (friction, harness and lag, and "
             "Gaussian processes where they help), `local` (without Gaussian processes: chains of any length), "
             "`gaussian_process` (nothing else). softrobot: `ukf` or `marginalized_pf`, both otherwise.",
         ),
@@ -143,7 +132,7 @@ def train(
     workers: arguments.FewWorkersOption = 0,
     scheduler: arguments.SchedulerOption = None,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a model of what a robot's equations leave out, from bags with motion capture.
 
@@ -169,9 +158,7 @@ def train(
     if json:
         output.print_json({**report.summary(), "model": str(model)})
         return
-    output.print_tables(report.tables())
-    for sentence in report.sentences():
-        output.say(f"- {sentence}")
+    output.print_report(report.tables(), report.sentences())
     output.say(f"\nwritten: {model}")
     with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
     output.say(f"use it:  {output.program()} evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
@@ -193,16 +180,14 @@ def train(
 @arguments.taking_settings(TuningSettings())
 def tune(
     robot: arguments.RobotArgument,
-    bags: Annotated[
-        list[Path], typer.Argument(metavar="BAG...", help="Recordings to tune with; five or more are good.")
-    ],
+    bags: Annotated[list[Path], argument("BAG...", "Recordings to tune with; five or more are good.")],
     file: Annotated[Path, arguments.into("FILE", "Parameter file to write; nothing is overwritten.")],
     estimator: arguments.EstimatorOption = None,
     parameter: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME[=LOW..HIGH]",
-            help="A parameter to tune, see `onboard-estimation config ROBOT`; may be repeated. Those of noise "
+        option(
+            "NAME[=LOW..HIGH]",
+            "A parameter to tune, see `onboard-estimation config ROBOT`; may be repeated. Those of noise "
             "otherwise, a factor of 30 either way. Elements of a list share a factor.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
@@ -210,7 +195,7 @@ def tune(
     workers: arguments.WorkersOption = None,
     scheduler: arguments.SchedulerOption = None,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Find noise and other parameters with which the filter foretells recordings best.
 
@@ -330,6 +315,4 @@ def show(tuning: Tuning) -> None:
             rows.append(("" if number else run.name, label, unit, _shown(before), _shown(after)))
     if rows:
         tables.append(ReportTable("On bags that were left out", ("bag", "figure", "", *numbers), tuple(rows), numbers))
-    output.print_tables(tables)
-    for sentence in tuning.sentences():
-        output.say(f"- {sentence}")
+    output.print_report(tables, tuning.sentences())

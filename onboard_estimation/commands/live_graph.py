@@ -12,55 +12,45 @@ import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import output
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import graph_node, place
 
-topic = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
+topic = output.group(
+    "Look into topics of the live graph: which there are, what they carry, how often; and publish on them."
 )
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Full name, e.g. `/salp/odometry`.")]
-HiddenOption = Annotated[
-    bool, typer.Option("--include-hidden", help="Also names of which a part starts with an underscore.")
-]
+TopicArgument = Annotated[str, argument("TOPIC", "Full name, e.g. `/salp/odometry`.")]
+HiddenOption = Annotated[bool, flag("Also names of which a part starts with an underscore.", "--include-hidden")]
 
 
 @topic.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
 def list_(
-    show_types: Annotated[bool, typer.Option("-t", "--show-types", help="Show the types too.")] = False,
+    show_types: Annotated[bool, flag("Show the types too.", "-t", "--show-types")] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show types, and the nodes that publish -> that subscribe.")
+        bool, flag("Show types, and the nodes that publish -> that subscribe.", "-v", "--verbose")
     ] = False,
     include_hidden: HiddenOption = False,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """List the topics of all running nodes."""
-
-    def names(endpoints: list[Any]) -> list[str]:
-        return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
-
+    found: list[dict[str, Any]] = []
     with graph_node("topic_list") as node:
         discovery.settle(node)
-        found = [
-            {
-                "name": name,
-                "types": types,
-                "publishers": names(discovery.publishers(node, name)),
-                "subscribers": names(discovery.subscriptions(node, name)),
-            }
-            for name, types in discovery.topics(node, include_hidden).items()
-        ]
+        for name, types in sorted(node.get_topic_names_and_types()):
+            ends = discovery.publishers(node, name), discovery.subscriptions(node, name)
+            if any(ends) and (include_hidden or not discovery.is_hidden(name)):
+                nodes = [sorted(discovery.names_of(one)) for one in ends]
+                found.append({"name": name, "types": types, "publishers": nodes[0], "subscribers": nodes[1]})
     if json:
         output.print_json({"topics": found})
     elif not found:
         typer.echo(f"no topic in {place()}: is a node running, with the same ROS_DOMAIN_ID?", err=True)
     for one in () if json else found:
-        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else str(one["name"])
-        nodes = f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
-        typer.echo((line + nodes).rstrip())
+        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else one["name"]
+        line += f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
+        typer.echo(line.rstrip())
 
 
 @topic.command(
@@ -73,29 +63,38 @@ def list_(
 )
 def echo(
     topic: TopicArgument,
-    once: Annotated[bool, typer.Option("--once", help="Show one message and end.")] = False,
-    field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Only a part, e.g. `pose.pose.position.x` or `position[0]`.")
-    ] = None,
+    once: Annotated[bool, flag("Show one message and end.", "--once")] = False,
+    field: Annotated[str | None, option("FIELD", "Only a part, e.g. `pose.pose.position.x` or `position[0]`.")] = None,
     full_length: Annotated[
-        bool, typer.Option("-f", "--full-length", help="Cut nothing: arrays and texts end after 128 otherwise.")
+        bool, flag("Cut nothing: arrays and texts end after 128 otherwise.", "-f", "--full-length")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", min=0.0, help="Give up after S seconds without a message; 0: never.")
-    ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
+    timeout: Annotated[float, option("S", "Give up after S seconds without a message; 0: never.", min=0.0)] = 0.0,
+    json: Annotated[bool, flag("Each message as a line of JSON, whole.", "--json")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
     from onboard_estimation.live import by_hand
 
-    def show(message: Any) -> None:
-        value = message if field is None else by_hand.pick(message, field)
-        if json:
-            typer.echo(json_library.dumps(by_hand.to_plain(value)))
-        else:
-            typer.echo(by_hand.to_yaml(value, None if full_length else by_hand.LONGEST) + "---")
+    arrived: queue.Queue[Any] = queue.Queue(maxsize=10_000)
 
-    _follow(topic, "topic_echo", timeout, show, once)
+    def put(message: Any) -> None:
+        if not arrived.full():  # a slow terminal must not fill memory
+            arrived.put(message)
+
+    with graph_node("topic_echo") as node:
+        name = discovery.follow(node, topic, timeout, put)
+        while True:
+            try:
+                message = arrived.get(timeout=timeout or None)
+            except queue.Empty:
+                raise UserError(f"no message on {name} within {timeout:g} s in {place()}") from None
+            # Shown in this thread, so that a closed pipe ends the command.
+            value = message if field is None else by_hand.pick(message, field)
+            if json:
+                typer.echo(json_library.dumps(by_hand.to_plain(value)))
+            else:
+                typer.echo(by_hand.to_yaml(value, None if full_length else by_hand.LONGEST) + "---")
+            if once:
+                return
 
 
 @topic.command(
@@ -109,14 +108,11 @@ def echo(
 def pub(
     topic: TopicArgument,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields, `stamp: now`."),
+        list[str] | None, argument("[TYPE] [YAML]", "Its type, otherwise taken from the graph; fields, `stamp: now`.")
     ] = None,
-    once: Annotated[bool, typer.Option("-1", "--once", help="Publish one message and end.")] = False,
-    rate: Annotated[float, typer.Option("-r", "--rate", metavar="HZ", min=0.01, help="Messages a second.")] = 1.0,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without a subscriber.")
-    ] = 5.0,
+    once: Annotated[bool, flag("Publish one message and end.", "-1", "--once")] = False,
+    rate: Annotated[float, option("HZ", "Messages a second.", "-r", "--rate", min=0.01)] = 1.0,
+    timeout: Annotated[float, option("S", "Give up after S seconds without a subscriber.", "--timeout", min=0.1)] = 5.0,
 ) -> None:
     """Publish on a topic that somebody subscribes to, until Ctrl-C or `--once`.
 
@@ -146,20 +142,15 @@ def pub(
 def hz(
     topic: TopicArgument,
     window: Annotated[
-        int, typer.Option("-w", "--window", metavar="N", min=2, max=1_000_000, help="Messages that figures are of.")
+        int, option("N", "Messages that figures are of.", "-w", "--window", min=2, max=1_000_000)
     ] = 10_000,
-    duration: Annotated[
-        float, typer.Option("--duration", metavar="S", min=0.0, help="End after S seconds; 0: with Ctrl-C.")
-    ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Each second a line of JSON.")] = False,
+    duration: Annotated[float, option("S", "End after S seconds; 0: with Ctrl-C.", "--duration", min=0.0)] = 0.0,
+    json: Annotated[bool, flag("Each second a line of JSON.", "--json")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
-    from onboard_estimation.live import watching
-
-    meter = watching.RateMeter(window)
+    meter = discovery.RateMeter(window)
     with graph_node("topic_hz") as node:
-        watched = watching.wait_for_topic(node, topic, 0.0, _say_waiting)
-        watching.subscribe(node, watched, lambda data: meter.note(time.monotonic_ns()), raw=True)
+        name = discovery.follow(node, topic, 0.0, lambda data: meter.note(time.monotonic_ns()), raw=True)
         started, seen = time.monotonic(), 0
         due = started + 1.0
         while not duration or due <= started + duration + 1e-6:
@@ -168,7 +159,7 @@ def hz(
             rate = meter.read()
             if rate is None or meter.count == seen:
                 if not json:
-                    typer.echo(f"no new messages on {watched.name}")
+                    typer.echo(f"no new messages on {name}")
             elif json:
                 typer.echo(json_library.dumps(asdict(rate)))
             else:
@@ -179,40 +170,12 @@ def hz(
             seen = meter.count
 
 
-def _follow(topic: str, name: str, timeout_s: float, show: Any, once: bool) -> None:
-    """Show messages as they come, in the main thread, so that a closed pipe ends the command."""
-    from onboard_estimation.live import watching
-
-    with graph_node(name) as node:
-        watched = watching.wait_for_topic(node, topic, timeout_s, _say_waiting)
-        arrived: queue.Queue[Any] = queue.Queue(maxsize=10_000)
-
-        def put(message: Any) -> None:
-            if not arrived.full():  # a slow terminal must not fill memory
-                arrived.put(message)
-
-        watching.subscribe(node, watched, put)
-        while True:
-            try:
-                show(arrived.get(timeout=timeout_s or None))
-            except queue.Empty:
-                raise UserError(f"no message on {watched.name} within {timeout_s:g} s in {place()}") from None
-            if once:
-                return
-
-
-def _say_waiting(name: str, where: str) -> None:
-    typer.echo(f"WARNING: topic [{name}] does not appear to be published yet in {where}; waiting", err=True)
-
-
-service = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Call services of running nodes.")
-param = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Set parameters of running nodes.")
+service = output.group("Call services of running nodes.")
+param = output.group("Set parameters of running nodes.")
 
 EXIT_REFUSED = 1
 
-TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without an answer.")
-]
+TimeoutOption = Annotated[float, option("S", "Give up after S seconds without an answer.", "--timeout", min=0.1)]
 _KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
 
 
@@ -227,15 +190,12 @@ _KINDS = ((bool, "bool"), (int, "integer"), (float, "double"), (str, "string"))
     ),
 )
 def call(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", help="Full name, e.g. `/salp/reset`.")],
+    service: Annotated[str, argument("SERVICE", "Full name, e.g. `/salp/reset`.")],
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields of the request."
-        ),
+        list[str] | None, argument("[TYPE] [YAML]", "Its type, otherwise taken from the graph; fields of the request.")
     ] = None,
     timeout: TimeoutOption = 5.0,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> int:
     """Call a service and show its response. Exits with 1 where the response says `success: false`.
 
@@ -259,9 +219,9 @@ def call(
     ),
 )
 def set_(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Full name, e.g. `/salp/salp_estimator`.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the parameter, e.g. `gate_probability`.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="In YAML, as in a parameter file.")],
+    node: Annotated[str, argument("NODE", "Full name, e.g. `/salp/salp_estimator`.")],
+    name: Annotated[str, argument("NAME", "Of the parameter, e.g. `gate_probability`.")],
+    value: Annotated[str, argument("VALUE", "In YAML, as in a parameter file.")],
     timeout: TimeoutOption = 5.0,
 ) -> int:
     """Set a parameter of a running node. Exits with 1 and the reason where the node refuses.

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, option
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.observed import Observable
@@ -28,29 +27,18 @@ if TYPE_CHECKING:
 def observability(
     places: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="BAG|RUN",
-            help="Bags, or run folders that `evaluate` wrote, of one kind of robot; a robot's name may stand first.",
+        argument(
+            "BAG|RUN",
+            "Bags, or run folders that `evaluate` wrote, of one kind of robot; a robot's name may stand first.",
         ),
     ],
-    robot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ROBOT",
-            help="`salp`, `thruster_chain` or your own; otherwise guessed from the topics.",
-            autocompletion=arguments.robots,
-        ),
-    ] = None,
+    robot: arguments.RobotOption = None,
     estimator: arguments.EstimatorOption = None,
-    joint: Annotated[
-        int | None, typer.Option(metavar="J", min=1, help="Of a salp only the joint angle alpha_J, counted from 1.")
-    ] = None,
-    window: Annotated[float, typer.Option(metavar="S", help="Window of the Gramian, s.")] = 2.0,
-    picture: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="PNG", help="Draw the time series into this file.")
-    ] = None,
+    joint: Annotated[int | None, option("J", "Of a salp only the joint angle alpha_J, counted from 1.", min=1)] = None,
+    window: Annotated[float, option("S", "Window of the Gramian, s.")] = 2.0,
+    picture: Annotated[Path | None, arguments.into("PNG", "Draw the time series into this file.")] = None,
     options: Any = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what the sensors can tell of a robot's state, over time, beside what its filter claims.
 
@@ -85,9 +73,7 @@ def observability(
     if json:
         output.print_json(report.summary())
         return
-    output.print_tables(report.tables())
-    for sentence in report.sentences():
-        output.say(f"- {sentence}")
+    output.print_report(report.tables(), report.sentences())
     if picture is not None:
         output.say(f"picture: {picture}")
 

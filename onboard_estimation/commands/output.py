@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -17,12 +17,15 @@ from onboard_estimation.base.errors import UserError, printable
 if TYPE_CHECKING:
     from onboard_estimation.contract.trained import ReportTable
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
-
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
 _LINE_PERIOD_S = 5.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def group(help: str) -> typer.Typer:
+    """Commands below one word."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=help)
 
 
 def examples(*lines: str) -> str:
@@ -120,15 +123,21 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 def _lines(what: str) -> Callable[[str], None]:
     """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
     note(what)
+    now_and_then = every(_LINE_PERIOD_S)
+    return lambda step: note(f"{what}: {step}", quiet=not now_and_then())
+
+
+def every(period_s: float) -> Callable[[], bool]:
+    """Whether the time has passed since it was so."""
     last_s = time.monotonic()
 
-    def told(step: str) -> None:
+    def is_due() -> bool:
         nonlocal last_s
-        if time.monotonic() - last_s >= _LINE_PERIOD_S:
-            note(f"{what}: {step}")
-            last_s = time.monotonic()
+        due = time.monotonic() - last_s >= period_s
+        last_s = time.monotonic() if due else last_s
+        return due
 
-    return told
+    return is_due
 
 
 def _escaped(text: str) -> str:
@@ -155,6 +164,13 @@ def print_tables(tables: Iterable[ReportTable]) -> None:
         for row in one.rows:
             shown.add_row(*row)
         console().print(shown)
+
+
+def print_report(tables: Iterable[ReportTable], sentences: Iterable[str]) -> None:
+    """Print tables, then sentences as a list."""
+    print_tables(tables)
+    for sentence in sentences:
+        say(f"- {sentence}")
 
 
 _DEEPEST = 3

@@ -11,18 +11,17 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
-import typer
-
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.installed import packaged_text
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import JsonOption, argument, option
 from onboard_estimation.judging.options import EvaluateOptions
 
 
 @output.command("robots", "robots salp --json")
 def robots(
     names: arguments.RobotsArgument = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the robots that are installed: what they estimate from which topics, and what can be simulated.
 
@@ -79,9 +78,7 @@ def _described(name: str) -> dict[str, Any]:
 def config(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[init] ROBOT", help="A robot, see `onboard-estimation robots`.", autocompletion=arguments.robots
-        ),
+        argument("[init] ROBOT", "A robot, see `onboard-estimation robots`.", autocompletion=arguments.robots),
     ],
     options: Any = None,
     file: Annotated[
@@ -141,20 +138,18 @@ def urdf(
 @arguments.taking()
 def gait(
     robot: arguments.RobotArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Gait, as for `simulate --gait`.")],
-    distance: Annotated[
-        float | None, typer.Option(metavar="M", help="Distance of a cycle, m: designs a gait for it.")
-    ] = None,
+    name: Annotated[str, argument("NAME", "Gait, as for `simulate --gait`.")],
+    distance: Annotated[float | None, option("M", "Distance of a cycle, m: designs a gait for it.")] = None,
     turn: Annotated[
-        float | None, typer.Option(metavar="DEG", help="Turn of a cycle, deg, left is positive: designs a gait for it.")
+        float | None, option("DEG", "Turn of a cycle, deg, left is positive: designs a gait for it.")
     ] = None,
-    period: Annotated[float | None, typer.Option(metavar="S", help="Length of a cycle, s; 6 otherwise.")] = None,
+    period: Annotated[float | None, option("S", "Length of a cycle, s; 6 otherwise.")] = None,
     options: Any = None,
     file: Annotated[
         Path | None,
         arguments.into("FILE", "Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise."),
     ] = None,
-    json: output.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show a gait and what a cycle of it does, with a picture; design one for another chain, distance or turn.
 
@@ -191,14 +186,12 @@ def gait(
     output.say(f"{file}: {'coefficients' if file and file.suffix == '.yaml' else 'picture'}")
 
 
-new = typer.Typer(help="Begin something of your own.", no_args_is_help=True, rich_markup_mode="markdown")
+new = output.group("Begin something of your own.")
 
 
 @new.command(epilog=output.examples("new robot crawler", "new robot crawler --output my_lab/crawler"))
 def robot(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What the robot is called: small letters and underscores.")
-    ],
+    name: Annotated[str, argument("NAME", "What the robot is called: small letters and underscores.")],
     folder: Annotated[Path | None, arguments.into("FOLDER", "Folder to write; `./NAME` otherwise.")] = None,
 ) -> None:
     """Write a package for a robot of your own that works from the start, to be changed file by file.

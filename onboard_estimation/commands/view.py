@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import argument, flag, option
 
 
 @output.command(
@@ -19,30 +18,23 @@ from onboard_estimation.commands import arguments, output
 )
 @arguments.taking("config", "overrides", "namespace")
 def view(
-    record: Annotated[
-        Path | None, typer.Argument(metavar="[RUN|BAG]", help="Run folder or bag; the live graph otherwise.")
-    ] = None,
+    record: Annotated[Path | None, argument("[RUN|BAG]", "Run folder or bag; the live graph otherwise.")] = None,
     robot: arguments.RobotOption = None,
     options: Any = None,
-    bag: Annotated[
-        Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, max=65535, help="Port of the page; 8080 or the next free one."),
-    ] = None,
+    bag: Annotated[Path | None, option("BAG", "Where the bag of a run is now, for its ground truth.")] = None,
+    port: Annotated[int | None, option("N", "Port of the page; 8080 or the next free one.", min=1, max=65535)] = None,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; by default only this machine can look.")
+        str, option("ADDRESS", "Address to listen on; by default only this machine can look.")
     ] = "127.0.0.1",
     allow_host: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME[:PORT]",
-            help="A further name that the page is asked for by, such as that of a proxy or a forwarded port; may be "
+        option(
+            "NAME[:PORT]",
+            "A further name that the page is asked for by, such as that of a proxy or a forwarded port; may be "
             "repeated. Requests for other names and from pages of other sites are refused.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    no_browser: Annotated[bool, flag("Only print the address.", "--no-browser")] = False,
 ) -> None:
     """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.configuration import to_parameter_file
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.pipeline.estimator import Estimator
@@ -108,14 +112,73 @@ class Trained(Capability[Configuration]):
 # Robots whose physical coefficients can be identified from recordings.
 
 
-class IdentificationReport(ShownReport, Protocol):
-    """Identified coefficients, as the command `identify` shows them."""
+@dataclass(frozen=True, eq=False)
+class IdentificationReport(ShownReport, ABC):
+    """Identified coefficients, as the command `identify` shows them.
 
+    Attributes
+    ----------
+    subject, picture
+        What was identified, and the name of the picture's file.
+    configuration
+        With all that was found.
+    recordings
+        Names of those that it comes from.
+    notes
+        What the reader must know, a sentence each.
+    """
+
+    subject: ClassVar[str]
+    picture: ClassVar[str]
+    configuration: Any
+    recordings: tuple[str, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    @abstractmethod
     def parameters(self) -> Mapping[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
 
+    @abstractmethod
+    def draw(self, path: Path) -> None:
+        """Measured and predicted motion as PNG."""
+
+    @property
+    def source(self) -> str:
+        """`simulated` or `recorded`."""
+        return "simulated" if self.simulated else "recorded"
+
+    @property
+    def origin(self) -> str:
+        """What it was found from, for a title."""
+        count = len(self.recordings)
+        return f"{count} recording{'s' if count > 1 else ''}, {self.source} data"
+
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        return list(self.notes)
+
     def write(self, folder: Path) -> list[Path]:
-        """Write a parameter file, a picture and the figures; their paths, the parameter file first."""
+        """Write a parameter file, a picture and the figures; their paths, the parameter file first.
+
+        Raises
+        ------
+        UserError
+            The folder cannot be written.
+        """
+        written = [folder / name for name in ("identified.yaml", self.picture, "identification.json")]
+        parameters, picture, figures = written
+        names = ", ".join(self.recordings).encode("ascii", "backslashreplace").decode()
+        today = datetime.now(tz=timezone.utc).date().isoformat()
+        header = f"# {self.subject} identified on {today} from {self.source} data: {names}\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            parameters.write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
+            figures.write_text(to_json(self.summary()), encoding="utf-8")
+            self.draw(picture)
+        except OSError as error:
+            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
+        return written
 
 
 class Identified(Capability[Configuration]):

@@ -131,10 +131,6 @@ class UnknownFunction:
             return FixedPrior(self.basis, scatters, nu, 1.0 / self.noise_share, self.sample_weight)
         return WalkingPrior(self.basis, scatters, nu, 1.0 / self.noise_share, self.walk, self.sample_weight)
 
-    def kept(self, step_s: float) -> float:
-        """lambda: what is kept of what was learned, over a step."""
-        return float(np.exp(-step_s / self.memory_s))
-
 
 @dataclass(frozen=True)
 class ParticleFilterSettings:
@@ -414,7 +410,7 @@ class MarginalizedParticleFilter:
         weights, prior, learned = np.exp(cloud.log_weights), self.prior, cloud.learned
         noise = prior.scatters_of(learned) / (learned.degrees_of_freedom - 2.0)
         matrices = prior.covariances(learned)
-        factors = prior.factors if isinstance(prior, FixedPrior) else np.ones(matrices.shape[1])
+        factors = np.ones(matrices.shape[1]) if prior.factors is None else prior.factors
         means, covariances = [], []
         for output in range(noise.shape[1]):
             mean, between = moments(weights, learned.means[:, output])
@@ -426,7 +422,7 @@ class MarginalizedParticleFilter:
 
     def _auxiliary(self, cloud: Cloud, ahead: Array, seen: _Reading) -> _Auxiliary:
         """What the particles' predictions say of the measurement: lines 3 to 5, with k its predicted mean."""
-        phi, _ = self.prior.functions(self.model.places(ahead))
+        phi, _ = self.unknown.basis.functions(self.model.places(ahead), self.prior.factors)
         expected = np.empty(cloud.values.shape)
         row_products(cloud.learned.means, phi, expected)
         values = self._bounded(expected)
@@ -459,9 +455,10 @@ class MarginalizedParticleFilter:
         if not np.isfinite(states).all():  # the dead weigh nothing; numbers they need all the same
             dead = np.asarray(~np.isfinite(states).all(axis=1))
             states = np.where(dead[:, None], cloud.states[ancestors], states)
-        phi, clamped = self.prior.functions(self.model.places(states))
+        phi, clamped = self.unknown.basis.functions(self.model.places(states), self.prior.factors)
         normals = rng.standard_normal((len(states), self.prior.walking))
-        prediction = self.prior.predict(cloud.learned, ancestors, phi, step_s, self.unknown.kept(step_s), normals)
+        kept = float(np.exp(-step_s / self.unknown.memory_s))  # lambda
+        prediction = self.prior.predict(cloud.learned, ancestors, phi, step_s, kept, normals)
         drawn = rng.standard_t(prediction.degrees_of_freedom, prediction.means.shape)
         values = self._bounded(prediction.means + np.sqrt(prediction.variances) * drawn)
         return _Drawn(states, values, prediction, dead, clamped)
@@ -559,7 +556,8 @@ class MarginalizedParticleFilter:
             within = deviations.T @ deviations / len(heard) + auxiliary.covariance / share
             together += (heard + normal / np.sqrt(share)) @ np.linalg.solve(within, across.T)
             states, values, offsets = np.split(together, np.cumsum([states.shape[1], values.shape[1]]), axis=1)
-            values = self._bounded(values - self._constants)
+            # Contiguous as they are drawn, so that models are compiled but once.
+            states, values = np.ascontiguousarray(states), self._bounded(values - self._constants)
         moved = errors.copy()
         moved[:, seen.heard] = left
         after = self._continued(

@@ -208,10 +208,6 @@ class FixedPrior:
             scatters=np.tile((self.degrees_of_freedom - 2.0) * noise, (count, 1)),
         )
 
-    def functions(self, places: Array) -> tuple[Array, int]:
-        """phi (N, M) at places (N, d), and how many places were clamped."""
-        return self.basis.functions(places, self.factors)
-
     def predict(
         self,
         statistics: Statistics,

@@ -261,6 +261,8 @@ class WalkingPrior:
 
     walking: ClassVar[int] = 2
     """Hyper-parameters of each particle: `predict` wants so many normal numbers."""
+    factors: ClassVar[None] = None
+    """Of basis functions: none, prior variances are each particle's own."""
 
     def start(self, count: int) -> WalkingStatistics:
         """Of `count` particles that have learned nothing."""
@@ -287,10 +289,6 @@ class WalkingPrior:
             squares=np.tile((moments * means).sum(axis=1), (count, 1)),
             means=np.tile(means, (count, 1, 1)),
         )
-
-    def functions(self, places: Array) -> tuple[Array, int]:
-        """(N, M) basis functions at places (N, d), and how many places were clamped."""
-        return self.basis.functions(places)
 
     def predict(
         self,

@@ -30,8 +30,7 @@ from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from onboard_estimation.nodes.giving_up import GivesUp
-from onboard_estimation.nodes.outputs import name_in, published_topics
+from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")
@@ -159,10 +158,11 @@ class RobotLaunch:
         truths = ("none", *simulated, *_MOTION_CAPTURE)
         meaning = "motion capture; an emulator's sees the simulated robot" if self.scenarios else "motion capture"
         arguments.append(_declared("ground_truth", "simulated" if self.scenarios else "none", meaning, truths))
+        as_is = "empty: as in nodes"
         if self.scenarios:
             arguments += [
-                _declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
-                *self._variants(),
+                _declared("scenario", "", f"simulated: {self.scenarios}; {as_is}"),
+                *([_declared(self.variant, "", f"simulated: {self.variants}; {as_is}")] if self.variants else []),
                 _declared("seed", "0", "simulated: of all noise"),
                 _declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
                 _declared("duration_s", "0.0", "simulated; 0: without an end"),
@@ -187,11 +187,6 @@ class RobotLaunch:
         if self.truth_starts:
             arguments.append(_declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._replay, arguments))])
-
-    def _variants(self) -> list[DeclareLaunchArgument]:
-        """The argument for variants, of a robot that has any."""
-        meaning = f"simulated: {self.variants}; empty: as in nodes"
-        return [_declared(self.variant, "", meaning)] if self.variants else []
 
     def _common(self) -> list[DeclareLaunchArgument]:
         arguments = [

@@ -14,8 +14,8 @@ import math
 import struct
 import tokenize
 import zipfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.configuration import ConfigurationError, parameter
+from onboard_estimation.base.configuration import load as load_configuration
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import versions
 
@@ -47,74 +49,34 @@ _SAME_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows
 
 @dataclass(frozen=True)
 class TrainingConditions:
-    """The data that a model was trained with.
+    """The data that a model was trained with."""
 
-    Attributes
-    ----------
-    rate_hz
-        Of the training points.
-    duration_s
-        Of all runs together.
-    point_count
-        Number of training points.
-    runs
-        Names of the runs, e.g. file names of bags.
-    gaits
-        Of each run; empty where it is not known.
-    hashes
-        SHA-256 of each run's data, hexadecimal.
-    input_lowest, input_highest
-        Covered range of each input, in its unit.
-    """
-
-    rate_hz: float
-    duration_s: float
-    point_count: int
-    runs: tuple[str, ...]
-    gaits: tuple[str, ...]
-    hashes: tuple[str, ...]
-    input_lowest: tuple[float, ...]
-    input_highest: tuple[float, ...]
+    rate_hz: float = parameter(MISSING, "of the training points", unit="Hz")
+    duration_s: float = parameter(MISSING, "of all runs together", unit="s")
+    point_count: int = parameter(MISSING, "number of training points")
+    runs: tuple[str, ...] = parameter(MISSING, "names of the runs, e.g. file names of bags")
+    gaits: tuple[str, ...] = parameter(MISSING, "of each run; empty where it is not known")
+    hashes: tuple[str, ...] = parameter(MISSING, "SHA-256 of each run's data, hexadecimal")
+    input_lowest: tuple[float, ...] = parameter(MISSING, "lower end of the range of each input, in its unit")
+    input_highest: tuple[float, ...] = parameter(MISSING, "upper end")
 
 
 @dataclass(frozen=True)
 class ModelHeader:
-    """Header of a model.
+    """Header of a model."""
 
-    Attributes
-    ----------
-    kind
-        Of model, e.g. the form of a salp's residual model.
-    robot
-        Name of the robot, as on the command line.
-    sensors
-        Names of the sensors whose residuals were learned, in the order of the outputs.
-    configuration_hash
-        Of the robot's configuration, by whoever trains.
-    input_names, input_units, output_names, output_units
-        One for each input (d,) and output (m,).
-    training
-        The data.
-    package_version
-        Of this package, when the model was trained.
-    created_utc
-        ISO 8601.
-    format_version
-        Of the file.
-    """
-
-    kind: str
-    robot: str
-    sensors: tuple[str, ...]
-    configuration_hash: str
-    input_names: tuple[str, ...]
-    input_units: tuple[str, ...]
-    output_names: tuple[str, ...]
-    output_units: tuple[str, ...]
-    training: TrainingConditions
-    package_version: str = field(default_factory=lambda: versions(["onboard_estimation"])["onboard_estimation"])
-    created_utc: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    format_version: int = FORMAT_VERSION
+    kind: str = parameter(MISSING, "of model, e.g. the form of a salp's residual model")
+    robot: str = parameter(MISSING, "name of the robot, as on the command line")
+    sensors: tuple[str, ...] = parameter(MISSING, "whose residuals were learned, in the order of the outputs")
+    configuration_hash: str = parameter(MISSING, "of the robot's configuration, by whoever trains")
+    input_names: tuple[str, ...] = parameter(MISSING, "one for each input")
+    input_units: tuple[str, ...] = parameter(MISSING, "one for each input")
+    output_names: tuple[str, ...] = parameter(MISSING, "one for each output")
+    output_units: tuple[str, ...] = parameter(MISSING, "one for each output")
+    training: TrainingConditions = parameter(MISSING, "the data that it was trained with")
+    package_version: str = parameter("", "of this package; empty until it is saved")
+    created_utc: str = parameter("", "ISO 8601; empty until it is saved")
+    format_version: int = parameter(FORMAT_VERSION, "of the file")
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], where: str) -> ModelHeader:
@@ -136,23 +98,23 @@ class ModelHeader:
                 f"{where}: format version {found}, this program reads {FORMAT_VERSION}; train it anew, or use version "
                 f"{content.get('package_version', 'unknown')} of onboard_estimation, which wrote it"
             )
-        training = content.get("training")
-        if not isinstance(training, dict):
-            raise UserError(f"{where}: the header does not say what it was trained with; train it anew")
-        conditions = TrainingConditions(**_checked(TrainingConditions, training, f"{where}: training"))
-        header = cls(**_checked(cls, {**content, "training": conditions}, where))
-        inputs, runs = len(header.input_names), len(conditions.runs)
-        lengths = {
-            "input_units": (len(header.input_units), inputs),
-            "output_units": (len(header.output_units), len(header.output_names)),
-            "input_lowest": (len(conditions.input_lowest), inputs),
-            "input_highest": (len(conditions.input_highest), inputs),
-            "hashes": (len(conditions.hashes), runs),
-        }
-        wrong = [f"{name} {has}, not {needed}" for name, (has, needed) in lengths.items() if has != needed]
-        if wrong:
-            raise UserError(f"{where}: numbers of values that do not fit together: {'; '.join(wrong)}; train it anew")
-        return header
+        try:
+            return load_configuration(cls, content)
+        except ConfigurationError as error:
+            raise UserError(f"{where}: the header: {'; '.join(error.faults)}; train it anew") from error
+
+    def faults(self) -> Iterator[str]:
+        """Numbers of values that do not fit together."""
+        inputs, conditions = len(self.input_names), self.training
+        for name, values, needed in (
+            ("input_units", self.input_units, inputs),
+            ("output_units", self.output_units, len(self.output_names)),
+            ("training.input_lowest", conditions.input_lowest, inputs),
+            ("training.input_highest", conditions.input_highest, inputs),
+            ("training.hashes", conditions.hashes, len(conditions.runs)),
+        ):
+            if len(values) != needed:
+                yield f"{name} {len(values)}, not {needed}"
 
     def require(self, robot: str, sensors: tuple[str, ...], configuration_hash: str, where: str) -> None:
         """UserError if the model was trained for another robot, other sensors, or another configuration."""
@@ -184,6 +146,9 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
         _check_array(name, value, "model cannot be saved")
     if _HEADER in content:
         raise UserError(f"model cannot be saved: the name {_HEADER} is taken by the header")
+    version = header.package_version or versions(["onboard_estimation"])["onboard_estimation"]
+    created = header.created_utc or datetime.now(timezone.utc).isoformat(timespec="seconds")
+    header = replace(header, package_version=version, created_utc=created)
     text = json.dumps(asdict(header), indent=1, sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -307,7 +272,7 @@ def _array(content: bytes) -> NDArray[np.generic]:
         raise ValueError(f"an array of type {dtype}, shape {shape}")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
-    return np.frombuffer(data, dtype).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape).copy()  # kernels compile anew for arrays that cannot be written
 
 
 def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:
@@ -321,55 +286,9 @@ def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:
 
 
 def _parsed(text: bytes, where: str) -> dict[str, Any]:
-    def refuse(constant: str) -> float:
-        raise ValueError(f"{constant} is not a number")
-
     if len(text) > LARGEST_HEADER_BYTES:
         raise UserError(f"{where}: header of {len(text) / 1e6:.1f} MB, at most {LARGEST_HEADER_BYTES / 1e6:.1f}")
     try:
-        content = json.loads(text.decode(), parse_constant=refuse, parse_float=_finite, parse_int=_moderate)
-    except (ValueError, RecursionError) as error:
+        return {**json.loads(text.decode())}
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{where}: the header is damaged ({error}); copy it again or train it anew") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{where}: the header is damaged (no names in it); copy it again or train it anew")
-    return content
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is too large")
-    return value
-
-
-def _moderate(text: str) -> int:
-    value = int(text)
-    if abs(value) >= 2**53:  # beyond this it would not fit a float without loss
-        raise ValueError(f"a whole number of {len(text)} digits is too large")
-    return value
-
-
-def _checked(kind: type[Any], content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Arguments for a dataclass of texts, numbers and tuples of them, from JSON."""
-    types = {entry.name: str(entry.type) for entry in fields(kind)}
-    if set(types) != set(content):
-        missing, unknown = sorted(set(types) - set(content)), sorted(set(content) - set(types))
-        raise UserError(f"{where}: the header lacks {missing} and has {unknown} too many; train it anew")
-    values: dict[str, Any] = {}
-    for name, wanted in types.items():
-        value = content[name]
-        values[name] = tuple(value) if isinstance(value, list) else value
-        if not _fits(values[name], wanted):
-            raise UserError(f"{where}: {name} in the header is {str(value)[:60]!r}, not {wanted}; train it anew")
-    return values
-
-
-def _fits(value: object, wanted: str) -> bool:
-    if wanted.startswith("tuple["):
-        inner = wanted.removeprefix("tuple[").partition(",")[0]
-        return isinstance(value, tuple) and all(_fits(item, inner) for item in value)
-    if wanted == "float":
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if wanted == "int":
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, str) if wanted == "str" else isinstance(value, TrainingConditions)

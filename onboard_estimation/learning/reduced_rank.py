@@ -70,21 +70,13 @@ class ReducedRankBasis:
     margin: float = 0.05
 
     def __post_init__(self) -> None:
-        d = len(self.centre)
-        if not d or len(self.half_widths) != d or len(self.length_scales) != d:
+        lengths = (*self.half_widths, *self.length_scales)
+        sound = len(self.half_widths) == len(self.length_scales) == len(self.centre) > 0
+        sound = sound and all(0.0 < value < np.inf for value in lengths) and bool(np.isfinite(self.centre).all())
+        if not (sound and self.function_count >= 1 and 0.0 <= self.margin < 1.0 and self.kernel in KERNELS):
             raise UserError(
-                f"a box needs a centre, a half width and a length scale for every coordinate: there are {d}, "
-                f"{len(self.half_widths)} and {len(self.length_scales)}"
-            )
-        for name in ("half_widths", "length_scales"):
-            if not all(0.0 < value < np.inf for value in getattr(self, name)):
-                raise UserError(f"{name} of a basis are {getattr(self, name)}; all must be more than zero, and finite")
-        if not np.isfinite(self.centre).all():
-            raise UserError(f"centre of a basis is {self.centre}; it must be finite")
-        if self.function_count < 1 or not 0.0 <= self.margin < 1.0 or self.kernel not in KERNELS:
-            raise UserError(
-                f"a basis of {self.function_count} functions, margin {self.margin}, kernel {self.kernel}: at least one "
-                f"function, a margin in [0, 1) and one of {', '.join(KERNELS)} are needed"
+                f"no basis: {self}; it needs, for every coordinate, a finite centre, a half width and a length scale "
+                f"above zero, at least one function, a margin in [0, 1) and one of {', '.join(KERNELS)}"
             )
 
     @property

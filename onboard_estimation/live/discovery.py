@@ -1,4 +1,4 @@
-"""Waiting for the graph: until it has stood still for a moment, rather than for a fixed time.
+"""Waiting for the graph: until it has stood still for a moment, rather than for a fixed time; and for one topic of it.
 
 DDS finds what is there bit by bit: first participants, then their endpoints, then the names of their nodes. A command
 that looks too early shows a part of it.
@@ -6,11 +6,18 @@ that looks too early shows a part of it.
 
 from __future__ import annotations
 
+import math
+import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.live.messages import interface_class
+from onboard_estimation.live.session import place
 
 STILL_S = 0.5
 """The graph is complete when it has not changed for this long: endpoints come 0.1 to 0.3 s after their node."""
@@ -25,6 +32,8 @@ NAMED_S = 5.0
 """How long a topic or service that was named is waited for."""
 
 _POLL_S = 0.03
+_ANNOUNCED_S = 4.0
+_DEPTH, _RAW_DEPTH = 100, 2000
 
 
 def settle(node: Any, still_s: float = STILL_S, at_least_s: float = FOUND_S) -> None:
@@ -46,20 +55,6 @@ def wait_until(condition: Callable[[], bool], at_most_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
-
-
-def topics(node: Any, include_hidden: bool = False) -> dict[str, list[str]]:
-    """Types of every topic that another node has; sorted by name."""
-    return {
-        name: list(types)
-        for name, types in sorted(node.get_topic_names_and_types())
-        if (include_hidden or not is_hidden(name)) and others_endpoints(node, name)
-    }
-
-
-def others_endpoints(node: Any, topic: str) -> list[Any]:
-    """Publishers and subscriptions of a topic that are not the node's own."""
-    return publishers(node, topic) + subscriptions(node, topic)
 
 
 def publishers(node: Any, topic: str) -> list[Any]:
@@ -85,9 +80,9 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith("_") for part in name.split("/"))
 
 
-def full_name(name: str, namespace: str) -> str:
-    """`/salp/odometry` of a name and its namespace."""
-    return f"{namespace.rstrip('/')}/{name}"
+def names_of(endpoints: list[Any]) -> set[str]:
+    """Full names of the nodes whose endpoints these are: `/salp/salp_estimator`."""
+    return {f"{one.node_namespace.rstrip('/')}/{one.node_name}" for one in endpoints}
 
 
 def _is_own(node: Any, endpoint: Any) -> bool:
@@ -99,3 +94,78 @@ def _snapshot(node: Any) -> tuple[Any, ...]:
     found = tuple((name, tuple(types)) for name, types in sorted(node.get_topic_names_and_types()))
     counts = tuple((node.count_publishers(name), node.count_subscribers(name)) for name, _ in found)
     return names, found, counts
+
+
+def follow(node: Any, topic: str, timeout_s: float, take: Callable[[Any], None], raw: bool = False) -> str:
+    """Subscribe to a topic as it is published, as soon as somebody publishes or subscribes to it; its full name.
+
+    Parameters
+    ----------
+    take
+        Gets each message, in the executor's thread: serialised where it is to be `raw`.
+
+    Raises
+    ------
+    UserError
+        It did not appear in time (0: waits for ever), or it has several types.
+    """
+    from onboard_estimation.live.qos import matching  # of rosbags, which takes long to import
+
+    name = absolute(topic)
+    started, said = time.monotonic(), False
+    while True:
+        types = dict(node.get_topic_names_and_types()).get(name, [])
+        if types and (publishers(node, name) or subscriptions(node, name)):
+            break
+        waited_s = time.monotonic() - started
+        if timeout_s and waited_s >= timeout_s:
+            raise UserError(f"no topic {name} within {timeout_s:g} s in {place()}")
+        if not said and waited_s >= _ANNOUNCED_S:
+            said = True
+            warning = f"WARNING: topic [{name}] does not appear to be published yet in {place()}; waiting"
+            print(warning, file=sys.stderr, flush=True)
+        time.sleep(_POLL_S)
+    if len(types) > 1:
+        raise UserError(f"{name} has several types: {', '.join(sorted(types))}; only one can be shown")
+    settle(node, still_s=0.1, at_least_s=0.0)
+    profile = matching(publishers(node, name), _RAW_DEPTH if raw else _DEPTH)
+    node.create_subscription(interface_class(types[0]), name, take, profile, raw=raw)
+    return name
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Times between the messages of a window, seconds; `window` is their number, `count` that of all messages."""
+
+    rate_hz: float
+    min_s: float
+    max_s: float
+    std_dev_s: float
+    window: int
+    count: int
+
+
+class RateMeter:
+    """Takes the time of each message; `note` and `read` may be called from different threads."""
+
+    def __init__(self, window: int) -> None:
+        self.count = 0
+        self._times_ns: deque[int] = deque(maxlen=window + 1)
+        self._lock = threading.Lock()
+
+    def note(self, time_ns: int) -> None:
+        """A message came at that time (of any one clock, nanoseconds)."""
+        with self._lock:
+            self.count += 1
+            self._times_ns.append(time_ns)
+
+    def read(self) -> Rate | None:
+        """Of the window; None before the second message."""
+        import numpy as np
+
+        with self._lock:
+            gaps_s, count = np.diff(self._times_ns) / 1e9, self.count
+        if not len(gaps_s):
+            return None
+        rate_hz = 1.0 / float(gaps_s.mean()) if gaps_s.any() else math.inf
+        return Rate(rate_hz, float(gaps_s.min()), float(gaps_s.max()), float(gaps_s.std()), len(gaps_s), count)

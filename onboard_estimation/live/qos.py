@@ -37,35 +37,34 @@ def offer_of(endpoint: Any) -> Qos:
 
 def matching(endpoints: Sequence[Any], depth: int = DEPTH) -> Any:
     """QoS profile of a subscription that hears all of these publishers: reliable and with the past if all offer it."""
-    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-
     offers = [offer_of(endpoint) for endpoint in endpoints]
     # Best effort hears whoever comes.
     reliable = bool(offers) and all(one.reliability == QosReliability.RELIABLE for one in offers)
     past = bool(offers) and all(one.durability == QosDurability.TRANSIENT_LOCAL for one in offers)
-    return QoSProfile(
-        depth=depth,
-        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-        durability=DurabilityPolicy.TRANSIENT_LOCAL if past else DurabilityPolicy.VOLATILE,
-    )
+    return _profile(depth, reliable, past)
 
 
 def publisher_profile(offered: Qos, depth: int) -> Any:
     """QoS profile of a publisher that makes this offer."""
     from rclpy.duration import Duration
-    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
     durations = {"deadline": offered.deadline, "lifespan": offered.lifespan}
     given = {
         name: Duration(seconds=value.sec, nanoseconds=value.nsec) for name, value in durations.items() if value != NEVER
     }
     past = offered.durability == QosDurability.TRANSIENT_LOCAL
-    reliable = offered.reliability == QosReliability.RELIABLE
+    many = offered.depth if past else max(depth, offered.depth)
+    return _profile(many, offered.reliability == QosReliability.RELIABLE, past, **given)
+
+
+def _profile(depth: int, reliable: bool, past: bool, **durations: Any) -> Any:
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
     return QoSProfile(
-        depth=offered.depth if past else max(depth, offered.depth),
+        depth=depth,
         reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if past else DurabilityPolicy.VOLATILE,
-        **given,
+        **durations,
     )
 
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rosbags.typesys import get_types_from_msg
 
 from onboard_estimation.bags.writing import BagWriter, standard_definition
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.live.discovery import absolute, is_hidden
+from onboard_estimation.live.discovery import absolute, is_hidden, publishers
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
@@ -152,10 +152,12 @@ class Recorder:
     def _finish(self) -> None:
         self._drain()
         for topic in self._topics.values():
-            topic.stop(self._node)
+            self._node.destroy_subscription(topic.subscription)
         self._write()
         self._bag.close()
-        self._sum_up()
+        self.recorded.size_bytes = self._bag.size_bytes
+        counted = [topic.lost for topic in self._topics.values() if topic.lost is not None]
+        self.recorded.lost = sum(counted) if counted else None
 
     def _drain(self) -> None:
         """Return when the executor has taken what had arrived before: a round of it found nothing of that any more."""
@@ -179,25 +181,20 @@ class Recorder:
         for name, types in self._node.get_topic_names_and_types():
             if name in self._topics or name in self._refused or not self._selection.takes(name):
                 continue
-            endpoints = self._node.get_publishers_info_by_topic(name)
-            own = self._node.get_name()
-            endpoints = [endpoint for endpoint in endpoints if endpoint.node_name != own]
+            endpoints = publishers(self._node, name)
             if not endpoints:
                 continue
             try:
-                self._subscribe(name, types, endpoints)
-            except _Refusal as refusal:
+                if len(types) != 1:
+                    raise UserError(f"it has more than one type ({', '.join(sorted(types))})")
+                kind = interface_class(types[0])
+            except UserError as refusal:
                 self._refused.add(name)
                 self.recorded.notes.append(f"{name} is not recorded: {refusal}")
+            else:
+                self._subscribe(name, types[0], kind, endpoints)
 
-    def _subscribe(self, name: str, types: list[str], endpoints: list[Any]) -> None:
-        if len(types) != 1:
-            raise _Refusal(f"it has more than one type ({', '.join(sorted(types))})")
-        message_type = types[0]
-        try:
-            kind = interface_class(message_type)
-        except UserError as error:
-            raise _Refusal(str(error)) from error
+    def _subscribe(self, name: str, message_type: str, kind: Any, endpoints: list[Any]) -> None:
         offers = list(dict.fromkeys(offer_of(endpoint) for endpoint in endpoints))
         hash_of_type = next((text for endpoint in endpoints if (text := type_hash(endpoint))), None)
         text, standard_hash = definition(message_type)
@@ -209,8 +206,8 @@ class Recorder:
         if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
         topic = _Topic(self._queue.append, (name, message_type), self._stamp if self._simulated_time else None)
-        topic.start(self._node, kind, name, matching(endpoints, RECORDING_DEPTH))
         self._topics[name] = topic
+        topic.subscribe(self._node, kind, matching(endpoints, RECORDING_DEPTH))
         self.recorded.counts[name] = 0
 
     def _stamp(self) -> int:
@@ -226,15 +223,6 @@ class Recorder:
         self._bag.flush()
         self.recorded.size_bytes = self._bag.size_bytes
 
-    def _sum_up(self) -> None:
-        self.recorded.size_bytes = self._bag.size_bytes
-        counted = [topic.lost for topic in self._topics.values() if topic.lost is not None]
-        self.recorded.lost = sum(counted) if counted else None
-
-
-class _Refusal(Exception):
-    """A topic cannot be recorded; says why."""
-
 
 class _Topic:
     """A subscription that only puts messages into the writer's queue."""
@@ -246,24 +234,19 @@ class _Topic:
         self._put = put
         self._named = named  # topic and type
         self._stamp = stamp
-        self._subscription: Any = None
+        self.subscription: Any = None
 
-    def start(self, node: Any, kind: Any, topic: str, qos: Any) -> None:
-        """Subscribe; counts losses where the RMW tells of them."""
+    def subscribe(self, node: Any, kind: Any, qos: Any) -> None:
+        """Counts losses where the RMW tells of them."""
         from rclpy.event_handler import SubscriptionEventCallbacks
 
+        events = SubscriptionEventCallbacks(message_lost=self._note_loss, use_default_callbacks=False)
+        create = partial(node.create_subscription, kind, self._named[0], self._receive, qos, raw=True)
         try:
-            events = SubscriptionEventCallbacks(message_lost=self._note_loss, use_default_callbacks=False)
-            self._subscription = node.create_subscription(
-                kind, topic, self._receive, qos, raw=True, event_callbacks=events
-            )
+            self.subscription = create(event_callbacks=events)
             self.lost = 0
         except Exception:  # the RMW or the runtime has no such event
-            self._subscription = node.create_subscription(kind, topic, self._receive, qos, raw=True)
-
-    def stop(self, node: Any) -> None:
-        """Receive no more."""
-        node.destroy_subscription(self._subscription)
+            self.subscription = create()
 
     def _receive(self, data: bytes, information: Any) -> None:
         arrived = information.get("received_timestamp") or time.time_ns()

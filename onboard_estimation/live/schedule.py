@@ -1,20 +1,21 @@
-"""How a bag is played, and when each message is due: bag time runs at a rate, stands still in a pause, can be moved.
+"""How a bag is played, and when each message is due: as bag time runs, or when all that listen have taken the last.
 
-Due times are computed from one fixed point, not from the message before, so that lateness does not add up.
+Bag time runs at a rate, stands still in a pause, can be moved. Due times are computed from one fixed point, not from
+the message before, so that lateness does not add up.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Condition
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.options import option
-from onboard_estimation.live.discovery import absolute
+from onboard_estimation.live.discovery import absolute, names_of, subscriptions
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.signals import StopRequest
 
@@ -23,6 +24,9 @@ _SPIN_S = 60e-6
 
 _LONGEST_WAIT_S = 0.05
 """A stop is noticed within this time."""
+ANSWER_S = 5.0
+"""A node that does not answer for so long is not waited for from then on."""
+_SEARCH_PERIOD_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Schedule:
 
     def __init__(self, start_ns: int, stop: StopRequest, rate: float = 1.0, paused: bool = False) -> None:
         self.rate, self.paused = rate, paused
-        self._changed = Condition()
+        self._changed = threading.Condition()
         self._stop = stop
         self._bag_ns = start_ns
         self._real_ns = time.monotonic_ns()
@@ -210,3 +214,88 @@ def offer_services(node: Any, schedule: Schedule) -> None:
     actions = (schedule.pause, schedule.resume, schedule.toggle_paused)
     for name, action in {**{one.__name__: one for one in actions}, "play_next": schedule.step}.items():
         node.create_service(interface_class("std_srvs/srv/Trigger"), f"~/{name}", answering(action))
+
+
+class InStep:
+    """Waits for the nodes that subscribe to a player's topics.
+
+    DDS acknowledges what has arrived at a node, not what the node has taken, and a queue that overflows there is
+    silent. A node's parameter services go through the same executor as its subscriptions: where a message lies before
+    the request does, a single-threaded executor takes the message first. So an answer to an empty request tells that
+    all is taken. (Waiting for DDS's acknowledgement before would take 0.2 s: CycloneDDS's readers acknowledge when a
+    heartbeat asks them. On one machine the request arrives after the message in any case, as both go from one process
+    to another in one stream.)
+    """
+
+    def __init__(self, node: Any) -> None:
+        self.notes: list[str] = []
+        self._node = node
+        self._clients: dict[str, Any] = {}
+        self._listeners: dict[str, list[str]] = {}
+        self._searched: dict[str, float] = {}
+        self._left_out: set[str] = set()
+
+    def meet(self, topics: Iterable[str]) -> None:
+        """Return when all nodes that subscribe to one of the topics have found its publisher here.
+
+        What is published before is lost to them, even where this side of the graph shows them. Announcements come in
+        their order, and those of the clients here are the last: a node that answers has found the publishers too.
+        """
+        for topic in topics:
+            self.taken(topic)
+
+    def taken(self, topic: str) -> None:
+        """Return when all nodes that subscribe to the topic have taken what was published on it."""
+        self._wait_for(self._listeners_of(topic))
+
+    def finish(self) -> None:
+        """Return when all nodes have taken what was published, and what the others have made of it.
+
+        A recorder takes the estimates of an estimator after that has taken its last message: a chain of nodes that hear
+        each other has no more links than there are nodes.
+        """
+        for _ in range(len(self._clients)):
+            self._wait_for(self._clients)
+
+    def _wait_for(self, names: Iterable[str]) -> None:
+        waiting = [(name, self._ask(name)) for name in names if name not in self._left_out]
+        deadline = time.monotonic() + ANSWER_S
+        for name, answered in waiting:
+            if not answered.wait(max(0.0, deadline - time.monotonic())):
+                self._left_out.add(name)
+                self.notes.append(f"{name} did not answer within {ANSWER_S:g} s; it is not waited for any more")
+
+    def _ask(self, name: str) -> threading.Event:
+        from rcl_interfaces.srv import GetParameters
+
+        answered = threading.Event()
+        client = self._clients[name]
+        if not client.service_is_ready():
+            answered.set()  # it has gone; the next search drops it
+            return answered
+        client.call_async(GetParameters.Request()).add_done_callback(lambda future: answered.set())
+        return answered
+
+    def _listeners_of(self, topic: str) -> list[str]:
+        """Names of the nodes that subscribe to the topic and can be asked; looked up anew now and then."""
+        now = time.monotonic()
+        if now - self._searched.get(topic, -_SEARCH_PERIOD_S) >= _SEARCH_PERIOD_S:
+            self._searched[topic] = now
+            there = sorted(names_of(subscriptions(self._node, topic)))
+            self._listeners[topic] = [name for name in there if self._can_be_asked(name)]
+        return self._listeners[topic]
+
+    def _can_be_asked(self, name: str) -> bool:
+        from rcl_interfaces.srv import GetParameters
+
+        if name in self._left_out or name.startswith("/_"):
+            return False
+        if name not in self._clients:
+            client = self._node.create_client(GetParameters, f"{name}/get_parameters")
+            if not client.wait_for_service(timeout_sec=1.0):
+                self._node.destroy_client(client)
+                self._left_out.add(name)
+                self.notes.append(f"{name} has no parameter services, it is not waited for and may lose messages")
+                return False
+            self._clients[name] = client
+        return True

@@ -32,10 +32,18 @@ def graph_node(name: str, **options: Any) -> Iterator[Any]:
     UserError
         ROS 2 is not here, or the domain cannot be joined.
     """
-    with ros_context():
+    hidden = {"start_parameter_services": False, "enable_rosout": False, **options}
+    with spun_node(f"_{name}_{os.getpid()}", None, **hidden) as node:
+        yield node
+
+
+@contextmanager
+def spun_node(name: str, arguments: list[str] | None, **options: Any) -> Iterator[Any]:
+    """One that is not hidden, with arguments of a command line: `--ros-args ...`. Raises as `graph_node` does."""
+    with ros_context(arguments):
         from rclpy.node import Node
 
-        node = Node(f"_{name}_{os.getpid()}", start_parameter_services=False, enable_rosout=False, **options)
+        node = Node(name, **options)
         with spin_beside(node):
             yield node
 
@@ -119,12 +127,8 @@ def run_node(name: str, work: Callable[[Any, StopRequest], None], arguments: lis
     Exits with 2 and one line where the input is bad; SIGINT and SIGTERM request a stop.
     """
     try:
-        with stop_on_signal() as stop, ros_context(list(sys.argv[1:] if arguments is None else arguments)):
-            from rclpy.node import Node
-
-            node = Node(name)
-            with spin_beside(node):
-                work(node, stop)
+        with stop_on_signal() as stop, spun_node(name, sys.argv[1:] if arguments is None else arguments) as node:
+            work(node, stop)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)

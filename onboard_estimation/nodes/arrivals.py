@@ -15,9 +15,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import rclpy.clock
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
@@ -25,6 +22,7 @@ from rclpy.subscription import Subscription
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
+from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.message_layouts import SerializedReader
 
@@ -37,7 +35,7 @@ _LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
 
 
-class ArrivalsNode(Node):
+class ArrivalsNode(SteadyNode):
     """A node that some of its subscriptions do not wake, whatever executor spins it.
 
     Attributes
@@ -95,8 +93,7 @@ class Arrivals:
             subscription = node.create_subscription(kind, channel.topic, partial(self._wake, place), qos, raw=True)
             self._subscriptions.append(subscription)
         if not reliable and any(self._paces) and not all(self._paces):
-            steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-            node.create_timer(PATIENCE_S / 2.0, self._look_for_pace, clock=steady)
+            node.every(PATIENCE_S / 2.0, self._look_for_pace)
 
     def unreadable(self) -> dict[str, int]:
         """By sensor, how many messages could not be read so far."""

@@ -10,10 +10,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path as PathMessage
-from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
@@ -41,6 +39,7 @@ from onboard_estimation.ros.thinning import Thinning, Trail
 from onboard_estimation.ros.transforms import AUTOMATIC, MapToOdom, resolved_prefix
 
 _STREAM = QoSProfile(depth=500)
+_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
 _MARKER_PERIOD_S = 1.0
@@ -128,7 +127,7 @@ class EstimatorNode(ArrivalsNode):
     paced_by: str | None = None
 
     def __init__(self, robot: Robot, name: str) -> None:
-        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        super().__init__(name)
         self.robot = robot
         self._settings: NodeParameters[Any, EstimatorHost] = NodeParameters(
             self, robot.configuration_type, EstimatorHost, robot.run_time_parameters, self._reconfigure
@@ -185,7 +184,7 @@ class EstimatorNode(ArrivalsNode):
 
         `maker` is given what makes messages, and gives what makes the marker, or None where there is none yet.
         """
-        make, output = maker(new), self.create_publisher(Marker, topic, QoSProfile(depth=1))
+        make, output = maker(new), self.create_publisher(Marker, topic, 1)
 
         def publish() -> None:
             if output.get_subscription_count():
@@ -193,7 +192,7 @@ class EstimatorNode(ArrivalsNode):
                 if marker is not None:
                     output.publish(marker)
 
-        self.create_timer(_MARKER_PERIOD_S, publish, clock=rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME))
+        self.every(_MARKER_PERIOD_S, publish)
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self.estimator_name)
@@ -209,20 +208,17 @@ class EstimatorNode(ArrivalsNode):
         self._outputs = {
             topic: self.create_publisher(interface_class(kind), topic, _STREAM) for topic, kind in origin.items()
         }
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._path = self.create_publisher(PathMessage, "path", latched) if "odometry" in origin else None
+        self._path = self.create_publisher(PathMessage, "path", _LATCHED) if "odometry" in origin else None
         self._phases = PhaseOutputs(self, odom) if self.pipeline.estimator.phases else None
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
         self._late = LateReport()
         self.create_service(Trigger, "reset", self._reset)
         for channel in self.channels:
             if channel.required and channel.sensor != channel.topic:
                 self.create_service(SetBool, f"{channel.sensor}/enable", partial(self._enable, channel.sensor))
-        # The node's own time may stand still (a paused bag); what it waits for is to be said then too.
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(host.diagnostics_period_s, self._report, clock=steady)
-        self.create_timer(host.waiting_period_s, self._say_waiting, clock=steady)
+        self.every(host.diagnostics_period_s, self._report)
+        self.every(host.waiting_period_s, self._say_waiting)
 
     def _listen(self, host: EstimatorHost) -> None:
         """Subscriptions."""
@@ -402,11 +398,9 @@ class PhaseOutputs:
     def __init__(self, node: Node, frame_id: str) -> None:
         self._frame_id = frame_id
         self._outputs: dict[str, Any] = {
-            topic: node.create_publisher(interface_class(kind), topic, QoSProfile(depth=100))
-            for topic, kind in TYPES.items()
+            topic: node.create_publisher(interface_class(kind), topic, 100) for topic, kind in TYPES.items()
         }
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._phase_output = node.create_publisher(String, "phase", latched)
+        self._phase_output = node.create_publisher(String, "phase", _LATCHED)
         self._phase: str | None = None
         self._new_events = NewEvents()
         self._clock_jumps = 0

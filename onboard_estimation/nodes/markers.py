@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import rclpy.clock
-from rclpy.clock import ClockType
-from rclpy.node import Node
-from rclpy.qos import QoSProfile
 from visualization_msgs.msg import MarkerArray
 
 from onboard_estimation.base.configuration import parameter
@@ -18,7 +14,7 @@ from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.followed import FollowedRobot, Subject
 from onboard_estimation.live.messages import new
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault
@@ -39,7 +35,7 @@ class MarkerHost:
     publish_truth_tf: bool = parameter(True, "publish world -> truth/<body>")
 
 
-class MarkerNode(Node):
+class MarkerNode(SteadyNode):
     """Publishes `markers` (MarkerArray) and tf of the bodies from `state`, `state_covariance` and the ground truth.
 
     Estimates are drawn in `map`, the truth in `world`: tf puts them side by side. Parameters: the robot's configuration
@@ -47,7 +43,7 @@ class MarkerNode(Node):
     """
 
     def __init__(self) -> None:
-        super().__init__("markers", automatically_declare_parameters_from_overrides=True)
+        super().__init__("markers")
         named = self.get_parameter("robot").value if self.has_parameter("robot") else MarkerHost().robot
         robot = find_robot(str(named))
         settings: NodeParameters[Any, MarkerHost] = NodeParameters(self, robot.configuration_type, MarkerHost)
@@ -58,13 +54,11 @@ class MarkerNode(Node):
         self._subject = Subject(self.get_namespace(), robot, configuration, space)
         self._drawn_ns = -1
         self._tf = tf_publisher(self)
-        self._output = self.create_publisher(MarkerArray, "markers", QoSProfile(depth=2))
+        self._output = self.create_publisher(MarkerArray, "markers", 2)
         # Only the newest is drawn, and not more of them kept than that.
         namespace, period_s = self.get_namespace().rstrip("/"), 1.0 / self._host.rate_hz
         self._followed = FollowedRobot(self, namespace, self._subject, 0.0, 0.5 * period_s, _WAY_LENGTH, self._refuse)
-        # The node's own time may stand still, or run faster: pictures are for people.
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(period_s, self._draw, clock=steady)
+        self.every(period_s, self._draw)
 
     def _refuse(self, topic: str, error: MessageFault) -> None:
         what = topic if "/" in topic else "estimate of another robot? It"

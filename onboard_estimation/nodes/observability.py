@@ -8,8 +8,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import rclpy.clock
-from rclpy.clock import ClockType
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
@@ -60,9 +58,7 @@ class ObservabilityOutputs:
         self._work: Thread | None = None
         self._found: tuple[int, Observed] | str | None = None
         self._next_s = 0.0
-        # The node's own time may stand still: what is known is told all the same.
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        node.create_timer(_PERIOD_S, self._tell, clock=steady)
+        node.every(_PERIOD_S, self._tell)
 
     def _take(self, message: Any) -> None:
         try:

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+import rclpy.clock
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rclpy.clock import ClockType
 from rclpy.node import Node
 
 from onboard_estimation.base.configuration import (
@@ -34,13 +36,28 @@ _RANGES = {
 """By type of a parameter: what tells its bounds, in which field of a descriptor, and the bounds that are none."""
 
 
+class SteadyNode(Node):
+    """A node whose parameters are those of a configuration, and whose timers go by a clock that nobody sets.
+
+    The node's own time may stand still (a paused bag), or run faster.
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, automatically_declare_parameters_from_overrides=True, **options)
+        self._steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+
+    def every(self, period_s: float, callback: Callable[[], object]) -> Any:
+        """A timer."""
+        return self.create_timer(period_s, callback, clock=self._steady)
+
+
 class NodeParameters(Generic[C, H]):
     """A node's parameters as two configurations: the robot's and the node's own.
 
     Parameters
     ----------
     node
-        Made with `automatically_declare_parameters_from_overrides=True`, so that unknown names are seen.
+        A `SteadyNode`, which declares all that was set: so unknown names are seen.
     configuration_type, host_type
         Dataclasses as `onboard_estimation.base.configuration` takes them; their names must differ.
     run_time_parameters

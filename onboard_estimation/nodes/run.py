@@ -20,7 +20,7 @@ from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
-from onboard_estimation.nodes.giving_up import leave_reason
+from onboard_estimation.nodes.for_launch import leave_reason
 
 EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
@@ -82,7 +82,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from rclpy.signals import SignalHandlerOptions
     from rclpy.task import Future
 
-    from onboard_estimation.nodes.source import connect
+    from onboard_estimation.nodes.pacing import connect
 
     nodes: list[Any] = []
     try:

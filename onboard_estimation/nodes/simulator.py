@@ -8,13 +8,11 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import rclpy.clock
 from nav_msgs.msg import Odometry
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
@@ -22,13 +20,12 @@ from std_msgs.msg import String
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
-from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, Recording, with_truth_topics
+from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.nodes.pacing import stay
-from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.source import Take
+from onboard_estimation.nodes.pacing import Take, stay
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
@@ -71,7 +68,7 @@ class SimulatorHost:
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
 
 
-class SimulatorNode(Node):
+class SimulatorNode(SteadyNode):
     """Publishes what a simulated robot's sensors, commands and motion capture would send.
 
     Each message goes out when its stamp is due, reliably, where somebody listens; a `Source`: an estimator in the same
@@ -102,7 +99,7 @@ class SimulatorNode(Node):
     host_type: type[SimulatorHost] = SimulatorHost
 
     def __init__(self, robot: Robot, name: str) -> None:
-        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        super().__init__(name)
         parameters = NodeParameters(self, robot.configuration_type, self.host_type)
         self._host = host = parameters.host
         self._ahead_s = _AHEAD_S
@@ -117,18 +114,19 @@ class SimulatorNode(Node):
         self._simulated_ns = 0
         self._due: deque[tuple[int, Channel, Vector]] = deque()
         self._channels: dict[str, Channel] = {}
-        self._outputs: dict[str, _Output] = {}
+        self._outputs: dict[str, tuple[Any, SerializedSensor]] = {}
         self._refill()  # compiles kernels, before the clock starts
-        self._outputs = {topic: _Output(self, channel, self._prefix) for topic, channel in self._channels.items()}
+        for topic, channel in self._channels.items():
+            output = self.create_publisher(interface_class(channel.message_type), topic, _STREAM)
+            self._outputs[topic] = output, SerializedSensor(channel, new, serialized, self._prefix)
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
         self._clock_output: Any = None
         if host.publish_clock:
-            self._clock_output = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=10))
+            self._clock_output = self.create_publisher(ClockMessage, "/clock", 10)
         self._clock_ns = -_CLOCK_PERIOD_NS
         self._start_clock()
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
+        self._timer = self.every(_TICK_S, self._tick)
         pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
         loop = ", controlled by the estimate" if host.control == "estimate" else ""
         self.get_logger().info(f"{what}{pace}{loop}")
@@ -147,7 +145,7 @@ class SimulatorNode(Node):
             raise UserError(f"control: estimate: the simulated {robot.name} has no controller that goes by an estimate")
         self._ahead_s = _AHEAD_IN_LOOP_S
         take = partial(self._take_estimate, simulation)
-        self.create_subscription(Odometry, "odometry", take, QoSProfile(depth=100))
+        self.create_subscription(Odometry, "odometry", take, 100)
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.create_subscription(String, "phase", self._take_phase, latched)
 
@@ -183,8 +181,13 @@ class SimulatorNode(Node):
         series = [*recording.sensors, *(recording.truth if self._host.publish_truth else ())]
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
-        self._due.extend(_in_order(recording, self._host.publish_truth))
-        self._heard = {topic for topic, output in self._outputs.items() if output.is_heard()}
+        messages = (
+            (stamp_ns, one.channel, value)
+            for one in series
+            for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
+        )
+        self._due.extend(sorted(messages, key=itemgetter(0)))  # at one stamp commands first
+        self._heard = {topic for topic, (output, _) in self._outputs.items() if output.get_subscription_count()}
 
     def _tick(self) -> None:
         stay(self._advance, self.context.ok)
@@ -193,7 +196,7 @@ class SimulatorNode(Node):
         """Publish these no more: what is measured there takes another way."""
         for topic in topics:
             if topic in self._outputs:
-                self._outputs.pop(topic).destroy()
+                self.destroy_publisher(self._outputs.pop(topic)[0])
 
     def _advance(self) -> float:
         """Publish all that is due, and hand it on; for how long the next may wait, s."""
@@ -219,7 +222,8 @@ class SimulatorNode(Node):
                 if channel.topic in self._taken:
                     readings.append(Measurement(self._epoch_ns + stamp_ns, channel.sensor, value))
                 if channel.topic in self._heard:
-                    self._outputs[channel.topic].publish(self._epoch_ns + stamp_ns, value)
+                    output, message = self._outputs[channel.topic]
+                    output.publish(message(self._epoch_ns + stamp_ns, value))
             if self._due or self._simulated_ns > now_ns or self._is_over():
                 break
             self._refill()
@@ -242,32 +246,3 @@ class SimulatorNode(Node):
         if self._clock_output is not None and at_ns - self._clock_ns >= _CLOCK_PERIOD_NS:
             self._clock_ns = at_ns
             self._clock_output.publish(ClockMessage(clock=header(new, self._epoch_ns + at_ns).stamp))
-
-
-class _Output:
-    """Publishes the messages of one channel."""
-
-    def __init__(self, node: Node, channel: Channel, frame_prefix: str) -> None:
-        self._node = node
-        self._publisher = node.create_publisher(interface_class(channel.message_type), channel.topic, _STREAM)
-        self._message = SerializedSensor(channel, new, serialized, frame_prefix)
-
-    def is_heard(self) -> bool:
-        return bool(self._publisher.get_subscription_count())
-
-    def destroy(self) -> None:
-        self._node.destroy_publisher(self._publisher)
-
-    def publish(self, stamp_ns: int, value: Vector) -> None:
-        self._publisher.publish(self._message(stamp_ns, value))
-
-
-def _in_order(recording: Recording, with_truth: bool) -> list[tuple[int, Channel, Vector]]:
-    """(stamp, channel, value) of all messages by stamp; at one stamp commands first."""
-    series = [*recording.sensors, *(recording.truth if with_truth else ())]
-    rows = [
-        (int(stamp_ns), one.channel, value)
-        for one in series
-        for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
-    ]
-    return sorted(rows, key=lambda row: row[0])

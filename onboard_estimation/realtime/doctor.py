@@ -41,8 +41,6 @@ _FROM_AN_INSTALLATION = {
 }
 _CAP_SYS_NICE = 23
 _TIME_ERROR = 5
-_JUMP_S = 1e-3
-_WATCHED_S = 0.2
 _LOW_BYTES, _VERY_LOW_BYTES = 5 * 10**9, 10**8
 _PARTICIPANTS = 32
 _HIGHEST_LINUX_DOMAIN = 101
@@ -149,16 +147,6 @@ def _synchronisation() -> Iterator[_Found]:
         yield "note", "not synchronised (NTP): stamps of several machines cannot be compared", repair
     else:
         yield "ok", "synchronised"
-
-
-def _clock_jumps() -> Iterator[_Found]:
-    """Real time against monotonic time, for a moment."""
-    before = time.time_ns() - time.monotonic_ns()
-    time.sleep(_WATCHED_S)
-    jump_s = (time.time_ns() - time.monotonic_ns() - before) / 1e9
-    text = f"real and monotonic time moved apart by {jump_s * 1e3:+.3f} ms in {_WATCHED_S:g} s"
-    repair = "wait until the clock has settled"
-    yield _graded(text, well=abs(jump_s) <= _JUMP_S, otherwise=": the clock is being set", repair=repair)
 
 
 def _serial_ports() -> Iterator[_Found]:
@@ -341,7 +329,6 @@ _LOOKS: dict[str, Callable[[], Iterator[_Found]]] = {
     "kernel cache": _cache,
     "disk": _space,
     "clock": _synchronisation,
-    "clock jumps": _clock_jumps,
     "serial ports": _serial_ports,
     "optional packages": _optional_packages,
     "CPU frequency": _governor,

@@ -63,14 +63,12 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 def state(root: Path = _ROOT) -> dict[str, Any]:
     """What changes from minute to minute: clock, temperature, throttling, load; only what there is."""
-    clocks = [number_in(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")]
-    clocks_mhz = [one / 1e3 for one in clocks if one is not None]
+    clocks_khz = _numbers(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")
     fixed = field_of(text_of(root / "proc/cpuinfo"), "cpu MHz")
-    temperatures = [number_in(path) for path in root.glob("sys/class/thermal/thermal_zone*/temp")]
-    hottest = max((one for one in temperatures if one is not None), default=None)
+    hottest = max(_numbers(root, "sys/class/thermal/thermal_zone*/temp"), default=None)
     throttled = text_of(root / _THROTTLED).strip()
     found = {
-        "clock_mhz": round(max(clocks_mhz)) if clocks_mhz else round(float(fixed)) if fixed else None,
+        "clock_mhz": round(max(clocks_khz) / 1e3) if clocks_khz else round(float(fixed)) if fixed else None,
         "temperature_c": None if hottest is None else round(hottest / 1e3, 1),
         "throttled": _throttling(throttled) if throttled else None,
         "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
@@ -80,14 +78,14 @@ def state(root: Path = _ROOT) -> dict[str, Any]:
 
 def machine(root: Path = _ROOT) -> dict[str, Any]:
     """What a figure needs beside it, of the computer and of the programs that ran; `state` as it is now."""
-    highest = [number_in(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    highest_khz = _numbers(root, f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")
     return {
         "date_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": processor(root),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
         "governor": governor(root) or None,
-        "highest_clock_mhz": max((round(one / 1e3) for one in highest if one is not None), default=None),
+        "highest_clock_mhz": max((round(one / 1e3) for one in highest_khz), default=None),
         "memory_gb": memory_gb(),
         "system": f"{platform.system()} {platform.release()}",
         "versions": versions(),
@@ -155,6 +153,11 @@ def number_in(path: Path) -> float | None:
         return float(text_of(path))
     except ValueError:
         return None
+
+
+def _numbers(root: Path, pattern: str) -> list[float]:
+    """What files of the kernel say, of those that say one."""
+    return [value for path in root.glob(pattern) if (value := number_in(path)) is not None]
 
 
 def field_of(text: str, name: str) -> str:

@@ -77,8 +77,9 @@ class LiveGraph:
             nis = values.get("mean_nis", "nan")
             level = status.level[0] if isinstance(status.level, bytes) else status.level
             text = status.message if level == 0 else f"**{_LEVELS.get(level, '?')}**: {status.message}"
-            if status.name in self._health or len(self._health) < _MOST_STATUSES:
-                self._health[_cell(status.name)] = _cell(text), _rounded(nis)
+            name = _cell(status.name)
+            if name in self._health or len(self._health) < _MOST_STATUSES:
+                self._health[name] = _cell(text), _rounded(nis)
 
 
 def health_table(health: Mapping[str, tuple[str, str]]) -> str:
@@ -93,16 +94,9 @@ def health_table(health: Mapping[str, tuple[str, str]]) -> str:
     for name, (text, nis) in sorted(health.items())[:_MOST_STATUSES]:
         node, _, part = name.rpartition(": ")
         nodes.setdefault(node, []).append(f"| {part} | {text} | {nis} |")
-    lines = []
-    for node, rows in nodes.items():
-        lines += [
-            "",
-            "",
-            f"**{node}**: messages per second of each sensor, or what is wrong; mean NIS: 1 is expected",
-            "",
-        ]
-        lines += ["| sensor | rate or state | mean NIS |", "|---|---|---|", *rows]
-    return "\n".join(lines)
+    meaning = "messages per second of each sensor, or what is wrong; mean NIS: 1 is expected"
+    heading = "| sensor | rate or state | mean NIS |\n|---|---|---|\n"
+    return "".join(f"\n\n**{node}**: {meaning}\n\n{heading}" + "\n".join(rows) for node, rows in nodes.items())
 
 
 class LiveRobot(FollowedRobot):

@@ -53,7 +53,8 @@ class RobotPicture:
         self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
         if not self._shapes:
             self.size_m = max(self.size_m, _POINT * extent_m)
-        self._estimate = self._frames("estimate", _rgb(picture.ESTIMATE_COLOUR), 1.0)
+        blue = _rgb(picture.ESTIMATE_COLOUR)
+        self._estimate = {name: self._body(f"estimate/{name}", shapes, blue) for name, shapes in self._shapes.items()}
         self._truth: dict[str, Any] = {}
         self._lines: dict[str, Any] = {}
         self._wedge: Any = None
@@ -73,11 +74,10 @@ class RobotPicture:
             self._draw_line("way", _joined(_thinned(way)), _rgb(picture.ESTIMATE_COLOUR), 0.0)
             self._draw_line("true_way", _joined(_thinned(true_way)), _rgb(picture.TRUTH_COLOUR), 0.0)
 
-    def _frames(self, kind: str, colour: tuple[int, int, int], opacity: float) -> dict[str, Any]:
-        """A frame for each body with its solids in it."""
-        return {name: self._body(f"{kind}/{name}", shapes, colour, opacity) for name, shapes in self._shapes.items()}
-
-    def _body(self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float) -> Any:
+    def _body(
+        self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float | None = None
+    ) -> Any:
+        """A frame with the body's solids in it."""
         scene = self._server.scene
         frame = scene.add_frame(f"{self._root}/{name}", show_axes=False)
         for index, shape in enumerate(shapes):
@@ -85,7 +85,7 @@ class RobotPicture:
             shade = _SHADE[shape.part]
             look: dict[str, Any] = {
                 "color": tuple(round(shade * part) for part in colour),
-                "opacity": None if opacity == 1.0 else opacity,
+                "opacity": opacity,
                 "position": tuple(pose[:3]),
                 "wxyz": (pose[6], *pose[3:6]),
                 "cast_shadow": False,

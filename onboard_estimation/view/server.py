@@ -13,7 +13,7 @@ import socket
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -176,10 +176,8 @@ def is_loopback(host: str) -> bool:
 
 def open_browser(address: str) -> None:
     """Open the page, where this machine has a browser; the address was printed anyway."""
-    try:
+    with suppress(webbrowser.Error, OSError):
         webbrowser.open(address)
-    except (webbrowser.Error, OSError):
-        return
 
 
 class _RobotPanel:

@@ -111,10 +111,11 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
         self._gyro_element = IMU.angular_velocity.start + axis
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self._least_period_ns = 0
+        self._initial_covariance = configuration.initial_covariance()
 
     @abstractmethod
-    def begun(self, initial: Estimate | None) -> tuple[Filtered, Wheels]:
-        """Moments and standing wheels at the start."""
+    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
+        """Those moments and standing wheels at the start."""
 
     @abstractmethod
     def commanded(
@@ -142,8 +143,13 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
 
     def start(self, initial: Estimate | None) -> ChainState[Filtered, Wheels]:
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
+        known = initial or self.default_start()
         stamp_ns = None if initial is None else initial.stamp_ns
-        return ChainState(*self.begun(initial), stamp_ns, (SensorTrust(),) * len(self._link_of))
+        return ChainState(*self.begun(known.mean, known.covariance), stamp_ns, (SensorTrust(),) * len(self._link_of))
+
+    def default_start(self) -> Estimate:
+        """At the origin, straight, at any time."""
+        return Estimate(0, self.space.origin(), self._initial_covariance)
 
     def step(self, state: ChainState[Filtered, Wheels], measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct."""
@@ -199,7 +205,7 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
         covariance = planar_covariance(value[POSE.covariance], float(pose[2]))
         if (np.diag(covariance) > 0.0).all():
             return GivenPose(pose, covariance, True)
-        return GivenPose(pose, self.configuration.initial_covariance()[:3, :3], False)
+        return GivenPose(pose, self._initial_covariance[:3, :3].copy(), False)
 
 
 def _silence(sensor: str, last_ns: int) -> Notice:

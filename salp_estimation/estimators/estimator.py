@@ -26,13 +26,13 @@ What is then left of a gyro is its scale and its bias, which is learned while th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from onboard_estimation.base.measurement import Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering.gating import Innovation, decide
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from onboard_estimation.pipeline.sensor_trust import SensorTrust, bridged_s
@@ -108,33 +108,6 @@ class Bias(NamedTuple):
         return Bias(self.mean + gain * error, (1.0 - gain) * self.variance)
 
 
-class ReadingNoise:
-    """Variances of a gyro's readings about what the model says, (rad/s)^2.
-
-    Attributes
-    ----------
-    moved
-        Density of the part that moves the robot as well, (rad/s)^2/Hz.
-    """
-
-    def __init__(self, settings: SalpConfiguration) -> None:
-        self._white = settings.gyro.noise_stddev_rad_s**2
-        self._scale = settings.gyro.scale_stddev**2
-        self._model = settings.process.link_rate_error_rad_s**2
-        self._lasts_s = 2.0 * settings.process.error_time_s
-        self.moved = self._lasts_s * self._model
-
-    def single(self, rate_rad_s: float, bias_variance: float) -> float:
-        """Of one reading of that rate, less its bias."""
-        return self._white + self._model + self._scale * rate_rad_s**2 + bias_variance
-
-    def lasting(self, rate_rad_s: float, bias_variance: float, period_s: float) -> float:
-        """Of white noise in the place of errors that last, so long after that gyro's last reading."""
-        repeated = self._model + self._scale * rate_rad_s**2
-        biases = max(1.0, 2.0 * BIAS_TIME_S / period_s) * bias_variance
-        return self._white + max(1.0, self._lasts_s / period_s) * repeated + biases
-
-
 def link_errors(count: int) -> Matrix:
     """(N + 2, N): how the base and the joints turn where one link turns and the others do not."""
     out = np.zeros((count + 2, count))
@@ -201,6 +174,10 @@ def gyro_rate(
     return rates, explained
 
 
+def _as_predicted(rates: Matrix, points: Matrix) -> Matrix:
+    return rates
+
+
 class Filtered(NamedTuple):
     """Sigma points of pose and joint angles, and what is known of the gyros' biases, by link."""
 
@@ -227,17 +204,17 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         turning, speeds = link_errors(len(self._links)), np.eye(self.space.dimension, 2)
         sizes = [process.body_speed_error_m_s * speeds, process.link_rate_error_rad_s * turning]
         self._error_root = lasting * np.hstack(sizes)
-        self._noise = ReadingNoise(configuration)
-        self._moved, self._nothing = self._noise.moved * turning.T.copy(), np.zeros(self.space.dimension)
-        self._gyro_noise_rad_s = configuration.gyro.noise_stddev_rad_s
+        # Variances of a gyro's reading about what the model says, (rad/s)^2, how long the model's error lasts, and the
+        # density, (rad/s)^2/Hz, with which it moves the robot.
+        gyro = configuration.gyro
+        self._white, self._scale = gyro.noise_stddev_rad_s**2, gyro.scale_stddev**2
+        self._model, self._lasts_s = process.link_rate_error_rad_s**2, 2.0 * process.error_time_s
+        self._moves = self._lasts_s * self._model
+        self._moved, self._nothing = self._moves * turning.T.copy(), np.zeros(self.space.dimension)
         self._bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
 
-    def begun(self, initial: Estimate | None) -> tuple[Filtered, Wheels]:
+    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
         """Sigma points of the initial moments."""
-        if initial is None:
-            mean, covariance = self.space.origin(), self.configuration.initial_covariance()
-        else:
-            mean, covariance = initial.mean, initial.covariance
         count = len(self._links)
         biases = (Bias(0.0, self.configuration.initial.gyro_bias_stddev_rad_s**2),) * count
         return Filtered(self._unscented.start(mean, covariance), biases), Wheels(np.zeros(count))
@@ -254,16 +231,15 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         duration_s = bridged_s(elapsed_ns)
         if duration_s <= 0.0:
             return filtered, wheels
-        links, longest, controls = self._links, self.configuration.process.longest_step_s, wheels.rim_speeds_m_s
+        longest = self.configuration.process.longest_step_s
         steps = max(1, int(np.ceil(duration_s / longest - 1e-9)))
         step_s = duration_s / steps
-
-        def propagate(points: Matrix) -> Matrix:
-            return kernels.propagate(links, points, controls, step_s, longest)
-
-        points, moves = filtered.points, not wheels.rest
+        propagate = partial(
+            kernels.propagate, self._links, controls=wheels.rim_speeds_m_s, duration=step_s, longest_step=longest
+        )
+        points, noise = filtered.points, (self._wheel_noise, self._error_root, not wheels.rest, step_s)
         for _ in range(steps):
-            noise_root = process_noise_root(links, points.points, self._wheel_noise, self._error_root, moves, step_s)
+            noise_root = process_noise_root(self._links, points.points, *noise)
             points = self._unscented.predict(points, propagate, noise_root)
         return Filtered(points, filtered.biases), wheels.after(duration_s)
 
@@ -279,27 +255,30 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         link, controls, period_s = reading.link, wheels.rim_speeds_m_s, max(reading.period_s, LEAST_PERIOD_S)
         bias = filtered.biases[link]
         if wheels.are_known_to_rest:
-            bias = bias.learned(reading.rate_rad_s, self._gyro_noise_rad_s)
+            bias = bias.learned(reading.rate_rad_s, self.configuration.gyro.noise_stddev_rad_s)
         rate = reading.rate_rad_s - bias.mean
-        measured, noise = np.array([rate]), self._noise
-        single, lasting = noise.single(rate, bias.variance), noise.lasting(rate, bias.variance, period_s)
-        moved, largest = (self._nothing, 0.0) if wheels.rest else (self._moved[link], noise.moved / period_s)
-
-        def update(points: SigmaPoints) -> tuple[SigmaPoints, Innovation]:
+        measured, scaled = np.array([rate]), self._scale * rate**2
+        single = self._white + self._model + scaled + bias.variance
+        # White noise in the place of errors that last, so long after that gyro's last reading.
+        repeated = max(1.0, self._lasts_s / period_s) * (self._model + scaled)
+        lasting = self._white + repeated + max(1.0, 2.0 * BIAS_TIME_S / period_s) * bias.variance
+        moved, largest = (self._nothing, 0.0) if wheels.rest else (self._moved[link], self._moves / period_s)
+        points, inflation = filtered.points, 1.0
+        for _ in range(2):  # again where the gate asks for a wider covariance
             rates, explained = gyro_rate(self._links, points.packed, self._spread, controls, link, moved, largest)
             left = np.array([[math.sqrt(lasting - explained)]])
-            after, seen, _ = self._unscented.update(points, lambda _: rates, measured, left)
+            after, seen, _ = self._unscented.update(points, partial(_as_predicted, rates), measured, left)
             spread = single + max(0.0, float(seen.root[0, 0]) ** 2 - lasting)
             nis = float(seen.value[0]) ** 2 / spread
-            return after, Innovation(seen.value, np.array([[math.sqrt(spread)]]), nis, True)
-
-        points, seen = update(filtered.points)
-        accepted, inflation, rejected = decide(self._gate, seen.nis, 1, gyro.rejected_in_a_row, may_recover)
-        if inflation > 1.0:
-            points, seen = update(self._unscented.inflated(filtered.points, inflation))
-            seen = replace(seen, inflation=inflation)
-        elif not accepted:
-            points, seen = filtered.points, replace(seen, accepted=False)
+            if inflation > 1.0:
+                break
+            accepted, inflation, rejected = decide(self._gate, nis, 1, gyro.rejected_in_a_row, may_recover)
+            if inflation == 1.0:
+                break
+            points = self._unscented.inflated(points, inflation)
+        passes = accepted or inflation > 1.0
+        seen = Innovation(seen.value, np.array([[math.sqrt(spread)]]), nis, passes, inflation)
+        points = after if passes else filtered.points
         bias = bias.after(period_s, self._bias_walk) if period_s < math.inf else bias
         return Filtered(points, (*filtered.biases[:link], bias, *filtered.biases[link + 1 :])), seen, rejected
 

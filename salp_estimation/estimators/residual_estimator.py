@@ -1,22 +1,28 @@
 """Pose, joint angles and gyro biases of a chain with a trained residual model.
 
-As `SalpEstimator`, with rates from `residual_filter`. Commands pass the lag that the model was trained with; between
-two predictions their mean acts.
+As `SalpEstimator`, with rates from a trained model. Commands pass the lag that the model was trained with; between two
+predictions their mean acts. The state of the filter holds more than it publishes: see `residual_filter_kernels`. A
+linearisation serves all gyros that are read within a few milliseconds of each other, for it costs ten times as much as
+a correction.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
+from onboard_estimation.filtering.moments import Moments, innovate, joseph_update
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
+from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from onboard_estimation.pipeline.estimator import Step
 from onboard_estimation.pipeline.sensor_trust import SensorTrust, bridged_s
+from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import (
     COMMAND,
     COMMAND_LAG_S,
@@ -26,17 +32,60 @@ from salp_estimation.estimators.chain_estimator import (
     GivenPose,
     Reading,
 )
-from salp_estimation.estimators.gaussian_sum_start import WideComponent, mixture, widened
-from salp_estimation.estimators.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
-from salp_estimation.estimators.residual_filter_kernels import Linearised
-from salp_estimation.estimators.residual_model import ResidualModel
+from salp_estimation.estimators.gaussian_sum_start import WideComponent, log_density, mixture, widened
+from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
+from salp_estimation.estimators.residual_model import SLIP, ResidualModel
+from salp_estimation.model import friction_kernels as friction
 from salp_estimation.model.configuration import SalpConfiguration
+
+Rows = NDArray[np.float64]
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""
 NOVEL_FROM, NOVEL_TO = 6.0, 4.0
 """Unlikeness of a robot to those in training from which on it is told, and below which it is over: none of twenty
 robots as in training got there in a minute (`salp_surprises`)."""
+
+LINEARISATION_S = 0.005
+"""A linearisation serves so long: over this time a gait's controls change by half a per cent."""
+RESTING_STDDEV = 1e-4
+"""Of the residual rates of a robot that rests: friction holds it."""
+ANGLE_NOISE = 1e-5
+ROBOT_TIME_S = 200.0
+"""A robot may change while it runs, by wear, load or floor: within minutes it may be any of its population."""
+GYRO_SCALE_STDDEV = 0.01
+"""Of a MEMS gyro's scale factor, before calibration."""
+POSE = StateSpace(se2("pose"))
+
+
+class FilterState(NamedTuple):
+    """State and covariance in the order of `residual_filter_kernels`; arrays are values, never written.
+
+    Attributes
+    ----------
+    linearised, start
+        The last linearisation, and where the next one's iteration starts.
+    history
+        The last of the steps that led here, where somebody will look back.
+    evidence
+        Sum of the `log_density` of all readings of the gyros.
+    is_novel
+        Whether it has been told that the robot is unlike those in training.
+    """
+
+    state: Vector
+    covariance: Matrix
+    linearised: Linearised | None
+    start: Vector
+    history: Any = None
+    evidence: float = 0.0
+    is_novel: bool = False
+
+    def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
+        """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
+        return FilterState(
+            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_novel
+        )
 
 
 class LaggedCommand(NamedTuple):
@@ -81,26 +130,39 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         Trained for this configuration; noise of gyros and process are the model's.
     """
 
-    _filter_type: type[ResidualFilter] = ResidualFilter
-
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
         super().__init__(configuration)
-        self.space = residual_space(len(self._link_of))
+        n = len(self._link_of)
+        self.space, self._initial_covariance = residual_space(n), initial_covariance(configuration)
         rate_hz = configuration.gyro.used_rate_hz
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
-        bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
-        self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
+        self._links, self._model = configuration.chain.build().links, model
+        self._population, self._prior = model.population, model.population.prior
+        self._variances_between = np.diagonal(self._prior).copy()
+        self._means: tuple[Rows, Vector, Rows] = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
+        if model.processes is not None:  # of the rates, then of the gyros
+            inducing, inverse_scales, weights = model.processes.mean_arrays
+            self._means = inducing, inverse_scales, weights[: n + 2]
+            self._gyro_means = inducing, inverse_scales, weights[n + 2 :]
+            _, _, projections, shrinkages, signal = model.processes.variance_arrays
+            self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
+        self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
+        self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
+        self._size = self._parameters.stop + n + 5
+        # (2 N + 2,) where pose, joint angles and biases, in this order, stand in the state of the filter.
+        self._public = np.concatenate([np.arange(self._size - 3, self._size), np.arange(2 * n - 1)])
+        self._public_block = np.ix_(self._public, self._public)
+        self._joints = self.space.tangent("joint_angles")
 
     def start(self, initial: Estimate | None) -> ResidualState:
         """As told, and in doubt of the joint angles."""
         told, probability = super().start(initial), self.configuration.initial.wrong_start_probability
-        mean = self.space.origin() if initial is None else initial.mean
-        covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
-        wider = widened(self.space, covariance) if probability > 0.0 else None
+        known = initial or self.default_start()
+        wider = widened(self.space, known.covariance) if probability > 0.0 else None
         if wider is None:
             return told
-        other = replace(super().start(Estimate(0, mean, wider)), stamp_ns=told.stamp_ns)
+        other = replace(super().start(Estimate(0, known.mean, wider)), stamp_ns=told.stamp_ns)
         return replace(told, wide=WideComponent(other, math.log((1.0 - probability) / probability)))
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
@@ -113,26 +175,30 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def _likened(self, step: Step, stamp_ns: int) -> Step:
         """With a notice where the robot turns out to be unlike those in training."""
         filtered: FilterState = step.state.filtered
-        level = self._filter.novelty(filtered)
+        level = self.novelty(filtered)
         is_novel = level > (NOVEL_TO if filtered.is_novel else NOVEL_FROM)
         if is_novel == filtered.is_novel:
             return step
+        events = step.events
+        if is_novel:
+            events = (*events, Notice(f"at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {_novelty_sentence(level)}"))
         state = replace(step.state, filtered=filtered._replace(is_novel=is_novel))
-        return step._replace(
-            state=state,
-            events=(*step.events, Notice(f"at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {_novelty_sentence(level)}"))
-            if is_novel
-            else step.events,
-        )
+        return step._replace(state=state, events=events)
 
     def sensor_faults(self, state: ResidualState) -> dict[str, str]:
         """Of the commands, where they move the robot otherwise than those in training."""
         filtered = state.filtered
-        return {COMMAND: _novelty_sentence(self._filter.novelty(filtered))} if filtered.is_novel else {}
+        return {COMMAND: _novelty_sentence(self.novelty(filtered))} if filtered.is_novel else {}
 
     def health(self, state: ResidualState) -> dict[str, float]:
         """How many times as far the robot is from those in training as they are from each other."""
-        return {"novelty": math.sqrt(self._filter.novelty(self.leading(state).filtered))}
+        return {"novelty": math.sqrt(self.novelty(self.leading(state).filtered))}
+
+    def novelty(self, now: FilterState) -> float:
+        """Of the robot to those in training, see `kernels.novelty`."""
+        here = self._parameters
+        deviations = now.state[here] - self._population.parameters
+        return kernels.novelty(deviations, now.covariance[here, here], self._variances_between)
 
     def followed(self, state: ResidualState, measurement: Measurement) -> Step:
         """One filter after a measurement, whether or not there is another."""
@@ -166,14 +232,18 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
             estimate = mixture(self.space, weight, estimate, other.estimate)
         return Step(replace(after, wide=wide), estimate, leading.innovation, leading.events, step.used)
 
-    def begun(self, initial: Estimate | None) -> tuple[FilterState, LaggedCommand]:
-        """Moments of the initial state and of what the model says of the population."""
-        mean = self.space.origin() if initial is None else initial.mean
-        covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
-        pose, joints, biases = map(self.space.coordinates, ("pose", "joint_angles", "gyro_bias"))
-        begun = self._filter.start(mean[pose], mean[joints], mean[biases], covariance)
-        none = np.zeros(len(self._link_of))
-        return begun, LaggedCommand(none, none, 0, none)
+    def begun(self, mean: Vector, covariance: Matrix) -> tuple[FilterState, LaggedCommand]:
+        """Those moments, and what the model says of the population."""
+        n, none = len(self._link_of), np.zeros(len(self._link_of))
+        state, whole = np.zeros(self._size), np.zeros((self._size, self._size))
+        state[self._public], state[self._parameters] = mean, self._population.parameters
+        scales = slice(self._biases.stop, self._biases.stop + n)
+        whole[scales, scales] = GYRO_SCALE_STDDEV**2 * np.eye(n)
+        whole[self._parameters, self._parameters] = self._prior
+        residuals = slice(self._parameters.stop, self._size - 3)
+        whole[residuals, residuals] = np.eye(n + 2)
+        whole[self._public_block] = covariance
+        return FilterState(state, whole, None, np.zeros(n + 2)), LaggedCommand(none, none, 0, none)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector
@@ -194,19 +264,51 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         steps = max(1, math.ceil(duration_s / self.configuration.process.longest_step_s - 1e-9))
         for step in range(steps):
             at_ns = stamp_ns - pending_ns + round((step + 0.5) / steps * pending_ns)
-            filtered, linearised = self._near(filtered, at_ns, wheels.asked, mean_control)
-            filtered = self._filter.predict(filtered, duration_s / steps, linearised)
+            filtered, linearised = self._linearised(filtered, at_ns, wheels.asked, mean_control)
+            filtered = self._moved(filtered, duration_s / steps, linearised)
         return filtered, LaggedCommand(wheels.asked, wheels.lagged, 0, np.zeros(len(wheels.area)))
 
-    def _near(
-        self, filtered: FilterState, at_ns: int, asked: Vector, controls: Vector
+    def _linearised(
+        self, now: FilterState, at_ns: int, asked: Vector, controls: Vector
     ) -> tuple[FilterState, Linearised]:
-        """The last linearisation if it is of about that time, else a new one."""
-        last = filtered.linearised
+        """The last linearisation if it is of about that time, else a new one, which the state keeps.
+
+        Parameters
+        ----------
+        asked, controls
+            (N,) rim speeds of the command in force, and lagged ones, m/s.
+        """
+        last, n = now.linearised, len(self._link_of)
         if last is not None and abs(at_ns - last.at_ns) <= LINEARISATION_S * NANOSECONDS_PER_SECOND:
-            return filtered, last
-        driven = bool(np.abs(controls).max() > STANDING_M_S)
-        return self._filter.linearise(filtered, at_ns, Drive(controls, (asked - controls) / COMMAND_LAG_S, driven))
+            return now, last
+        m, offsets = n + 2, np.zeros(n)
+        if not np.abs(controls).max() > STANDING_M_S:
+            slopes = np.zeros((m, n - 1)), np.zeros((m, friction.parameter_count(n)))
+            stddevs = np.full(m, RESTING_STDDEV)
+            made = Linearised(at_ns, now.state, np.zeros(m), *slopes, np.zeros((m, m)), stddevs, offsets)
+            return now._replace(linearised=made, start=np.zeros(m)), made
+        drive = controls, (asked - controls) / COMMAND_LAG_S
+        mean, by_angles, by_parameters, left_over, start = kernels.linearise(
+            self._links, now.state, now.covariance, *drive, SLIP, now.start, *self._means
+        )
+        angles = now.state[self._angles]
+        place = friction.Place(self._links, angles, *drive, now.state[self._parameters], SLIP)
+        stddevs = self._population.scale(friction.force_effects(place, start))
+        if self._model.processes is not None:
+            inputs = np.concatenate([angles, controls])[None]
+            stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
+            offsets = predict_means(*self._gyro_means, inputs)[0]
+        made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
+        return now._replace(linearised=made, start=start), made
+
+    def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
+        """A short time later."""
+        walk = self.configuration.gyro.bias_walk_rad_s_sqrt_s
+        noise = self._population.correlation_times_s, walk, ANGLE_NOISE
+        state, covariance = kernels.predict(now.state, now.covariance, linearised, duration_s, *noise)
+        keep = float(np.exp(-duration_s / ROBOT_TIME_S))
+        kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
+        return now.with_moments(state, covariance)
 
     def corrected(
         self,
@@ -217,21 +319,83 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         gyro: SensorTrust,
         may_recover: bool,
     ) -> tuple[FilterState, Innovation, int]:
-        """By one gyro, whose noise grows with the speed of its own wheel."""
-        filtered, linearised = self._near(filtered, stamp_ns, wheels.asked, wheels.lagged)
-        speed, rejected = float(wheels.lagged[reading.link]), gyro.rejected_in_a_row
-        return self._filter.correct_gyro(filtered, reading, speed, linearised, self._gate, rejected, may_recover)
+        """By one gyro, whose noise grows with the speed of its own wheel, where the gate lets it pass."""
+        now, linearised = self._linearised(filtered, stamp_ns, wheels.asked, wheels.lagged)
+        speed_m_s = float(wheels.lagged[reading.link])
+        after, seen = self._by_gyro(now, reading, speed_m_s, linearised, self._gate)
+        _, inflation, rejected = decide(self._gate, seen.nis, 1, gyro.rejected_in_a_row, may_recover)
+        if inflation > 1.0:
+            wider = now.with_moments(now.state, self._inflated(now.covariance, inflation))
+            evidence = after.evidence
+            after, seen = self._by_gyro(wider, reading, speed_m_s, linearised, OPEN)
+            after, seen = after._replace(evidence=evidence), replace(seen, inflation=inflation)
+        return after, seen, rejected
+
+    def _inflated(self, covariance: Matrix, factor: float) -> Matrix:
+        """All less known, but no parameter less than before any reading."""
+        scales = np.full(self._size, np.sqrt(factor))
+        variances, prior = np.diagonal(covariance)[self._parameters], self._variances_between
+        known = variances > 0.0
+        scales[self._parameters][known] = np.clip(np.sqrt(prior[known] / variances[known]), 1.0, np.sqrt(factor))
+        return covariance * np.outer(scales, scales)
+
+    def _by_gyro(
+        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
+    ) -> tuple[FilterState, Innovation]:
+        link, rate_rad_s, period_s = reading
+        rest, growth = self._model.gyro_noise[link]
+        variance = rest**2 + (growth * speed_m_s) ** 2
+        threshold = gate.threshold(1)
+        share = max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3))
+        innovation, spread, repeated, state, covariance = kernels.update(
+            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold
+        )
+        nis = innovation * innovation / spread
+        accepted = nis <= threshold
+        seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
+        evidence = log_density(innovation, spread, variance, repeated, share, threshold)
+        return now.with_moments(state, covariance, evidence), seen
 
     def placed(self, filtered: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
         """Corrected by the pose, or with it in the place of the filter's."""
-        corrected, seen = self._filter.correct_pose(filtered, given.pose, given.covariance)
+        corrected, seen = self._by_pose(filtered, given)
         if not given.is_known or seen.nis > POSE_GATE.threshold(3):
-            corrected = self._filter.replace_pose(filtered, given.pose, given.covariance)
+            corrected = self._replaced(filtered, given)
         return corrected, seen
 
+    def _by_pose(self, now: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
+        before, of_pose = Moments(now.state, now.covariance), np.eye(self._size)[-3:].copy()
+        seen = innovate(before, POSE.minus(given.pose, now.state[-3:]), of_pose, given.covariance)
+        step, after = joseph_update(now.covariance, of_pose, given.covariance, seen.root, seen.value)
+        state = np.concatenate([now.state[:-3] + step[:-3], POSE.plus(now.state[-3:], step[-3:])])
+        return now._replace(state=state, covariance=after, linearised=None), seen
+
+    def _replaced(self, now: FilterState, given: GivenPose) -> FilterState:
+        """With the pose and its covariance in the place of its own; the rest stays."""
+        state, whole = now.state.copy(), now.covariance.copy()
+        state[-3:] = given.pose
+        whole[-3:, :] = whole[:, -3:] = 0.0
+        whole[-3:, -3:] = given.covariance
+        return now._replace(state=state, covariance=whole, linearised=None)
+
+    def stated(self, now: FilterState) -> tuple[Vector, Matrix]:
+        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order, as the filter has them."""
+        return now.state[self._public], now.covariance[self._public_block]
+
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
-        """Pose, joint angles and biases."""
-        return self._filter.published(filtered)
+        """The same with joint angles as sure as they may be taken to be."""
+        mean, covariance = self.stated(filtered)
+        self.widen(covariance, self.inflation(filtered))
+        return mean, covariance
+
+    def inflation(self, now: FilterState) -> float:
+        """By how much joint angles are less sure where they are published: as held-out runs or this robot ask for."""
+        return max(self._model.inflation, math.sqrt(self.novelty(now)))
+
+    def widen(self, covariance: Matrix, factor: float) -> None:
+        """Standard deviations of joint angles in one (2 N + 2, 2 N + 2) to publish, in place."""
+        covariance[self._joints] *= factor
+        covariance[:, self._joints] *= factor
 
 
 def _novelty_sentence(level: float) -> str:

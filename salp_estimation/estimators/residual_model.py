@@ -100,7 +100,7 @@ class ResidualModel:
     gyro_noise
         (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
     inflation
-        What the filter's standard deviations of the joint angles are multiplied by: see `residual_calibration`.
+        What the filter's standard deviations of the joint angles are multiplied by: see `residual_training`.
     """
 
     header: ModelHeader

@@ -20,9 +20,14 @@ from onboard_estimation.base.measurement import Estimate, Matrix, Measurement, V
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.moments import Later
 from onboard_estimation.pipeline.estimator import Step
-from salp_estimation.estimators.chain_estimator import ChainState, Reading
-from salp_estimation.estimators.residual_estimator import LaggedCommand, ResidualEstimator
-from salp_estimation.estimators.residual_filter import POSE, ROBOT_TIME_S, FilterState, ResidualFilter
+from salp_estimation.estimators.chain_estimator import ChainState, GivenPose, Reading
+from salp_estimation.estimators.residual_estimator import (
+    POSE,
+    ROBOT_TIME_S,
+    FilterState,
+    LaggedCommand,
+    ResidualEstimator,
+)
 from salp_estimation.estimators.residual_filter_kernels import Linearised, expected_rates, gyro_slope
 
 Rows = NDArray[np.float64]
@@ -108,58 +113,6 @@ class Instant:
 PastStep: TypeAlias = Prediction | Correction | Instant
 
 
-class RecordingFilter(ResidualFilter):
-    """The filter, whose states have a history."""
-
-    @property
-    def _of_pose(self) -> Rows:
-        """(3, n) slopes of the pose by the state."""
-        return np.eye(self.size)[-3:]
-
-    def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
-        """As the filter; recorded."""
-        twist = duration_s * expected_rates(linearised, now.state)[:3]
-        times_s = self.model.population.correlation_times_s
-        after = super().predict(now, duration_s, linearised)
-        return after._replace(history=Prediction(now.history, linearised, duration_s, twist, times_s))
-
-    def _corrected(
-        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
-    ) -> tuple[FilterState, Innovation]:
-        after, seen = super()._corrected(now, reading, speed_m_s, linearised, gate)
-        if not seen.accepted:
-            return after, seen
-        slope = gyro_slope(now.state, linearised, reading.link)
-        precision = 1.0 / seen.covariance
-        gain = now.covariance @ slope * precision
-        return after._replace(history=Correction(now.history, slope[None], gain.T, precision, seen.value)), seen
-
-    def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
-        """As the filter; recorded."""
-        after, seen = super().correct_pose(now, pose, covariance)
-        precision: Matrix = np.linalg.inv(seen.covariance).astype(np.float64)
-        gain = now.covariance[:, -3:] @ precision
-        return after._replace(history=Correction(now.history, self._of_pose, gain, precision, seen.value)), seen
-
-    def replace_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> FilterState:
-        """As the filter; recorded."""
-        after = super().replace_pose(now, pose, covariance)
-        return after._replace(
-            history=Correction(now.history, self._of_pose, self._of_pose.T, np.zeros((3, 3)), np.zeros(3))
-        )
-
-    def marked(self, now: FilterState, stamp_ns: int, apart_ns: int) -> FilterState:
-        """With an estimate asked for here, unless there is one less than `apart_ns` before it."""
-        step = now.history
-        while step is not None and not isinstance(step, Instant):
-            step = step.before
-        if step is not None and stamp_ns - step.stamp_ns < apart_ns:
-            return now
-        public = self.public
-        here = Instant(now.history, stamp_ns, now.state[public], now.covariance[public], self.inflation(now))
-        return now._replace(history=here)
-
-
 class ResidualSmoother(ResidualEstimator):
     """`ResidualEstimator`, which looks back over what it has filtered: a `Smoother`.
 
@@ -167,21 +120,53 @@ class ResidualSmoother(ResidualEstimator):
     the filter's pose says nothing of the pose before it, while joint angles and biases are smoothed through.
     """
 
-    _filter_type = RecordingFilter
-    _filter: RecordingFilter
-
     def followed(self, state: ChainState[FilterState, LaggedCommand], measurement: Measurement) -> Step:
-        """As the filter; the instant of an estimate is kept."""
-        step = super().followed(state, measurement)
-        if step.estimate is None:
-            return step
-        marked = self._filter.marked(step.state.filtered, measurement.stamp_ns, APART_NS)
-        return step._replace(state=replace(step.state, filtered=marked))
+        """As the filter; the instant of an estimate is kept, unless there is one less than `APART_NS` before it."""
+        followed = super().followed(state, measurement)
+        now: FilterState = followed.state.filtered
+        last = now.history
+        while last is not None and not isinstance(last, Instant):
+            last = last.before
+        is_near = last is not None and measurement.stamp_ns - last.stamp_ns < APART_NS
+        if followed.estimate is None or is_near:
+            return followed
+        public = self._public
+        moments = now.state[public], now.covariance[public]
+        marked = now._replace(history=Instant(now.history, measurement.stamp_ns, *moments, self.inflation(now)))
+        return followed._replace(state=replace(followed.state, filtered=marked))
+
+    def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
+        twist = duration_s * expected_rates(linearised, now.state)[:3]
+        times_s = self._population.correlation_times_s
+        after = super()._moved(now, duration_s, linearised)
+        return after._replace(history=Prediction(now.history, linearised, duration_s, twist, times_s))
+
+    def _by_gyro(
+        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
+    ) -> tuple[FilterState, Innovation]:
+        after, seen = super()._by_gyro(now, reading, speed_m_s, linearised, gate)
+        if not seen.accepted:
+            return after, seen
+        slope = gyro_slope(now.state, linearised, reading.link)
+        precision = 1.0 / seen.covariance
+        gain = now.covariance @ slope * precision
+        return after._replace(history=Correction(now.history, slope[None], gain.T, precision, seen.value)), seen
+
+    def _by_pose(self, now: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
+        after, seen = super()._by_pose(now, given)
+        precision: Matrix = np.linalg.inv(seen.covariance).astype(np.float64)
+        gain, slopes = now.covariance[:, -3:] @ precision, np.eye(self._size)[-3:]
+        return after._replace(history=Correction(now.history, slopes, gain, precision, seen.value)), seen
+
+    def _replaced(self, now: FilterState, given: GivenPose) -> FilterState:
+        slopes = np.eye(self._size)[-3:]
+        step = Correction(now.history, slopes, slopes.T, np.zeros((3, 3)), np.zeros(3))
+        return super()._replaced(now, given)._replace(history=step)
 
     def smoothed(self, state: ChainState[FilterState, LaggedCommand]) -> list[Estimate]:
         """One at the stamps of gyros and poses that are at least `APART_NS` apart, and the filter's own at the end."""
         state = self.leading(state)  # a run that ended while its start was in doubt
-        later = Later.nothing(self._filter.size)
+        later = Later.nothing(self._size)
         out: list[Estimate] = []
         step = state.filtered.history
         filtered_ns = 0 if state.stamp_ns is None else state.stamp_ns - state.wheels.pending_ns
@@ -197,8 +182,8 @@ class ResidualSmoother(ResidualEstimator):
 
     def _smoothed_at(self, instant: Instant, later: Later) -> Estimate:
         correction = -instant.rows @ later.adjoint
-        covariance = instant.rows[:, self._filter.public] - instant.rows @ later.information @ instant.rows.T
-        self._filter.widen(covariance, instant.inflation)
+        covariance = instant.rows[:, self._public] - instant.rows @ later.information @ instant.rows.T
+        self.widen(covariance, instant.inflation)
         # Of the errors at the filtered state; then of those at the smoothed one.
         jacobian = self.space.right_jacobian(correction)
         covariance = jacobian @ covariance @ jacobian.T

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from onboard_estimation.base.measurement import Matrix, Vector
@@ -40,7 +40,7 @@ Indices = NDArray[np.int64]
 
 STEP_RAD = 1e-3
 """Step of the five-point differences. Their error is of the order of STEP^4 / 30 = 3e-14 times the fifth derivative and
-of rounding / STEP = 1e-12; `test_observability.py` checks the sum against exact derivatives."""
+of rounding / STEP = 1e-12; `test_observability.py` checks the sum against a dense model."""
 WINDOW_S = 2.0
 """Window of the Gramian: a third of the gaits' period of 6 s."""
 _LONGEST_SEGMENT_S = 0.25
@@ -71,40 +71,28 @@ def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, joints: Indices,
         rates = kernels.gyro_rates(free, points, controls[k], 0.0)
         for j in range(joints.size):
             for g in range(n):
-                out[k, g, j] = _difference(rates[4 * j : 4 * j + 4, g], step)
+                behind = rates[4 * j, g] - 8.0 * rates[4 * j + 1, g]
+                out[k, g, j] = (behind + 8.0 * rates[4 * j + 2, g] - rates[4 * j + 3, g]) / (12.0 * step)
     return out
 
 
-@njit(cache=True, error_model="numpy")
-def _difference(values: Rows, step: float) -> float:
-    return float((values[0] - 8.0 * values[1] + 8.0 * values[2] - values[3]) / (12.0 * step))
-
-
-def measurement_jacobian(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike) -> NDArray[np.float64]:
+def measurement_jacobian(chain: Chain, joint_angles: Matrix, controls: Matrix) -> NDArray[np.float64]:
     """C = dh/dr, the gyros' rates differentiated by the joint angles, eq. (6).
 
     Parameters
     ----------
-    joint_angles
-        (K, N - 1), rad.
-    controls
-        (K, N) rim speeds, m/s.
+    joint_angles, controls
+        (K, N - 1) rad and (K, N) rim speeds, m/s.
 
     Returns
     -------
     (K, N, N - 1), 1/s: row of the gyro, column of the joint. NaN where an input is.
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit.
     """
-    r, u = _paired(chain, joint_angles, controls)
-    return _jacobians(chain.links, r, u, np.arange(chain.link_count - 1), STEP_RAD)
+    return _jacobians(chain.links, joint_angles, controls, np.arange(chain.link_count - 1), STEP_RAD)
 
 
-def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint: int) -> tuple[Vector, Matrix]:
-    """Lambda (K,) and lambda_i (K, N) of one joint, 1/s (section V-C).
+def heuristic(chain: Chain, joint_angles: Matrix, controls: Matrix, joint: int) -> tuple[Vector, Matrix]:
+    """Lambda (K,) and lambda_i (K, N) of one joint, counted from zero, 1/s (section V-C).
 
     Where Lambda is zero, as without any control, all lambda_i are zero. NaN where an input is.
 
@@ -112,21 +100,11 @@ def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint:
     ----------
     joint_angles, controls
         (K, N - 1) rad and (K, N) rim speeds, m/s.
-    joint
-        Number of the joint, counted from zero.
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, or no such joint.
     """
-    r, u = _paired(chain, joint_angles, controls)
-    if not 0 <= joint < chain.link_count - 1:
-        raise ValueError(f"no joint {joint}: the chain has {chain.link_count - 1}, counted from zero")
     only = np.array([joint])
-    units = (np.tile(one, (len(u), 1)) for one in np.eye(chain.link_count))
-    by_unit = np.stack([_jacobians(chain.links, r, one, only, STEP_RAD)[:, :, 0] for one in units], axis=1)
-    parts = by_unit * u[:, :, None]
+    units = (np.tile(one, (len(controls), 1)) for one in np.eye(chain.link_count))
+    by_unit = [_jacobians(chain.links, joint_angles, one, only, STEP_RAD)[:, :, 0] for one in units]
+    parts = np.stack(by_unit, axis=1) * controls[:, :, None]
     whole = parts.sum(axis=1)
     total: Vector = np.linalg.norm(whole, axis=1)
     direction = np.divide(whole, total[:, None], out=np.zeros_like(whole), where=total[:, None] != 0.0)
@@ -134,9 +112,12 @@ def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint:
 
 
 def gramians(
-    chain: Chain, time_s: ArrayLike, joint_angles: ArrayLike, controls: ArrayLike, window_s: float = WINDOW_S
+    chain: Chain, time_s: Vector, joint_angles: Matrix, controls: Matrix, window_s: float = WINDOW_S
 ) -> NDArray[np.float64]:
     """Observability Gramians W(t - window, t) of the joint angles, for the window that ends at each instant.
+
+    C is taken as piecewise linear. Windows grow backwards, all at once:
+    W(t', t) = W(t', t'') + Phi(t'', t')^T W(t'', t) Phi(t'', t').
 
     Parameters
     ----------
@@ -151,26 +132,8 @@ def gramians(
     -------
     (K, N - 1, N - 1), 1/s. NaN where the window begins before the first instant, holds a NaN, or has instants more than
     0.25 s apart, over which the integral would be a guess. The effort grows with K, the instants in a window, and N^3.
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, time that does not increase, or no window.
     """
-    r, u = _paired(chain, joint_angles, controls)
-    time = np.ascontiguousarray(time_s, dtype=np.float64)
-    if time.shape != (len(r),) or not (np.diff(time) > 0.0).all():
-        raise ValueError(f"expected {len(r)} increasing times, got shape {time.shape}")
-    if not window_s > 0.0:
-        raise ValueError(f"the window must be longer than zero, got {window_s} s")
-    return _gramians(time, measurement_jacobian(chain, r, u), window_s)
-
-
-def _gramians(time: Vector, jacobians: Rows, window_s: float) -> Rows:
-    """Gramians (K, n, n) from C (K, N, n), which is taken as piecewise linear.
-
-    Windows grow backwards, all at once: W(t', t) = W(t', t'') + Phi(t'', t')^T W(t'', t) Phi(t'', t').
-    """
+    jacobians, time = measurement_jacobian(chain, joint_angles, controls), time_s
     count, n = len(time), jacobians.shape[2]
     total = np.zeros((count, n, n))
     duration = np.diff(time)
@@ -220,17 +183,6 @@ def smallest_eigenvalues(matrices: NDArray[np.float64]) -> Vector:
     out: Vector = np.full(len(matrices), np.nan)
     out[known] = np.linalg.eigvalsh(matrices[known])[:, 0]
     return out
-
-
-def _paired(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike) -> tuple[Matrix, Matrix]:
-    r = np.ascontiguousarray(joint_angles, dtype=np.float64)
-    u = np.ascontiguousarray(controls, dtype=np.float64)
-    n = chain.link_count
-    if r.ndim != 2 or r.shape[1] != n - 1 or u.shape != (len(r), n):
-        raise ValueError(
-            f"expected joint angles (K, {n - 1}) and controls (K, {n}), got shapes {r.shape} and {u.shape}"
-        )
-    return r, u
 
 
 @dataclass(frozen=True)

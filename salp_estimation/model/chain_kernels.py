@@ -363,7 +363,7 @@ def control_matrix(links: Array, joint_angles: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def gyro_rates(links: Array, points: Array, controls: Array, within_s: float = 0.0) -> Array:
+def gyro_rates(links: Array, points: Array, controls: Array, within_s: float) -> Array:
     """Turning rates (k, N) of all links at the states `points` (k, N + 2), eq. (6).
 
     Joints slow down before their limits if they would pass them `within_s`: rates that jump at a limit make a filter

@@ -14,11 +14,11 @@ Where they stand for the motion of a cycle they are exponential coordinates: the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import null_space, orth
 from scipy.optimize import minimize
 
@@ -27,10 +27,9 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import ChainConfiguration
-from salp_estimation.model.gait_fit import cycle, effort, exponential, fit, logarithm
+from salp_estimation.model.gait_fit import cycle, exponential, fit, logarithm
 from salp_estimation.model.gaits import GAITS, Gait
 
-MOTIONS = ("forward", "backward", "left", "right", "turning")
 DISTANCE_M = 0.03
 """A cycle of the forward gait that is published for LandSalp, and of the others beside it."""
 LANDSALP_TURN_RAD, LANDSALP_LENGTH_M = float(np.deg2rad(45.0)), 0.816
@@ -52,39 +51,28 @@ class DesignedGait:
     ----------
     gait
         Rim speeds.
-    net_motion, net_shape_rad
-        (3,) pose after a cycle (x, y in m, heading in rad) seen from the pose before, and (N - 1,) what the joint
-        angles have changed by.
     first_order_motion
-        (3,) the same pose as Lie brackets and averaging predict it.
-    effort_m2_s2
-        Mean of |u|^2 over a cycle.
-    joint_lower_rad, joint_upper_rad, joint_mean_rad
-        (N - 1,) over a cycle.
+        (3,) pose after a cycle (x, y in m, heading in rad), as Lie brackets and averaging predict it.
+    joints_rad
+        (3, N - 1) lowest, highest and mean joint angles over a cycle.
     peak_gyro_rates_rad_s
         (N,) largest turning rates of the links.
     time_s, states
-        (K,) and (K, N + 2): one cycle, from the origin.
+        (K,) and (K, N + 2): one cycle, from the origin, straight.
     """
 
     gait: Gait
-    net_motion: Vector
-    net_shape_rad: Vector
     first_order_motion: Vector
-    effort_m2_s2: float
-    joint_lower_rad: Vector
-    joint_upper_rad: Vector
-    joint_mean_rad: Vector
+    joints_rad: Matrix
     peak_gyro_rates_rad_s: Vector
-    time_s: Vector = field(repr=False)
-    states: Matrix = field(repr=False)
+    time_s: Vector
+    states: Matrix
 
 
 def design(
     chain: Chain,
     motion: str | tuple[float, float, float],
     period_s: float = 6.0,
-    nominal: ArrayLike | None = None,
 ) -> DesignedGait:
     """The gait of least effort for a motion; the same arguments give the same gait.
 
@@ -93,9 +81,7 @@ def design(
     Parameters
     ----------
     motion
-        One of `MOTIONS`, or the pose (x_m, y_m, heading_rad) after a cycle, seen from the pose before.
-    nominal
-        (N - 1,) joint angles at the start of each cycle, rad; straight by default.
+        One of `GAITS`, or the pose (x_m, y_m, heading_rad) after a cycle, seen from the pose before.
 
     Raises
     ------
@@ -104,29 +90,27 @@ def design(
         large for the fit to succeed.
     """
     pose = np.array(named_motion(chain, motion) if isinstance(motion, str) else motion, dtype=np.float64)
-    shape = _shape(chain, nominal)
-    _check(chain, pose, period_s, shape)
+    _check(chain, pose, period_s)
     twist = logarithm(pose)
     leading = twist[np.abs(twist) > 1e-9 * np.abs(twist).max()][0]
     if leading < 0.0:
         twist = -twist
-    guess = first_guess(chain, twist, period_s, shape)
-    gait = fit(chain, twist, guess, shape)
-    return describe(chain, gait.reversed() if leading < 0.0 else gait, shape)
+    gait = fit(chain, twist, first_guess(chain, twist, period_s))
+    return describe(chain, gait.reversed() if leading < 0.0 else gait)
 
 
 def named_motion(
     chain: Chain, name: str, distance_m: float | None = None, turn_rad: float | None = None
 ) -> tuple[float, float, float]:
-    """Pose after a cycle of a motion of `MOTIONS`; by default 3 cm, or the turn that suits the chain's length.
+    """Pose after a cycle of a motion of `GAITS`; by default 3 cm, or the turn that suits the chain's length.
 
     Raises
     ------
     UserError
         Another name, or a distance or turn that does not go with it.
     """
-    if name not in MOTIONS:
-        raise UserError(f"no gait {name!r}; there are {', '.join(MOTIONS)}")
+    if name not in GAITS:
+        raise UserError(f"no gait {name!r}; there are {', '.join(GAITS)}")
     if name == "turning":
         if distance_m is not None:
             raise UserError("a distance does not go with the gait 'turning': give a turn")
@@ -142,35 +126,23 @@ def named_motion(
     return (x * distance_m, y * distance_m, 0.0)
 
 
-def describe(chain: Chain, gait: Gait, nominal: ArrayLike | None = None) -> DesignedGait:
+def describe(chain: Chain, gait: Gait) -> DesignedGait:
     """What a cycle of a gait does, designed or not; a joint stops at its limits."""
-    shape = _shape(chain, nominal)
-    states = cycle(chain, gait, shape, _STEPS)
+    states = cycle(chain, gait, _STEPS)
     time_s = np.linspace(0.0, gait.period_s, _STEPS + 1)
     rates = [chain.gyro_rates(state[3:], u) for state, u in zip(states, gait.controls(time_s), strict=True)]
+    angles = states[:, 3:]
     return DesignedGait(
         gait=gait,
-        net_motion=states[-1, :3],
-        net_shape_rad=states[-1, 3:] - shape,
-        first_order_motion=exponential(first_order_motion(chain, gait, shape)[:3]),
-        effort_m2_s2=effort(gait),
-        joint_lower_rad=states[:, 3:].min(axis=0),
-        joint_upper_rad=states[:, 3:].max(axis=0),
-        joint_mean_rad=states[:-1, 3:].mean(axis=0),
+        first_order_motion=exponential(first_order_motion(chain, gait)[:3]),
+        joints_rad=np.array([angles.min(axis=0), angles.max(axis=0), angles[:-1].mean(axis=0)]),
         peak_gyro_rates_rad_s=np.abs(rates).max(axis=0),
         time_s=time_s,
         states=states,
     )
 
 
-def _shape(chain: Chain, nominal: ArrayLike | None) -> Vector:
-    shape = np.zeros(chain.link_count - 1) if nominal is None else np.array(nominal, dtype=np.float64)
-    if shape.shape != (chain.link_count - 1,):
-        raise UserError(f"nominal shape: {shape.size} joint angles given, {chain.link_count} links have one less")
-    return shape
-
-
-def _check(chain: Chain, pose: Vector, period_s: float, shape: Vector) -> None:
+def _check(chain: Chain, pose: Vector, period_s: float) -> None:
     """UserError for what no gait can be designed for."""
     if pose.shape != (3,) or not np.isfinite(pose).all() or not np.abs(pose).max() > 0.0:
         raise UserError(f"motion {pose.tolist()}: give x (m), y (m) and turn (rad) of a cycle, not all zero")
@@ -180,27 +152,25 @@ def _check(chain: Chain, pose: Vector, period_s: float, shape: Vector) -> None:
     if not (np.isfinite(period_s) and period_s > 0.0):
         raise UserError(f"period {period_s:g} s: must be above 0")
     lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
-    outside = np.flatnonzero(~((shape >= lower) & (shape <= upper)))
+    outside = np.flatnonzero((lower > 0.0) | (upper < 0.0))
     if outside.size:
         joint = int(outside[0])
         limits = f"{np.rad2deg(lower[joint]):.4g} to {np.rad2deg(upper[joint]):.4g} deg"
         raise UserError(
-            f"the cycle would start with joint {joint + 1} at {np.rad2deg(shape[joint]):.4g} deg, its limits are "
-            f"{limits}: choose another nominal shape or other limits"
+            f"the cycle would start with joint {joint + 1} at 0 deg, its limits are {limits}: choose other limits"
         )
 
 
-def lie_brackets(chain: Chain, joint_angles: Vector) -> NDArray[np.float64]:
-    """Brackets (N, N, N + 2) of the vector fields of wheels i and j at the joint angles (N - 1,), per (m/s)^2.
+def lie_brackets(chain: Chain) -> NDArray[np.float64]:
+    """Brackets (N, N, N + 2) of the vector fields of wheels i and j of the straight chain, per (m/s)^2.
 
     Four small moves, i, j, back i and back j, each for the time e, end at e^2 [i, j]. For left-invariant fields on
     SE(2) the bracket is the commutator of the body velocities, and the fields' change with the shape comes on top.
     """
-    control = chain.control_matrix(joint_angles)
     steps = _ANGLE_STEP_RAD * np.eye(chain.link_count - 1)
-    slopes = np.array(
-        [chain.control_matrix(joint_angles + step) - chain.control_matrix(joint_angles - step) for step in steps]
-    ) / (2.0 * _ANGLE_STEP_RAD)
+    control = chain.control_matrix(0.0 * steps[0])
+    ahead, behind = (np.array([chain.control_matrix(sign * step) for step in steps]) for sign in (1.0, -1.0))
+    slopes = (ahead - behind) / (2.0 * _ANGLE_STEP_RAD)
     along = np.einsum("ki,kaj->ija", control[3:], slopes)  # change of field j along field i
     out = along - along.swapaxes(0, 1)
     x, y, turning = control[:3]
@@ -216,14 +186,14 @@ def enclosed_areas(gait: Gait) -> Matrix:
     return np.asarray(areas, dtype=np.float64)
 
 
-def first_order_motion(chain: Chain, gait: Gait, joint_angles: Vector) -> NDArray[np.float64]:
+def first_order_motion(chain: Chain, gait: Gait) -> NDArray[np.float64]:
     """Exponential coordinates (N + 2,) of a cycle: its constant thrust, and its areas times the brackets."""
-    constant = gait.period_s * chain.control_matrix(joint_angles) @ np.array(gait.offset)
-    brackets = np.einsum("ij,ija->a", enclosed_areas(gait), lie_brackets(chain, joint_angles))
+    constant = gait.period_s * chain.control_matrix(np.zeros(chain.link_count - 1)) @ np.array(gait.offset)
+    brackets = np.einsum("ij,ija->a", enclosed_areas(gait), lie_brackets(chain))
     return np.asarray(constant + 0.5 * brackets, dtype=np.float64)
 
 
-def first_guess(chain: Chain, twist: Vector, period_s: float, joint_angles: Vector) -> Gait:
+def first_guess(chain: Chain, twist: Vector, period_s: float) -> Gait:
     """The gait of least harmonic effort that gives a motion to first order.
 
     What no constant thrust can do is left to the brackets: a loop in the plane of thrusts whose bracket does it with
@@ -242,7 +212,7 @@ def first_guess(chain: Chain, twist: Vector, period_s: float, joint_angles: Vect
     """
     count = chain.link_count
     wanted = np.concatenate([twist, np.zeros(count - 1)])
-    control, brackets = chain.control_matrix(joint_angles), lie_brackets(chain, joint_angles)
+    control, brackets = chain.control_matrix(np.zeros(count - 1)), lie_brackets(chain)
     missing = null_space(control.T)  # (N + 2, d): what no constant thrust does
     needed = missing.T @ wanted
     if np.linalg.norm(needed) < 1e-9 * np.linalg.norm(wanted):
@@ -313,6 +283,6 @@ def _is_landsalp(chain: Chain) -> bool:
 
 def _has_room(chain: Chain, gait: Gait) -> bool:
     """Whether no joint comes to its limits in a cycle from the straight shape."""
-    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
+    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, 96)[:, 3:]
     lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
     return bool((angles > lower).all() and (angles < upper).all())

@@ -1,6 +1,6 @@
 """The gait of least effort among all that move a chain as wanted in a cycle: sequential quadratic programming.
 
-Every cycle starts at the nominal shape, where a robot at rest stands. Where on its loop of shapes it does so is no
+Every cycle starts straight, as a robot at rest stands. Where on its loop of shapes it does so is no
 convention but part of the optimum: a gait shifted in time runs through another loop, at another effort. So the fit is
 repeated from first guesses that are shifted in time, and the best is taken.
 """
@@ -25,7 +25,7 @@ from salp_estimation.model.chain_kernels import completed, propagate
 from salp_estimation.model.gaits import Gait
 
 TOLERANCE = 1e-6
-"""Largest deviation, m and rad, from the wanted motion of a cycle and from the nominal shape."""
+"""Largest deviation, m and rad, from the wanted motion of a cycle and from the straight shape."""
 
 _STARTS, _LIMITED_STARTS = 8, 4  # limits make a start several times as slow
 _SEARCH_STEPS, _FINAL_STEPS, _CHECK_STEPS = 24, 96, 192
@@ -55,15 +55,15 @@ def held(links: Array, start: Array, controls: Array, interval: float) -> Array:
     return out
 
 
-def cycle(chain: Chain, gait: Gait, nominal: Vector, steps: int) -> NDArray[np.float64]:
-    """States (steps + 1, N + 2) of a cycle from the origin at the nominal shape (N - 1,).
+def cycle(chain: Chain, gait: Gait, steps: int) -> NDArray[np.float64]:
+    """States (steps + 1, N + 2) of a cycle from the origin, straight.
 
     Commutator-free Magnus integrator of fourth order: every step is two halves, each under constant rim speeds that
     mix those at the two Gauss nodes (Blanes and Moan, "Fourth- and sixth-order commutator-free Magnus integrators",
     2006).
     """
     controls = _controls(steps) @ gait.coefficients
-    start = np.concatenate([np.zeros(3), nominal])
+    start = np.zeros(chain.link_count + 2)
     states: NDArray[np.float64] = held(chain.links, start, controls, 0.5 * gait.period_s / steps)
     return states[::2]
 
@@ -93,7 +93,7 @@ def logarithm(pose: Vector) -> Vector:
     return _POSE.minus(pose, np.zeros(3))
 
 
-def fit(chain: Chain, twist: Vector, guess: Gait, nominal: Vector) -> Gait:
+def fit(chain: Chain, twist: Vector, guess: Gait) -> Gait:
     """The best of several local optima.
 
     Parameters
@@ -112,10 +112,10 @@ def fit(chain: Chain, twist: Vector, guess: Gait, nominal: Vector) -> Gait:
     excess_rad = 0.0
     for limited in (False, True):
         for search in (_leap,) if limited else (_leap, _approach):
-            found = search(chain, twist, guess, nominal, limited)
+            found = search(chain, twist, guess, limited)
             if not found:
                 continue
-            best = _finish(chain, twist, found[0], nominal, limited)
+            best = _finish(chain, twist, found[0], limited)
             closest = min(closest, best.deviation)
             if best.deviation > TOLERANCE:
                 continue
@@ -137,23 +137,18 @@ class _Result(NamedTuple):
 class _Problem:
     """The fit in numbers near one: variables are coefficients over `scale`, as (offset, sine, cosine) one by one."""
 
-    def __init__(self, chain: Chain, twist: Vector, size: Gait, nominal: Vector, steps: int, limited: bool) -> None:
-        self.chain, self.nominal, self.steps, self.limited = (
-            Chain(kernels.unlimited(chain.links)),
-            nominal,
-            steps,
-            limited,
-        )
+    def __init__(self, chain: Chain, twist: Vector, size: Gait, steps: int, limited: bool) -> None:
+        self.chain, self.steps, self.limited = Chain(kernels.unlimited(chain.links)), steps, limited
         self.seen: dict[bytes, Matrix] = {}
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))
-        self.target = np.concatenate([exponential(twist), nominal])
+        self.target = np.append(exponential(twist), np.zeros(chain.link_count - 1))
         length_m = float(chain.links[:, kernels.LENGTH].sum())
         self.sizes = np.array([0.04 * length_m, 0.04 * length_m, *[0.1] * chain.link_count])
         self.weights = np.repeat([1.0, 0.5, 0.5], chain.link_count)
         lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
-        self.lower = np.minimum(lower + _LIMIT_MARGIN_RAD, nominal)
-        self.upper = np.maximum(upper - _LIMIT_MARGIN_RAD, nominal)
+        self.lower = np.minimum(lower + _LIMIT_MARGIN_RAD, 0.0)
+        self.upper = np.maximum(upper - _LIMIT_MARGIN_RAD, 0.0)
 
     def gait(self, z: Vector) -> Gait:
         """The gait of these variables."""
@@ -164,7 +159,7 @@ class _Problem:
         return gait.coefficients.ravel() / self.scale
 
     def miss(self, z: Vector) -> Vector:
-        """(N + 2,) zero where the cycle ends at the wanted pose and the nominal shape."""
+        """(N + 2,) zero where the cycle ends at the wanted pose, straight."""
         return self.off(z) / self.sizes
 
     def off(self, z: Vector) -> NDArray[np.float64]:
@@ -206,7 +201,7 @@ class _Problem:
         if key not in self.seen:
             if len(self.seen) > 4 * len(z):
                 self.seen.clear()
-            self.seen[key] = cycle(self.chain, self.gait(z), self.nominal, self.steps)
+            self.seen[key] = cycle(self.chain, self.gait(z), self.steps)
         return self.seen[key]
 
     def _constraint(self, kind: str, function: Callable[[Vector], Vector]) -> dict[str, object]:
@@ -221,31 +216,31 @@ class _Problem:
         return (ahead - np.array([function(z - step) for step in steps])).T / (2.0 * _DIFFERENCE)
 
 
-def _leap(chain: Chain, twist: Vector, guess: Gait, nominal: Vector, limited: bool) -> list[Gait]:
+def _leap(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> list[Gait]:
     """Optima for the whole motion at once from shifted first guesses, the least effort first."""
-    problem = _Problem(chain, twist, guess, nominal, _SEARCH_STEPS, limited)
+    problem = _Problem(chain, twist, guess, _SEARCH_STEPS, limited)
     starts = _LIMITED_STARTS if limited else _STARTS
     ends = [problem.least_effort(_shifted(guess, k / starts), *_SEARCH) for k in range(starts)]
     return sorted((gait for gait in ends if problem.is_near(gait)), key=effort)
 
 
-def _approach(chain: Chain, twist: Vector, guess: Gait, nominal: Vector, limited: bool) -> list[Gait]:
+def _approach(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> list[Gait]:
     """The same for a motion that is too far for one leap: a part of it first, then more and more."""
     before = _FRACTIONS[0]
-    found = _leap(chain, before * twist, _resized(guess, before), nominal, limited)[:1]
+    found = _leap(chain, before * twist, _resized(guess, before), limited)[:1]
     for fraction in _FRACTIONS[1:]:
         if not found:
             break
-        problem = _Problem(chain, fraction * twist, _resized(guess, fraction), nominal, _SEARCH_STEPS, limited)
+        problem = _Problem(chain, fraction * twist, _resized(guess, fraction), _SEARCH_STEPS, limited)
         found = [problem.least_effort(_resized(found[0], fraction / before), *_SEARCH)]
         before = fraction
     return found
 
 
-def _finish(chain: Chain, twist: Vector, found: Gait, nominal: Vector, limited: bool) -> _Result:
+def _finish(chain: Chain, twist: Vector, found: Gait, limited: bool) -> _Result:
     """The optimum with finer steps, checked with steps of half that size."""
-    gait = _Problem(chain, twist, found, nominal, _FINAL_STEPS, limited).least_effort(found, *_FINAL)
-    check = _Problem(chain, twist, gait, nominal, _CHECK_STEPS, limited)
+    gait = _Problem(chain, twist, found, _FINAL_STEPS, limited).least_effort(found, *_FINAL)
+    check = _Problem(chain, twist, gait, _CHECK_STEPS, limited)
     z = check.variables(gait)
     excess_rad = -float(check.room(z).min()) - (_LIMIT_MARGIN_RAD if limited else 0.0)
     return _Result(gait, float(np.abs(check.off(z)).max()), excess_rad)
@@ -273,9 +268,7 @@ def _refusal(twist: Vector, closest: float, excess_rad: float) -> str:
             f"{np.rad2deg(excess_rad):.2g} deg beyond. Ask for less a cycle, or widen chain.joint_lower_deg and "
             "chain.joint_upper_deg"
         )
-    missed = (
-        f"none of {_STARTS} starts led to it"
-        if not np.isfinite(closest)
-        else f"the closest misses by {closest:.2g} (m, rad)"
-    )
+    missed = f"the closest misses by {closest:.2g} (m, rad)"
+    if not np.isfinite(closest):
+        missed = f"none of {_STARTS} starts led to it"
     return f"no gait for {motion} was found: {missed}. Ask for less a cycle"

@@ -15,6 +15,7 @@ from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.plots import BAND, ESTIMATE, SERIES, TRUTH, write_figure
 from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gait_design import DesignedGait, describe, design, gait_for, named_motion
+from salp_estimation.model.gait_fit import effort
 from salp_estimation.model.gaits import FORWARD
 
 _SNAPSHOTS = 5
@@ -33,6 +34,7 @@ class ChainGaitReport:
     def summary(self) -> dict[str, Any]:
         """All numbers, units in the names."""
         designed, gait = self.designed, self.designed.gait
+        joints = np.rad2deg(designed.joints_rad).tolist()
         return {
             "gait": self.name,
             "origin": self.origin,
@@ -41,27 +43,25 @@ class ChainGaitReport:
             "offset_m_s": list(gait.offset),
             "sine_m_s": list(gait.sine),
             "cosine_m_s": list(gait.cosine),
-            "net_motion": _pose(designed.net_motion),
+            "net_motion": _pose(designed.states[-1, :3]),
             "net_motion_to_first_order": _pose(designed.first_order_motion),
-            "net_shape_change_deg": np.rad2deg(designed.net_shape_rad).tolist(),
-            "joint_lower_deg": np.rad2deg(designed.joint_lower_rad).tolist(),
-            "joint_upper_deg": np.rad2deg(designed.joint_upper_rad).tolist(),
-            "joint_mean_deg": np.rad2deg(designed.joint_mean_rad).tolist(),
+            "net_shape_change_deg": np.rad2deg(designed.states[-1, 3:]).tolist(),
+            **{f"joint_{name}_deg": row for name, row in zip(("lower", "upper", "mean"), joints, strict=True)},
             "peak_gyro_rates_rad_s": designed.peak_gyro_rates_rad_s.tolist(),
-            "effort_m2_s2": designed.effort_m2_s2,
+            "effort_m2_s2": effort(gait),
         }
 
     def sentences(self) -> list[str]:
         """What it is and where it leads."""
         designed = self.designed
-        x, y, heading = designed.net_motion
+        x, y, heading = designed.states[-1, :3]
         moved = f"{_signed(100.0 * x, 2)} cm forward, {_signed(100.0 * y, 2)} cm left"
-        shape = float(np.abs(np.rad2deg(designed.net_shape_rad)).max())
+        shape = float(np.abs(np.rad2deg(designed.states[-1, 3:])).max())
         return [
             f"{self.name}, {self.origin}: u(t) = offset + sine sin(2 pi t / T) + cosine cos(2 pi t / T), "
             f"T = {designed.gait.period_s:g} s",
             f"a cycle moves {moved} and turns {_signed(np.rad2deg(heading), 2)} deg; "
-            f"joints come back to within {shape:.1g} deg; effort (mean |u|^2) {designed.effort_m2_s2:.3g} m^2/s^2",
+            f"joints come back to within {shape:.1g} deg; effort (mean |u|^2) {effort(designed.gait):.3g} m^2/s^2",
         ]
 
     def tables(self) -> list[ReportTable]:
@@ -74,14 +74,14 @@ class ChainGaitReport:
                 names, gait.offset, gait.sine, gait.cosine, designed.peak_gyro_rates_rad_s.tolist(), strict=True
             )
         ]
-        degrees = np.rad2deg([designed.joint_lower_rad, designed.joint_upper_rad, designed.joint_mean_rad]).T
         joints: list[tuple[str, ...]] = [
-            (f"alpha_{k + 1}", *(f"{value:.2f}" for value in row)) for k, row in enumerate(degrees.tolist())
+            (f"alpha_{k}", *(f"{value:.2f}" for value in row))
+            for k, row in enumerate(np.rad2deg(designed.joints_rad.T).tolist(), 1)
         ]
         motion: list[tuple[str, ...]] = [
             (what, _signed(100.0 * pose[0], 3), _signed(100.0 * pose[1], 3), _signed(np.rad2deg(pose[2]), 3))
             for what, pose in (
-                ("integrated", designed.net_motion),
+                ("integrated", designed.states[-1]),
                 ("Lie brackets and averaging", designed.first_order_motion),
             )
         ]
@@ -113,12 +113,12 @@ def gait_report(
     chain = configuration.build()
     motion = named_motion(chain, name, distance_m, turn_rad)
     if distance_m is None and turn_rad is None and period_s is None:
-        gait = gait_for(configuration, name)
-        published = gait in (FORWARD, FORWARD.reversed())
-        origin = "published for the real robot" if published else "designed for least effort"
-        return ChainGaitReport(name, origin, configuration, describe(chain, gait))
-    designed = design(chain, motion, 6.0 if period_s is None else period_s)
-    return ChainGaitReport(name, "designed for least effort", configuration, designed)
+        designed = describe(chain, gait_for(configuration, name))
+    else:
+        designed = design(chain, motion, 6.0 if period_s is None else period_s)
+    published = designed.gait in (FORWARD, FORWARD.reversed())
+    origin = "published for the real robot" if published else "designed for least effort"
+    return ChainGaitReport(name, origin, configuration, designed)
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> ReportTable:

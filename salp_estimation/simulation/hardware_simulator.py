@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, stamps_between
 from onboard_estimation.filtering.manifold_kernels import wrap
-from salp_estimation.model import chain_kernels
 from salp_estimation.model import chain_kernels as chain
 from salp_estimation.model.chain import poses_behind
 from salp_estimation.model.configuration import ChainConfiguration
@@ -27,11 +26,13 @@ from salp_estimation.simulation.foreign_effects import ForeignEffects, ForeignSc
 from salp_estimation.simulation.hardware_scenario import HardwareScenario, hardware_scenario
 from salp_estimation.simulation.simulator import recorded
 
-# Compiled motion of a chain with dry friction and a harness: what the quasi-static model leaves out.
-
 Array = NDArray[np.float64]
+Stamps = NDArray[np.int64]
 
 _ITERATIONS = 60
+_STEP_NS = 2_500_000
+_FOREIGN_STEPS = 4  # friction and slope are held so long: 10 ms, about the memory of friction itself
+_LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no wheel with negative friction
 
 
 class Mechanics(NamedTuple):
@@ -42,7 +43,7 @@ class Mechanics(NamedTuple):
     links
         (N, .) as `chain_kernels` reads them: geometry, drag of the joints, and their limits.
     drag, friction
-        (N, 3, 3) drag matrices and (N, 3) Coulomb friction of the wheels.
+        (N, 3) viscous drag and Coulomb friction of the wheels, along, across and turning.
     slip, joint_slip
         (3,) and scalar: speeds at which friction has reached tanh 1 of its whole size.
     thrust
@@ -83,32 +84,21 @@ def _residual(
     gradient[:] = 0.0
     hessian[:] = 0.0
     potential = 0.0
-    force, stiffness, twist = np.empty(3), np.empty((3, 3)), np.empty(3)
     for i in range(n):
         for a in range(3):
-            total = 0.0
+            twist = 0.0
             for c in range(m):
-                total += jacobians[i, a, c] * rates[c]
-            twist[a] = total
-        for a in range(3):
-            total = 0.0
-            for b in range(3):
-                total += robot.drag[i, a, b] * twist[b]
-                stiffness[a, b] = robot.drag[i, a, b]
-            potential += 0.5 * twist[a] * total - push[i, a] * twist[a]
-            energy, held, stiff = _dry(twist[a], robot.friction[i, a], robot.slip[a])
+                twist += jacobians[i, a, c] * rates[c]
+            drag = robot.drag[i, a]
+            energy, held, stiff = _dry(twist, robot.friction[i, a], robot.slip[a])
+            potential += 0.5 * twist * (drag * twist) - push[i, a] * twist
             potential += energy
-            force[a] = total - push[i, a] + held
-            stiffness[a, a] += stiff
-        for c in range(m):
-            for a in range(3):
+            force = drag * twist - push[i, a] + held
+            for c in range(m):
                 along = jacobians[i, a, c]
-                gradient[c] += along * force[a]
-                for b in range(3):
-                    share = along * stiffness[a, b]
-                    if share != 0.0:
-                        for d in range(m):
-                            hessian[c, d] += share * jacobians[i, b, d]
+                gradient[c] += along * force
+                for d in range(m):
+                    hessian[c, d] += along * (drag + stiff) * jacobians[i, a, d]
     for j in range(n - 1):
         rate, drag = rates[3 + j], robot.links[j, chain.JOINT_DRAG]
         energy, held, stiff = _dry(rate, robot.joint_friction[j], robot.joint_slip)
@@ -208,14 +198,6 @@ def drive(
     return states, out
 
 
-Rows = NDArray[np.float64]
-Stamps = NDArray[np.int64]
-
-_STEP_NS = 2_500_000
-_FOREIGN_STEPS = 4  # friction and slope are held so long: 10 ms, about the memory of friction itself
-_LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no wheel with negative friction
-
-
 class HardwareRobot:
     """What is drawn once a seed: the robot of that day.
 
@@ -232,23 +214,22 @@ class HardwareRobot:
     """
 
     def __init__(self, configuration: ChainConfiguration, scenario: HardwareScenario, rng: np.random.Generator) -> None:
-        def spread(stddev: float, *shape: int) -> Rows:
+        def spread(stddev: float, *shape: int) -> Array:
             return stddev * np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
 
         n = len(configuration.link_names)
         floor, harness, actuator = scenario.floor, scenario.harness, scenario.actuator
         angles = np.array(configuration.wheel_angles_deg) + spread(actuator.wheel_angle_stddev_deg, n)
         links = replace(configuration, wheel_angles_deg=tuple(angles.tolist())).build().links
-        nominal = links[:, chain_kernels.DRAG : chain_kernels.DRAG + 9].reshape(n, 3, 3)
+        nominal = links[:, chain.DRAG : chain.DRAG + 9 : 4]
         share = np.sqrt(1.0 + spread(floor.drag_spread, n, 3))
-        drag = np.ascontiguousarray(nominal * share[:, :, None] * share[:, None, :])
         friction = np.array([floor.friction_along_n, floor.friction_across_n, floor.friction_turning_n_m])
         friction = friction * (1.0 + spread(floor.friction_spread, n, 3))
-        thrust = nominal[:, 0, 0] * (1.0 + spread(actuator.gain_spread, n))
+        thrust = nominal[:, 0] * (1.0 + spread(actuator.gain_spread, n))
         self.delay_s = np.maximum(actuator.delay_s + spread(actuator.delay_spread_s, n), 0.0)
         self.mechanics = Mechanics(
             links,
-            drag,
+            nominal * share * share,
             friction,
             slip=np.array([floor.slip_speed_m_s, floor.slip_speed_m_s, floor.slip_rate_rad_s]),
             joint_slip=harness.slip_rate_rad_s,
@@ -280,7 +261,7 @@ class HardwareSimulation:
     def __init__(
         self,
         configuration: ChainConfiguration,
-        controls: Callable[[Vector], Rows],
+        controls: Callable[[Vector], Array],
         rng: np.random.Generator,
         scenario: HardwareScenario | None = None,
         foreign: ForeignScenario | None = None,
@@ -300,7 +281,7 @@ class HardwareSimulation:
         self._uneven = rng.normal(size=(n, 3))  # in its standard deviations
         self._walk = np.zeros((n, 3))
         self._roller_phase = rng.uniform(0.0, 2.0 * np.pi, n)
-        self._past: tuple[Stamps, Rows] | None = None
+        self._past: tuple[Stamps, Array] | None = None
         self.foreign: ForeignEffects | None = None
         if foreign is not None:
             rollers, radius_m = self.scenario.gyro.rollers, configuration.wheel_radius_m
@@ -320,14 +301,14 @@ class HardwareSimulation:
         truth_ns, poses = self._capture(start_ns, stop_ns, grid_ns, states)
         return recorded(self._configuration, (command_ns, commands), gyro_ns, imu, (truth_ns, poses))
 
-    def _commanded(self, time_s: Vector) -> Rows:
+    def _commanded(self, time_s: Vector) -> Array:
         """Rim speeds asked for at each time: none while the robot rests."""
         after_s = np.atleast_1d(time_s) - self.scenario.rest_s
         return np.where(after_s[:, None] >= 0.0, self._controls(np.maximum(after_s, 0.0)), 0.0)
 
-    def _drive(self, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows, Rows, Rows]:
+    def _drive(self, start_ns: int, stop_ns: int) -> tuple[Stamps, Array, Array, Array]:
         """Stamps (K,) from start to stop, states of link 1 and joints, rates, actual rim speeds there."""
-        scenario, mechanics, rng = self.scenario, self.robot.mechanics, self._rng
+        scenario, rng = self.scenario, self._rng
         count = max(1, int(np.ceil((stop_ns - start_ns) / _STEP_NS)))
         grid_ns = np.round(np.linspace(start_ns, stop_ns, count + 1)).astype(np.int64)
         step_s = (stop_ns - start_ns) / count / NANOSECONDS_PER_SECOND
@@ -347,57 +328,45 @@ class HardwareSimulation:
         moving = np.minimum(np.abs(speeds).max(axis=1) / (10.0 * floor.slip_speed_m_s), 1.0)
         size = np.array([floor.unevenness_n, floor.unevenness_n, floor.unevenness_n_m])
         wrenches = uneven * size * moving[:, None, None]
-        if self.foreign is None:
-            states, rates = self._moved(mechanics, speeds, wrenches, step_s)
-        else:
-            states, rates = self._moved_foreign(self.foreign, grid_ns, speeds, wrenches, step_s)
+        states, rates = np.empty((2, count + 1, len(self._state)))
+        piece = count if self.foreign is None else _FOREIGN_STEPS
+        for first in range(0, count, piece):
+            rows = slice(first, min(first + piece, count) + 1)
+            mechanics, pushed = self.robot.mechanics, wrenches[rows]
+            if self.foreign is not None:
+                length_s = (rows.stop - 1 - first) * step_s
+                mechanics, downhill = self._changed(self.foreign, 1e-9 * float(grid_ns[first]), length_s)
+                self._rolled_m += speeds[first] * length_s
+                pushed = pushed + downhill
+            states[rows], rates[rows] = drive(mechanics, self._state, self._rates, speeds[rows], pushed, step_s)
+            self._state, self._rates = states[rows.stop - 1].copy(), rates[rows.stop - 1].copy()
         return grid_ns, states, rates, speeds
 
-    def _moved(self, mechanics: Mechanics, speeds: Rows, wrenches: Rows, step_s: float) -> tuple[Rows, Rows]:
-        """States and rates (K, N + 2) from where the robot is, with wheels' speeds (K, N) and wrenches (K, N, 3)."""
-        states, rates = drive(mechanics, self._state, self._rates, speeds, wrenches, step_s)
-        self._state, self._rates = states[-1].copy(), rates[-1].copy()
-        return states, rates
+    def _changed(self, foreign: ForeignEffects, time_s: float, length_s: float) -> tuple[Mechanics, Array]:
+        """The robot with its friction and harness of now, and the pull (N, 3) of the slope, for some time to come."""
+        robot, joint_angles = self.robot.mechanics, self._state[3:]
+        jacobians, _ = chain.wheel_jacobians(robot.links, joint_angles.copy(), np.zeros(len(robot.links)))
+        friction = foreign.friction(robot.friction, jacobians @ self._rates, self._rolled_m, time_s)
+        headings = self._state[2] + np.concatenate([[0.0], np.cumsum(joint_angles)])
+        downhill = foreign.downhill(headings + robot.links[:, chain.WHEEL_ANGLE])
+        rest_angles = foreign.rest_angles(joint_angles, length_s)
+        return robot._replace(friction=friction, rest_angles=rest_angles), downhill
 
-    def _moved_foreign(
-        self, foreign: ForeignEffects, grid_ns: Stamps, speeds: Rows, wrenches: Rows, step_s: float
-    ) -> tuple[Rows, Rows]:
-        """The same in short pieces, each with the friction, slope and harness of its start."""
-        nominal = self.robot.mechanics
-        links, unturned = nominal.links, np.zeros(len(nominal.links))
-        states, rates = np.empty((2, len(speeds), len(self._state)))
-        for first in range(0, len(speeds) - 1, _FOREIGN_STEPS):
-            rows = slice(first, min(first + _FOREIGN_STEPS, len(speeds) - 1) + 1)
-            jacobians, _ = chain_kernels.wheel_jacobians(links, self._state[3:].copy(), unturned)
-            twists = jacobians @ self._rates
-            headings = self._state[2] + np.concatenate([[0.0], np.cumsum(self._state[3:])])
-            friction = foreign.friction(nominal.friction, twists, self._rolled_m, 1e-9 * float(grid_ns[first]))
-            downhill = foreign.downhill(headings + links[:, chain_kernels.WHEEL_ANGLE])
-            length_s = (rows.stop - 1 - first) * step_s
-            rest_angles = foreign.rest_angles(self._state[3:], length_s)
-            now = nominal._replace(friction=friction, rest_angles=rest_angles)
-            states[rows], rates[rows] = self._moved(now, speeds[rows], wrenches[rows] + downhill, step_s)
-            self._rolled_m += speeds[first] * length_s
-        return states, rates
-
-    def _actual_speeds(self, time_s: Vector, step_s: float) -> Rows:
+    def _actual_speeds(self, time_s: Vector, step_s: float) -> Array:
         """(K, N): commands, held between their stamps, delayed and lagged."""
         actuator = self.scenario.actuator
-        out = np.empty((len(time_s), len(self._speeds)))
-        keep = np.exp(-step_s / actuator.lag_s)
-        for i, delay_s in enumerate(self.robot.delay_s):
-            held_s = np.floor((time_s - delay_s) * actuator.command_rate_hz) / actuator.command_rate_hz
-            asked = self._commanded(held_s)[:, i]
-            speed = self._speeds[i]
-            out[0, i] = speed
-            for k in range(1, len(time_s)):
-                speed = asked[k - 1] + keep * (speed - asked[k - 1])
-                out[k, i] = speed
+        keep, rate_hz = np.exp(-step_s / actuator.lag_s), actuator.command_rate_hz
+        held_s = np.floor((time_s - self.robot.delay_s[:, None]) * rate_hz) / rate_hz
+        asked = np.column_stack([self._commanded(at_s)[:, wheel] for wheel, at_s in enumerate(held_s)])
+        out = np.empty_like(asked)
+        out[0] = self._speeds
+        for k in range(1, len(out)):
+            out[k] = asked[k - 1] + keep * (out[k - 1] - asked[k - 1])
         return out
 
     def _imus(
-        self, start_ns: int, stop_ns: int, grid_ns: Stamps, rates: Rows, speeds: Rows
-    ) -> tuple[list[Stamps], list[Rows]]:
+        self, start_ns: int, stop_ns: int, grid_ns: Stamps, rates: Array, speeds: Array
+    ) -> tuple[list[Stamps], list[Array]]:
         """Per link, stamps and values (gyro, accelerometer) of what is not lost."""
         gyro, robot, rng = self.scenario.gyro, self.robot, self._rng
         n = len(speeds[0])
@@ -417,26 +386,22 @@ class HardwareSimulation:
             nominal_ns = stamps_between(start_ns, stop_ns, gyro.rate_hz)
             jitter = np.clip(rng.normal(size=len(nominal_ns)), -3.0, 3.0) * gyro.jitter_stddev_s
             stamps = np.clip(nominal_ns + np.round(jitter * 1e9).astype(np.int64), start_ns, max(stop_ns - 1, start_ns))
-            stamps = stamps[rng.uniform(size=len(stamps)) >= gyro.lost_share]
-            stamps = np.unique(stamps)
+            stamps = np.unique(stamps[rng.uniform(size=len(stamps)) >= gyro.lost_share])
             rate = np.interp(stamps, grid_ns, turning[:, i])
             period_s = 1.0 / gyro.rate_hz
             walk = self._walk[i] + np.cumsum(
                 gyro.bias_walk_rad_s_sqrt_s * np.sqrt(period_s) * rng.normal(size=(len(stamps), 3)), axis=0
             )
             self._walk[i] = walk[-1] if len(walk) else self._walk[i]
-            values = np.zeros((len(stamps), 6))
-            tilt = robot.gyro_tilt[i]
+            tilt, noise = robot.gyro_tilt[i], rng.normal(size=(2, len(stamps), 3))
             axes = np.array([tilt[0], tilt[1], np.cos(tilt[0]) * np.cos(tilt[1])])
-            values[:, :3] = robot.gyro_scale[i] * rate[:, None] * axes + robot.gyro_bias[i] + walk
-            values[:, :3] += gyro.noise_stddev_rad_s * rng.normal(size=(len(stamps), 3))
-            values[:, 3:] = STANDARD_GRAVITY_M_S2 * axes
-            values[:, 3:] += gyro.accelerometer_noise_m_s2 * rng.normal(size=(len(stamps), 3))
+            read = robot.gyro_scale[i] * rate[:, None] * axes + robot.gyro_bias[i] + walk
+            force = STANDARD_GRAVITY_M_S2 * axes + gyro.accelerometer_noise_m_s2 * noise[1]
             all_stamps.append(stamps)
-            all_values.append(values)
+            all_values.append(np.hstack([read + gyro.noise_stddev_rad_s * noise[0], force]))
         return all_stamps, all_values
 
-    def _capture(self, start_ns: int, stop_ns: int, grid_ns: Stamps, states: Rows) -> tuple[Stamps, Rows]:
+    def _capture(self, start_ns: int, stop_ns: int, grid_ns: Stamps, states: Array) -> tuple[Stamps, Array]:
         """Stamps (K,) and measured poses (K, N, 3) of the links, which lag by the latency."""
         capture, robot, rng = self.scenario.capture, self.robot, self._rng
         stamps = stamps_between(start_ns, stop_ns, capture.rate_hz)

@@ -1,14 +1,14 @@
 """Drag coefficients of the chain from commands and motion capture (paper, section V-A).
 
 The motion that follows from the coefficients, q' = B(r) u (eq. 5), is fitted to the measured one: an output-error fit.
-Its linear regression (`drag_regressor.balance`) has the noisy q' among its regressors, so that plain least squares is
+Its linear regression (`chain.balance`) has the noisy q' among its regressors, so that plain least squares is
 biased; it gives the start only. In the fit the noise is where it belongs, in the output; shapes and commands,
 low-passed as the rates are, are as good as exact. Residuals are weighted by the inverse of their covariance, which is
 estimated with the coefficients.
 
-Wheels' matrices stay positive definite: by bounds where they are diagonal, by their Cholesky factors where they are
-full. Commands and motion give coefficients up to a common factor only (thrust is d_xx u): d_xx of the first wheel is
-held at its configured value, unless the wheels' effort is recorded.
+Wheels' matrices stay positive definite by their Cholesky factors. Commands and motion give coefficients up to a common
+factor only (thrust is d_xx u): d_xx of the first wheel is held at its configured value, unless the wheels' effort is
+recorded.
 
 Intervals are at 95 %, from a sandwich covariance with Newey and West's kernel, for low-passed residuals are correlated
 in time. They tell the scatter from noise, not what the model leaves out.
@@ -16,7 +16,7 @@ in time. They tell the scatter from noise, not what the model leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +27,7 @@ from scipy.optimize import least_squares, lsq_linear
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model import chain_kernels as kernels
-from salp_estimation.model.chain import Chain
-from salp_estimation.model.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
+from salp_estimation.model.chain import Chain, DragTerms, balance, predicted_rates, wheel_jacobians
 
 Array = NDArray[np.float64]
 
@@ -171,9 +170,8 @@ class _Problem:
     def linear_start(self) -> Vector:
         """Least squares on the balance of forces, the first coefficient held, made positive definite."""
         rows = balance(self.jacobians, self.rates, self.controls, self.terms)
-        rows = (rows / np.maximum(np.sqrt(np.mean(np.square(rows @ self.configured), axis=0)), 1e-12)[:, None]).reshape(
-            -1, len(self.sizes)
-        )
+        forces = np.sqrt(np.mean(np.square(rows @ self.configured), axis=0))
+        rows = (rows / np.maximum(forces, 1e-12)[:, None]).reshape(-1, len(self.sizes))
         free, known = rows[:, 1:] * self.sizes[1:], -rows[:, 0] * self.configured[0]
         # What the recordings do not tell stays where it is configured.
         anchor = 1e-6 * np.linalg.norm(free, ord=2) * np.eye(free.shape[1])
@@ -196,25 +194,46 @@ class _Problem:
 
     def minimise(self, values: Vector, weight: Matrix) -> Vector:
         """Coefficients of least squared weighted residuals, from these on."""
-        to_values, from_values, lower = _cholesky(self, values[0]) if self.terms.full else _bounded(self, values[0])
+        held, count = np.sqrt(values[0] / self.sizes[0]), self.terms.wheels
+        lower = np.where(self.terms.mixed, -np.inf, np.sqrt(_SMALLEST))[1:]
+        lower[count - 1 :] = 0.0
 
         def residuals(x: Vector) -> Vector:
-            now, _ = to_values(x)
+            now, _ = self._coefficients(np.append(held, x))
             predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, now)
             anchor = (now - self.configured)[1:] / self.anchors[1:]
             return np.append(((predicted - self.rates) @ weight.T).ravel(), anchor)
 
         def jacobian(x: Vector) -> Matrix:
-            now, inner = to_values(x)
+            now, inner = self._coefficients(np.append(held, x))
             _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
             weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.sizes))
-            return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner
+            return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner[:, 1:]
 
-        start = np.maximum(from_values(values), lower)
+        wheels, joints = self.terms.matrices(values / self.sizes)
+        rows, columns = self.terms.elements
+        factors = np.linalg.cholesky(wheels).swapaxes(1, 2)[:, rows, columns]
+        start = np.maximum(np.append(factors, joints)[1:], lower)
         solved = least_squares(
             residuals, start, jacobian, bounds=(lower, np.inf), x_scale="jac", xtol=1e-10, ftol=1e-12
         )
-        return to_values(solved.x)[0]
+        return self._coefficients(np.append(held, solved.x))[0]
+
+    def _coefficients(self, x: Vector) -> tuple[Vector, Matrix]:
+        """Coefficients (P,) and their derivatives (P, P) by parameters (P,).
+
+        These are, all in the usual sizes of the coefficients, elements of the Cholesky factors of the wheels' matrices,
+        U^T U, and the joints' drag.
+        """
+        (rows, columns), count = self.terms.elements, self.terms.wheels
+        upper, directions = np.zeros((self.links, 3, 3)), np.zeros((len(rows), 3, 3))
+        upper[:, rows, columns] = x[:count].reshape(self.links, -1)
+        directions[range(len(rows)), rows, columns] = 1.0
+        wheels = (upper.swapaxes(1, 2) @ upper)[:, rows, columns]
+        half = np.einsum("pba,nbc->npac", directions, upper)  # of the change of U^T U by each parameter
+        slopes = (half + half.swapaxes(2, 3))[..., rows, columns].swapaxes(1, 2)
+        inner = block_diag(*slopes, np.eye(len(x) - count))
+        return self.sizes * np.append(wheels, x[count:]), self.sizes[:, None] * inner
 
     def residual_covariance(self, values: Vector) -> Matrix:
         """(N + 2, N + 2) second moments of the residuals of the rates."""
@@ -222,47 +241,6 @@ class _Problem:
         residual = self.rates - predicted
         out: Matrix = residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
         return out
-
-
-Parametrisation = tuple[Callable[[Vector], tuple[Vector, Matrix]], Callable[[Vector], Vector], Vector]
-"""From parameters to coefficients (P,) and their derivatives (P, p), back, and the parameters' lower bounds (p,)."""
-
-
-def _bounded(problem: _Problem, held: float) -> Parametrisation:
-    """Diagonal matrices: the free coefficients themselves in their usual sizes."""
-    sizes = problem.sizes[1:]
-    inner = np.vstack([np.zeros(len(sizes)), np.diag(sizes)])
-    lower = np.where(np.arange(1, len(problem.sizes)) < problem.terms.wheels, _SMALLEST, 0.0)
-    return lambda x: (np.append(held, x * sizes), inner), lambda values: values[1:] / sizes, lower
-
-
-def _cholesky(problem: _Problem, held: float) -> Parametrisation:
-    """Full matrices: Cholesky factors, U^T U, of the wheels' matrices in their usual sizes; joints as they are."""
-    links, sizes = problem.links, problem.sizes
-    count = 6 * links  # terms of a wheel: xx xy xt yy yt tt, the upper triangle row by row, as the parameters of U
-    rows, columns = np.triu_indices(3)
-    scale = np.sqrt(sizes[[0, 3, 5]])  # of a diagonal element, the same for all wheels
-    unit = np.outer(scale, scale)
-    directions = np.zeros((6, 3, 3))
-    directions[range(6), rows, columns] = 1.0
-
-    def to_values(x: Vector) -> tuple[Vector, Matrix]:
-        x = np.append(np.sqrt(held / sizes[0]), x)
-        upper = np.zeros((links, 3, 3))
-        upper[:, rows, columns] = x[:count].reshape(links, 6)
-        wheels = (unit * (upper.swapaxes(1, 2) @ upper))[:, rows, columns]
-        half = np.einsum("pba,nbc->npac", directions, upper)  # of the change of U^T U by each parameter
-        slopes = (unit * (half + half.swapaxes(2, 3)))[..., rows, columns].swapaxes(1, 2)
-        inner = block_diag(*slopes, np.diag(sizes[count:]))
-        return np.concatenate([wheels.ravel(), x[count:] * sizes[count:]]), inner[:, 1:]
-
-    def from_values(values: Vector) -> Vector:
-        wheels, joints = problem.terms.matrices(values)
-        upper = np.linalg.cholesky(wheels / unit).swapaxes(1, 2)
-        return np.concatenate([upper[:, rows, columns].ravel(), joints / sizes[count:]])[1:]
-
-    bounds = np.where(np.arange(1, len(sizes)) < count, -np.inf, 0.0)
-    return to_values, from_values, bounds
 
 
 def _with_intervals(
@@ -277,30 +255,26 @@ def _with_intervals(
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
     spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
-    white = np.diag(bread).clip(min=1e-300)
     dof = max(residual.size - len(values), 1) / residual.size
     covariance = np.zeros((len(values), len(values)))
-    covariance[1:, 1:] = spread / dof * np.outer(problem.sizes[1:], problem.sizes[1:])
+    squares = np.outer(problem.sizes[1:], problem.sizes[1:])
+    covariance[1:, 1:] = spread / dof * squares
     undetermined = np.flatnonzero(lost) + 1
     covariance[undetermined, undetermined] = np.inf
     values_scaled = np.abs(values[1:]) / problem.sizes[1:]
     singular = np.sqrt(np.linalg.eigvalsh(information * np.outer(values_scaled, values_scaled)).clip(min=0.0))
     condition = float(singular[-1] / singular[0]) if singular[0] > 0.0 else np.inf
-    inflation = np.append(1.0, np.diag(spread) / dof / white)
-    natural = information / np.outer(problem.sizes[1:], problem.sizes[1:])
-    delay_s = _delay(problem.runs, predicted, problem.rates, weight)
-    fitted = terms.with_drag(chain, values)
     return DragFit(
-        chain=fitted,
+        chain=terms.with_drag(chain, values),
         terms=terms,
         values=values,
         covariance=covariance,
-        information=natural,
-        noise_inflation=inflation,
+        information=information / squares,
+        noise_inflation=np.append(1.0, np.diag(spread) / dof / np.diag(bread).clip(min=1e-300)),
         condition=condition,
         residual_covariance=residual_covariance,
         samples=len(residual),
-        delay_s=delay_s,
+        delay_s=_delay(problem.runs, predicted, problem.rates, weight),
     )
 
 

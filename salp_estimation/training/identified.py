@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onboard_estimation.base.atomic_file import to_json
-from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.contract.trained import IdentificationReport, ReportTable
+from onboard_estimation.report.plots import write_figure
 from salp_estimation.model import chain_kernels as kernels
+from salp_estimation.model.chain import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.model.configuration import SalpConfiguration
-from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gait_fit import held
 from salp_estimation.model.gaits import GAITS, Gait
 from salp_estimation.training.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
-from salp_estimation.training.identification_runs import Run, run_from_recording
 from salp_estimation.training.motion import DEFAULT_CUTOFF_HZ
-from salp_estimation.training.validation import Validation, validate, validation_table, write_validation
-
-PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
+from salp_estimation.training.runs import Run, run_from_recording
+from salp_estimation.training.validation import GYROS, Validation, figure_of, validate, validation_table
 
 _PARAMETERS = {"wheel_drag_xx": "xx", "wheel_drag_yy": "yy", "wheel_drag_tt": "tt", "joint_drag": "joint"}
 """Of the configuration, and kinds of the coefficients that they hold."""
@@ -86,36 +84,28 @@ def coefficient_table(title: str, coefficients: Sequence[Coefficient]) -> Report
 
 
 @dataclass(frozen=True, eq=False)
-class Identification:
-    """What the recordings tell of the drag.
+class Identification(IdentificationReport):
+    """What the recordings tell of the drag; the configuration has that of the diagonal fit, for it knows no other.
 
     Attributes
     ----------
     fit
         The fit that is shown, full where that was asked for.
-    configuration
-        With the identified drag: of the diagonal fit, for the configuration knows no mixed elements.
     """
 
+    subject = "Drag"
+    picture = "validation.png"
+    configuration: SalpConfiguration
     fit: DragFit
     full: bool
     scale: DragScale
     coefficients: tuple[Coefficient, ...]
-    configuration: SalpConfiguration
     runs: tuple[Run, ...]
     validations: tuple[Validation, ...]
-    simulated: bool
-    notes: tuple[str, ...]
-
-    @property
-    def source(self) -> str:
-        """`simulated` or `recorded`."""
-        return "simulated" if self.simulated else "recorded"
 
     def tables(self) -> list[ReportTable]:
         """Coefficients, and how well they predict what was measured."""
-        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
-        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {self.source} data"
+        title = f"salp: {'full' if self.full else 'diagonal'} drag from {self.origin}"
         return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
 
     def sentences(self) -> list[str]:
@@ -153,24 +143,9 @@ class Identification:
             "notes": list(self.notes),
         }
 
-    def write(self, folder: Path) -> list[Path]:
-        """Parameter file, picture and figures into the folder, and their paths.
-
-        Raises
-        ------
-        UserError
-            The folder cannot be written.
-        """
-        names = ", ".join(run.name for run in self.runs)
-        header = f"# Drag identified from {self.source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
-            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
-            write_validation(self.validations, folder / PICTURE, self.source)
-        except OSError as error:
-            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
-        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+    def draw(self, path: Path) -> None:
+        """Rates over the cycle of a gait."""
+        write_figure(path, partial(figure_of, self.validations, self.source))
 
 
 def identify(
@@ -204,14 +179,13 @@ def identify(
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
     table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
-    notes = [
-        note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
-    ]
+    notes = [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
     notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
     if full:
         notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
     simulated = any(one.simulated for one in recordings.values())
-    return Identification(fit, full, scale, table, identified, runs, validations, simulated, tuple(notes))
+    said = tuple(recordings), simulated, tuple(notes)
+    return Identification(identified, *said, fit, full, scale, table, runs, validations)
 
 
 def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
@@ -300,7 +274,7 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
         f"{one.name} in {validation.name} {100.0 * one.variance_explained:.0f} %"
         for validation in validations
         for one in validation.signals
-        if one.group != "gyros" and one.variance_explained < _GOOD_SHARE
+        if one.panel != GYROS and one.variance_explained < _GOOD_SHARE
     ]
     if weak:
         shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
@@ -328,8 +302,6 @@ def expected_half_widths(
     weight = whitening(fit.residual_covariance)
     out = {}
     for name, gait in gaits.items():
-        if len(gait.offset) != fit.chain.link_count:
-            continue
         added = _information(fit, weight, gait, step_s, duration_s)
         # In units of each coefficient's own information, so that the inverse is well conditioned.
         total = fit.information + added

@@ -120,14 +120,13 @@ class Motion:
         return out
 
     def held(self, stamps_ns: Stamps, values: Rows) -> Rows:
-        """Means (K, m) of values (M, m) that hold from their stamp to the next, e.g. commands; NaN before the first.
+        """Means (K, m) of values (M, m), in order, that hold until the next, e.g. commands; NaN before the first.
 
         Averaged over the two intervals that the finite difference at an instant spans, so that both belong to the same
         time; not low-passed.
         """
-        order = np.argsort(stamps_ns, kind="stable")
-        at_s = (stamps_ns[order] - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        return self._mean(PPoly(values[order][None], np.append(at_s, at_s[-1] + 1.0)), np.inf)
+        at_s = (stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+        return self._mean(PPoly(values[None], np.append(at_s, at_s[-1] + 1.0)), np.inf)
 
     def sampled(self, stamps_ns: Stamps, values: Rows) -> Rows:
         """Means (K, m) of a signal known by its samples (M, m), e.g. of a gyro, linear between them; NaN outside.
@@ -151,68 +150,41 @@ class Motion:
 
 
 def motion_from_tracks(
-    configuration: ChainConfiguration,
-    tracks: Mapping[str, BodyTrack],
-    cutoff_hz: float = DEFAULT_CUTOFF_HZ,
+    configuration: ChainConfiguration, bodies: Mapping[str, BodyTrack], cutoff_hz: float = DEFAULT_CUTOFF_HZ
 ) -> Motion:
-    """Motion from the tracks of an evaluation's recording, see `motion_from_links`.
-
-    Raises
-    ------
-    UserError
-        Links without ground truth, or with positions only, and what `motion_from_links` refuses.
-    """
-    names = configuration.link_names
-    missing = [name for name in names if name not in tracks or len(tracks[name].stamps_ns) == 0]
-    if missing:
-        topics = ", ".join(f"ground_truth/{name}/pose" for name in missing)
-        raise UserError(
-            f"no motion capture of {', '.join(missing)}, {len(names) - len(missing)} of {len(names)} links are there: "
-            f"the poses of all links are needed ({topics}; --topic NAME=TOPIC where the bag calls them otherwise)"
-        )
-    positions = [name for name in names if tracks[name].values.shape[1] != 7]
-    if positions:
-        raise UserError(f"motion capture of {', '.join(positions)} has positions only; headings are needed too")
-    return motion_from_links(
-        configuration.build(),
-        [tracks[name].stamps_ns for name in names],
-        [planar_pose(tracks[name].values) for name in names],
-        names,
-        cutoff_hz,
-    )
-
-
-def motion_from_links(
-    chain: Chain,
-    stamps_ns: Sequence[Stamps],
-    link_poses: Sequence[Rows],
-    names: Sequence[str],
-    cutoff_hz: float = DEFAULT_CUTOFF_HZ,
-) -> Motion:
-    """Motion from the poses of N links, each with stamps of its own: jitter, gaps and flips are allowed.
+    """Motion from the tracks of a recording, each with stamps of its own: jitter, gaps and flips are allowed.
 
     Parameters
     ----------
-    stamps_ns
-        N arrays (M_i,) int64, increasing.
-    link_poses
-        N arrays (M_i, 3): x, y (m), heading (rad) of the link's centre, x along the link.
+    bodies
+        By name; poses of the links' centres, x along the link.
     cutoff_hz
         Of the low-pass. Six times the frequency of the motion or more: a gait's harmonics must pass.
 
     Raises
     ------
     UserError
-        The cut-off does not fit the frame rate, there are too few frames, or links that share a joint do not meet.
+        Links without ground truth, or with positions only; the cut-off does not fit the frame rate, there are too few
+        frames, or links that share a joint do not meet.
     """
-    kept = [~flipped_frames(at, poses) for at, poses in zip(stamps_ns, link_poses, strict=True)]
+    names, chain = configuration.link_names, configuration.build()
+    if missing := [name for name in names if name not in bodies or len(bodies[name].stamps_ns) == 0]:
+        topics = ", ".join(f"ground_truth/{name}/pose" for name in missing)
+        raise UserError(
+            f"no motion capture of {', '.join(missing)}, {len(names) - len(missing)} of {len(names)} links are there: "
+            f"the poses of all links are needed ({topics}; --topic NAME=TOPIC where the bag calls them otherwise)"
+        )
+    if positions := [name for name in names if bodies[name].values.shape[1] != 7]:
+        raise UserError(f"motion capture of {', '.join(positions)} has positions only; headings are needed too")
+    measured = [(bodies[name].stamps_ns, planar_pose(bodies[name].values)) for name in names]
+    kept = [~flipped_frames(at, link_poses) for at, link_poses in measured]
     left_out = {name: int((~mask).sum()) for name, mask in zip(names, kept, strict=True)}
-    tracks = [(at[mask], poses[mask]) for at, poses, mask in zip(stamps_ns, link_poses, kept, strict=True)]
+    tracks = [(at[mask], link_poses[mask]) for (at, link_poses), mask in zip(measured, kept, strict=True)]
     grid_ns, rate_hz = _grid([at for at, _ in tracks], names, cutoff_hz)
     poses = np.empty((len(grid_ns), len(tracks), 3))
     gap_s = np.zeros(len(grid_ns))
-    for link, (at, measured) in enumerate(tracks):
-        poses[:, link], gap = _interpolated(grid_ns, at, measured)
+    for link, track in enumerate(tracks):
+        poses[:, link], gap = _interpolated(grid_ns, *track)
         gap_s = np.maximum(gap_s, gap)
     apart = _apart(chain, poses, gap_s * rate_hz <= _MISSED_FRAMES, names)
     gap_s[apart] = np.inf

@@ -1,4 +1,4 @@
-"""What the command `train` shows of a residual model: with what it was trained, and what was found."""
+"""What is shown of a residual model: training data, what was found, how far a run lies outside of the data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.result import Note
 from onboard_estimation.contract.trained import ReportTable
+from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.training import residual_training
+from salp_estimation.training.motion import Rows
 from salp_estimation.training.population import JOINT, WHEEL
-from salp_estimation.training.runs import TrainingRun, link_rates, training_run
+from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
 
 _MOST_LINKS_FOR_PROCESSES = 3
 """Gaussian processes have 2 N - 1 inputs: with more links their data are too thin."""
@@ -26,6 +32,12 @@ SMALLEST_ANGLE_RANGE_RAD = 0.2
 """The rates depend on sines and cosines of the joint angles: over less than 11 deg they are hardly more than lines."""
 SMALLEST_SPEED_RANGE_M_S = 0.02
 """Five times the speed at which dry friction has reached most of its size (`population.SLIP`)."""
+
+MARGIN = 0.05
+"""The covered range of an input is widened by this share of it, on either side: so far a model carries."""
+WORTH_SAYING = 0.05
+"""A larger share of the run outside belongs into the verdict."""
+_MOST_NAMED = 4
 
 _WANTED = {"rad": SMALLEST_ANGLE_RANGE_RAD, "m/s": SMALLEST_SPEED_RANGE_M_S}
 """Ranges that inputs should be moved over, by their unit."""
@@ -49,15 +61,6 @@ class FoundParameter(NamedTuple):
     values: list[float]
     standard_deviations: list[float]
     from_run_to_run: float
-
-
-class Remainder(NamedTuple):
-    """What is left of a rate, and how long it lasts."""
-
-    name: str
-    unit: str
-    standard_deviation: float
-    correlation_time_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +92,13 @@ class SalpTraining:
                 out.append(FoundParameter(one.words, one.unit, values, known_to, spread))
         return out
 
-    def residuals(self) -> list[Remainder]:
-        """Of each rate."""
+    def residuals(self) -> list[dict[str, Any]]:
+        """What is left of each rate, and how long it lasts."""
         header, population = self.model.header, self.model.population
         left = population.residual_stddevs.tolist(), population.correlation_times_s.tolist()
-        return list(map(Remainder, header.output_names, header.output_units, *left))
+        names = "name", "unit", "standard_deviation", "correlation_time_s"
+        rows = zip(header.output_names, header.output_units, *left, strict=False)  # gyros have none of their own
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def inputs(self) -> list[Input]:
         """All of the model's."""
@@ -124,7 +129,7 @@ class SalpTraining:
                 for run, digest in zip(self.runs, header.training.hashes, strict=True)
             },
             "parameters": [one._asdict() for one in self.parameters()],
-            "residuals": [one._asdict() for one in self.residuals()],
+            "residuals": self.residuals(),
             "inputs": [one._asdict() for one in self.inputs()],
             "flipped_frames_left_out": self.left_out(),
             "notes": list(self.notes),
@@ -171,7 +176,7 @@ class SalpTraining:
 
     def _residual_table(self) -> ReportTable:
         rows = []
-        for name, unit, stddev, lasts_s in self.residuals():
+        for name, unit, stddev, lasts_s in map(dict.values, self.residuals()):
             factor, shown = (1000.0, "mm/s") if unit == "m/s" else (57.29577951308232, "deg/s")
             rows.append((name, f"{factor * stddev:.3g}", shown, f"{lasts_s:.2g}"))
         headings = ("rate", "standard deviation", "unit", "lasts, s")
@@ -238,3 +243,65 @@ def _values(values: Sequence[float]) -> str:
     if len(values) <= _MOST_COLUMNS:
         return "  ".join(f"{value:.3g}" for value in values)
     return f"{min(values):.3g} to {max(values):.3g}"
+
+
+def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[float, dict[str, float]]:
+    """Shares of a run, in [0, 1], at which the inputs of a model lie outside its training data.
+
+    Parameters
+    ----------
+    joint_angles, controls
+        (K, N - 1), rad, and lagged rim speeds (K, N), m/s; rows with NaN do not count.
+
+    Returns
+    -------
+    At which at least one does; and of those inputs that do at all, by name, the largest first.
+    """
+    conditions = model.header.training
+    lowest, highest = np.array(conditions.input_lowest), np.array(conditions.input_highest)
+    margin = MARGIN * (highest - lowest)
+    inputs = np.hstack([joint_angles, controls])
+    inputs = inputs[np.isfinite(inputs).all(axis=1)]
+    if not len(inputs):
+        return 0.0, {}
+    beyond = (inputs < lowest - margin) | (inputs > highest + margin)
+    shares: Vector = beyond.mean(axis=0)
+    names, order = model.header.input_names, np.argsort(-shares, kind="stable")
+    return float(beyond.any(axis=1).mean()), {names[k]: float(shares[k]) for k in order if shares[k] > 0.0}
+
+
+def model_notes(
+    configuration: SalpConfiguration,
+    model: ResidualModel,
+    series: Sequence[Series],
+    stamps_ns: NDArray[np.int64],
+    joint_angles: Rows,
+) -> tuple[Note, ...]:
+    """With which model a run was estimated, and how much of it lies outside the training data.
+
+    Parameters
+    ----------
+    stamps_ns, joint_angles
+        (K,) and (K, N - 1), of the estimates.
+    """
+    training = model.header.training
+    trained = (
+        f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
+        f"{len(training.runs)} runs."
+    )
+    controls = np.zeros((len(stamps_ns), model.link_count))
+    for one in series:
+        if one.channel.sensor == COMMAND and np.isfinite(one.values).all(axis=1).any():
+            controls = lagged_commands(*rim_speeds(configuration.chain, one), stamps_ns)
+    any_input, by_input = outside(model, joint_angles, controls)
+    if any_input == 0.0:
+        return (Note(f"{trained} All of the run lies within its training data."),)
+    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(by_input.items())[:_MOST_NAMED]]
+    more = len(by_input) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more else "")
+    share = f"{100.0 * any_input:.2g} % of the run"
+    # The inputs that are outside for at least half as long as the worst one: those to be trained.
+    worst = max(by_input.values())
+    blamed = [name for name, one in by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
+    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if any_input > WORTH_SAYING else ""
+    return (Note(f"{trained} {share} is outside its training data: {listed}.", verdict),)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,16 +18,15 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.contract.trained import ReportTable
-from onboard_estimation.report.plots import INK, SERIES, add_title, plain, write_figure
-from salp_estimation.model.chain import Chain
-from salp_estimation.model.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
-from salp_estimation.training.identification_runs import Run
+from onboard_estimation.report.plots import INK, SERIES, add_title, plain
+from salp_estimation.model.chain import Chain, DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.training.runs import Run
 
 Array = NDArray[np.float64]
-Group = Literal["body", "joints", "gyros"]
 
 _DRAWN = 8  # recordings in a picture
-_PANELS = ("base, speed", "base and joints, rates", "gyros")
+GYROS = "gyros"
+_PANELS = ("base, speed", "base and joints, rates", GYROS)
 _AT_ONCE = 20_000  # instants, for the memory's sake
 _BINS = 60
 _SAMPLES_PER_PERIOD = 20.0  # of the cut-off: enough for pictures and figures
@@ -55,7 +52,7 @@ class Signal:
     """
 
     name: str
-    group: Group
+    panel: str
     unit: str
     measured: Array
     predicted: Array
@@ -80,11 +77,6 @@ class Validation:
         signals = [{name: getattr(one, name) for name in figures} for one in self.signals]
         return {"name": self.name, "period_s": self.period_s, "cycles": self.cycles, "signals": signals}
 
-    @property
-    def phase(self) -> Vector:
-        """(B,) middle of each bin, 0 to 1."""
-        return (np.arange(_BINS) + 0.5) / _BINS
-
 
 def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
     """How well the identified chain predicts what was measured in a recording."""
@@ -100,12 +92,9 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
         np.hstack([rates[chosen], *(gyro[which][chosen, None] for gyro in gyros)])
         for which, rates in enumerate((motion.rates, _rates(identified, run), _rates(configured, run)))
     )
-    count = identified.link_count
-    columns: list[tuple[str, Group]] = [("forward", "body"), ("left", "body"), ("turning", "body")]
-    columns += [(f"alpha_{joint + 1}", "joints") for joint in range(count - 1)]
-    columns += [(f"gyro {link + 1}", "gyros") for link in range(count)]
+    names = [f"alpha_{joint}" for joint in range(1, len(gyros))] + [f"gyro {link + 1}" for link in range(len(gyros))]
     signals = []
-    for column, (name, group) in enumerate(columns):
+    for column, name in enumerate(["forward", "left", "turning", *names]):
         known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])
         if not known.any():
             continue
@@ -114,7 +103,7 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
         signals.append(
             Signal(
                 name,
-                group,
+                _PANELS[0 if column < 2 else 1 if column < 2 + len(gyros) else 2],
                 "m/s" if column < 2 else "rad/s",
                 _folded(true, cycle[known], place[known]),
                 _folded(model, cycle[known], place[known]),
@@ -166,7 +155,7 @@ def _gyro(run: Run, link: int, chains: tuple[Chain, Chain]) -> tuple[Vector, Vec
     The model is evaluated at the gyro's own samples, with the command in force at each: between two of them commands
     step, and a gyro sampled right after a step reads the new one.
     """
-    motion, gyro = run.motion, run.gyros[link]
+    motion, gyro = run.motion, run.gyros.get(link)
     nothing = np.full(len(motion.stamps_ns), np.nan)
     if gyro is None or len(gyro.stamps_ns) < 2:
         return nothing, nothing, nothing
@@ -198,24 +187,14 @@ def _folded(values: Vector, cycle: NDArray[np.int64], place: NDArray[np.int64]) 
     return out
 
 
-def write_validation(validations: Sequence[Validation], path: Path, source: str) -> None:
-    """Write the picture as PNG; of more than eight recordings the first eight.
-
-    Parameters
-    ----------
-    source
-        `simulated` or `recorded`, for the title.
-    """
-    write_figure(path, partial(_figure, validations, source))
-
-
-def _figure(validations: Sequence[Validation], source: str) -> Figure:
+def figure_of(validations: Sequence[Validation], source: str) -> Figure:
+    """A row for each recording, of more than eight the first eight; `source` for the title, simulated or recorded."""
     shown = validations[:_DRAWN]
     figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
     grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
     for row, validation in zip(grid, shown, strict=True):
-        for axes, signals, title in zip(row, _panels(validation), _PANELS, strict=True):
-            _draw(axes, validation, signals)
+        for axes, title in zip(row, _PANELS, strict=True):
+            _draw(axes, [one for one in validation.signals if one.panel == title])
             axes.set_title(title if validation is shown[0] else "", loc="left")
         row[0].set_ylabel(
             f"{plain(validation.name)}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)"
@@ -232,15 +211,8 @@ def _figure(validations: Sequence[Validation], source: str) -> Figure:
     return figure
 
 
-def _panels(validation: Validation) -> list[list[Signal]]:
-    signals = validation.signals
-    speeds = [one for one in signals if one.unit == "m/s"]
-    rates = [one for one in signals if one.unit != "m/s" and one.group != "gyros"]
-    return [speeds, rates, [one for one in signals if one.group == "gyros"]]
-
-
-def _draw(axes: Axes, validation: Validation, signals: list[Signal]) -> None:
-    phase = validation.phase
+def _draw(axes: Axes, signals: list[Signal]) -> None:
+    phase = (np.arange(_BINS) + 0.5) / _BINS  # middle of each bin
     for number, signal in enumerate(signals):
         factor = 100.0 if signal.unit == "m/s" else float(np.rad2deg(1.0))
         colour = SERIES[number % len(SERIES)]

@@ -7,8 +7,7 @@ that unknown's part of the error; the covariance is the sum of their squares.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, Step
-from softrobot_estimation.model.channels import SPACE, pressure_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import coordinates_of_tip
+from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration, pressure_channel
+from softrobot_estimation.model.constant_curvature import state_of_tip
 from softrobot_estimation.model.grey_box import GreyBox, linearised, nominal
 from softrobot_estimation.model.grey_box_kernels import ROW
 
@@ -68,7 +66,7 @@ class OpenLoop(Estimator[OpenLoopState]):
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         self._configuration = configuration
         known, model, mounting = nominal(configuration), configuration.model, configuration.mounting
-        names, behaviour = configuration.chambers.names, known.behaviour
+        names = configuration.chambers.names
         self._nominal = GreyBox(known)
         self._chamber_of = {pressure_channel(name).sensor: place for place, name in enumerate(names)}
         count = len(names)
@@ -78,24 +76,24 @@ class OpenLoop(Estimator[OpenLoopState]):
         lag_row = 2 + 2 * count
         self._start_rows = slice(lag_row + 1, lag_row + 7)
         stiffer = 1.0 + model.axial_stiffness_spread
-        stretching = replace(configuration.stiffness, axial_n_per_m=stiffer * configuration.stiffness.axial_n_per_m)
         damped = max(model.damping_ratio - model.damping_ratio_stddev, _MOST_OFF * model.damping_ratio)
-        own = (
-            replace(  # damped as the nominal one
-                known,
-                stiffness=stretching,
-                behaviour=replace(behaviour, axial_damping_ratio=model.damping_ratio / np.sqrt(stiffer)),
-            ),
+        others: tuple[dict[str, Any], ...] = (
+            {  # damped as the nominal one
+                "stiffness.axial_n_per_m": stiffer * configuration.stiffness.axial_n_per_m,
+                "behaviour.axial_damping_ratio": model.damping_ratio / np.sqrt(stiffer),
+            },
             *(
-                replace(known, mounting=replace(mounting, tilt_deg=(x, y)))
-                for x, y in np.add(mounting.tilt_deg, mounting.tilt_stddev_deg * np.eye(2))
+                {"mounting.tilt_deg": (x, y)}
+                for x, y in np.add(mounting.tilt_deg, mounting.tilt_stddev_deg * np.eye(2)).tolist()
             ),
-            replace(known, behaviour=replace(behaviour, bending_damping_ratio=damped, axial_damping_ratio=damped)),
+            {"behaviour.bending_damping_ratio": damped, "behaviour.axial_damping_ratio": damped},
         )
         shared = lag_row + 7
-        self._count = shared + len(own)
+        self._count = shared + len(others)
         self._boxes = [(slice(0, shared), self._nominal)]
-        self._boxes += [(slice(row, row + 1), GreyBox(one)) for row, one in enumerate(own, shared)]
+        self._boxes += [
+            (slice(row, row + 1), GreyBox(known.with_parameters(one))) for row, one in enumerate(others, shared)
+        ]
         self._gains, self._lags_s = np.ones((self._count, count)), np.full(self._count, model.pressure_lag_s)
         self._gains[self._gain_rows, np.arange(count)] += model.chamber_spread
         self._lags_s[lag_row] += model.pressure_lag_stddev_s
@@ -115,10 +113,8 @@ class OpenLoop(Estimator[OpenLoopState]):
             nominal = float(initial.mean[SPACE.coordinates("stiffness")][0])
             spread = covariance_root(initial.covariance[:6, :6])
             stiffness_stddev = float(np.sqrt(initial.covariance[6, 6]))
-        rows, segment = np.zeros((self._count, ROW)), self._nominal.segment
-        rows[:, :3] = coordinates_of_tip(segment, place[None], plate_m)
-        jacobian, _ = segment.jacobian(rows[0, :6], offset_m=plate_m)
-        rows[:, 3:6] = np.linalg.solve(jacobian, velocity)
+        rows = np.zeros((self._count, ROW))
+        rows[:, :6], jacobian = state_of_tip(self._nominal.segment, place, velocity, plate_m)
         off = np.linalg.solve(jacobian, np.hstack([spread[:3], spread[3:]])).T
         rows[self._start_rows, :6] += np.hstack([off[:6], off[6:]])
         stiffness = np.full(self._count, nominal)

@@ -8,11 +8,12 @@ the grey box's, and the same for `marginalized_pf`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Notice, Vector
-from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from softrobot_estimation.estimators.wrench_filter import WrenchFilter
@@ -58,11 +59,8 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         """All sigma points through the grey box."""
         noise = math.sqrt(step_s) * self._walk
         noise[_MOMENTS] = moment_stddev_n_m * math.sqrt(-math.expm1(-2.0 * step_s / self._moment_time_s))
-
-        def propagate(points: Matrix) -> Matrix:
-            return self.grey_box.propagate(points, self._stiffness(points), mean_pa, step_s)
-
-        return self._unscented.predict(filtered, propagate, np.diag(noise))
+        moved = self.grey_box.propagate(filtered.points, self._stiffness(filtered.points), mean_pa, step_s)
+        return self._unscented.predict(filtered, lambda _: moved, np.diag(noise))
 
     def eased(self, filtered: SigmaPoints, share: float) -> SigmaPoints:
         """Rows of the covariance's root, and the mean."""
@@ -82,17 +80,24 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
     def corrected(
         self, filtered: SigmaPoints, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
     ) -> tuple[SigmaPoints, Innovation, int, tuple[Notice, ...]]:
-        """By all outputs that are known, at once."""
-        known = np.flatnonzero(np.isfinite(wrench))
-
-        def measure(points: Matrix) -> Matrix:
+        """By all outputs that are known, at once; where the gate lets it recover, with a wider covariance."""
+        known, inflation = np.flatnonzero(np.isfinite(wrench)), 1.0
+        noise = np.diag(self.wrench_stddev[known])
+        while True:
+            points = filtered.points
             loads = self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
-            return np.ascontiguousarray(loads[:, known])
+            predicted: Matrix = np.ascontiguousarray(loads[:, known])
 
-        after, seen, rejected = self._unscented.update(
-            filtered, measure, wrench[known], np.diag(self.wrench_stddev[known]), _GATE, rejected_in_a_row
-        )
-        return after, seen, rejected, ()
+            def measured(_: Matrix, outputs: Matrix = predicted) -> Matrix:
+                return outputs
+
+            after, seen, _ = self._unscented.update(filtered, measured, wrench[known], noise)
+            if inflation > 1.0:
+                return after, replace(seen, inflation=inflation), 0, ()
+            accepted, inflation, rejected = decide(_GATE, seen.nis, len(known), rejected_in_a_row)
+            if inflation == 1.0:
+                return (after if accepted else filtered), replace(seen, accepted=accepted), rejected, ()
+            filtered = self._unscented.inflated(filtered, inflation)
 
     def published(self, filtered: SigmaPoints, chambers_pa: Vector) -> tuple[Vector, Matrix]:
         """Moments of the tips that the sigma points have."""

@@ -17,9 +17,8 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, Step
 from softrobot_estimation.model import grey_box_kernels as kernels
-from softrobot_estimation.model.channels import SPACE, WRENCH, pressure_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import coordinates_of_tip
+from softrobot_estimation.model.configuration import SPACE, WRENCH, SoftRobotConfiguration, pressure_channel
+from softrobot_estimation.model.constant_curvature import state_of_tip
 from softrobot_estimation.model.grey_box import STEP_S, GreyBox
 
 Filtered = TypeVar("Filtered")
@@ -47,11 +46,13 @@ _START_SHARE = 0.2
 """Standard deviation of where it starts bent by pressures, as a share of that."""
 
 
-class Sensors(NamedTuple):
-    """What has been heard; (C,) by chamber.
+class FilterState(NamedTuple, Generic[Filtered]):
+    """All that measurements change; (C,) by chamber.
 
     Attributes
     ----------
+    initial
+        What the filter was given to start from.
     stamp_ns
         Up to which the filter has come; None before the first measurement.
     readings_pa
@@ -68,8 +69,15 @@ class Sensors(NamedTuple):
         When any of it last changed; before the first one, when the first of all measurements came.
     wrench_repeated
         (6,) how often each of its elements has been the same in a row.
+    filtered
+        Of the filter; None until all pressures were heard.
+    silent, standing
+        Sensors that have been missing or stuck for too long, and elements of a wrench that is not.
+    weighed
+        The first readings of the weight: how many, and their sum, N.
     """
 
+    initial: Estimate | None
     stamp_ns: int | None
     readings_pa: Vector
     chambers_pa: Vector
@@ -78,17 +86,6 @@ class Sensors(NamedTuple):
     wrench: Vector
     wrench_ns: int
     wrench_repeated: NDArray[np.int64]
-
-
-class FilterState(NamedTuple, Generic[Filtered]):
-    """All that measurements change; `filtered` is None until all pressures were heard.
-
-    `silent` are the sensors that have been missing or stuck for too long, `standing` elements of a wrench that is not.
-    `weighed` are the first readings of the weight: how many, and their sum, N.
-    """
-
-    sensors: Sensors
-    initial: Estimate | None
     filtered: Filtered | None = None
     silent: tuple[str, ...] = ()
     standing: tuple[str, ...] = ()
@@ -107,8 +104,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         names = configuration.chambers.names
         self._chamber_of = {pressure_channel(name).sensor: place for place, name in enumerate(names)}
         wrench, settings = configuration.wrench, configuration.filter
-        sign = 1.0 if wrench.sign == "robot_on_sensor" else -1.0
-        self._into_base = sign * np.kron(np.eye(2), wrench.base_from_sensor)
+        self._into_base = wrench.into_base
         ranges = np.repeat([wrench.force_range_n, wrench.torque_range_n_m], 3)
         self._range = np.where(ranges > 0.0, ranges, np.inf)
         # One element alone may read the same again and again where its steps are coarser than its noise.
@@ -166,106 +162,116 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
 
     def start(self, initial: Estimate | None) -> FilterState[Filtered]:
         """Nothing heard yet."""
-        count = len(self._chamber_of)
-        stamp_ns = None if initial is None else initial.stamp_ns
-        sensors = Sensors(
-            stamp_ns,
-            np.full(count, np.nan),
-            np.full(count, np.nan),
-            np.zeros(count, dtype=np.int64),
-            np.zeros(count, dtype=np.int64),
-            np.full(6, np.nan),
-            stamp_ns or 0,
-            np.zeros(6, dtype=np.int64),
-        )
-        return FilterState(sensors, initial)
+        count, stamp_ns = len(self._chamber_of), None if initial is None else initial.stamp_ns
+        unheard, never = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
+        return FilterState(
+            initial, stamp_ns, unheard, unheard, never, never,
+            wrench=np.full(6, np.nan), wrench_ns=stamp_ns or 0, wrench_repeated=np.zeros(6, dtype=np.int64),
+        )  # fmt: skip
 
     def step(self, state: FilterState[Filtered], measurement: Measurement) -> Step:
         """A pressure or a wrench; see the module."""
-        chamber = self._chamber_of.get(measurement.sensor)
+        chamber, now_ns = self._chamber_of.get(measurement.sensor), measurement.stamp_ns
         if chamber is None and measurement.sensor != WRENCH.sensor:
             return Step(state, used=False)
-        if state.sensors.stamp_ns is None:
-            first_ns = measurement.stamp_ns
-            state = state._replace(sensors=state.sensors._replace(stamp_ns=first_ns, wrench_ns=first_ns))
-        state, moved = self._moved_to(state, measurement.stamp_ns)
-        state, events = self._listened(state, measurement.stamp_ns)
+        before_ns = now_ns if state.stamp_ns is None else state.stamp_ns
+        if state.stamp_ns is None:
+            state = state._replace(stamp_ns=now_ns, wrench_ns=now_ns)
+        filtered, moved = state.filtered, False
+        if filtered is not None and now_ns > before_ns:
+            steps, chambers_pa = self._steps(state, before_ns, now_ns)
+            for one in steps:
+                filtered = self.moved(filtered, *one)
+            state, moved = state._replace(stamp_ns=now_ns, chambers_pa=chambers_pa, filtered=filtered), True
+        state, events = self._listened(state, before_ns, now_ns)
         if chamber is not None:
             state = self._with_pressure(state, chamber, measurement)
-            late = measurement.stamp_ns - state.sensors.wrench_ns > SILENT_S * NANOSECONDS_PER_SECOND
-            return Step(state, self._estimate(state) if moved and late else None, events=events)
-        return self._with_wrench(state, measurement, events)
+            filtered = state.filtered
+            if filtered is None or not (moved and now_ns - state.wrench_ns > _SILENT_NS):
+                return Step(state, events=events)
+            return Step(state, self._estimate(state, *self.published(filtered, state.chambers_pa)), events=events)
+        state, wrench, found = self._with_wrench(state, measurement)
+        if filtered is None or wrench is None:
+            return Step(state, events=(*events, *found), used=False)
+        seen: Innovation | None = None
+        if not np.isnan(wrench).all():
+            filtered, seen, rejected, lost = self.corrected(
+                filtered, wrench, state.chambers_pa, state.rejected_in_a_row
+            )
+            state, found = state._replace(filtered=filtered, rejected_in_a_row=rejected), (*found, *lost)
+        estimate = self._estimate(state, *self.published(filtered, state.chambers_pa))
+        return Step(state, estimate, seen, (*events, *found), used=seen is not None)
 
     def _with_pressure(
         self, state: FilterState[Filtered], chamber: int, measurement: Measurement
     ) -> FilterState[Filtered]:
-        sensors, stamp_ns = state.sensors, measurement.stamp_ns
+        stamp_ns, filtered, chambers_pa = measurement.stamp_ns, state.filtered, state.chambers_pa
         gauge = measurement.value[0] - self.configuration.pressure.ambient_pa - self.grey_box.offsets_pa[chamber]
-        readings, heard, repeated = sensors.readings_pa.copy(), sensors.heard_ns.copy(), sensors.repeated.copy()
+        readings, heard, repeated = state.readings_pa.copy(), state.heard_ns.copy(), state.repeated.copy()
         repeated[chamber] = repeated[chamber] + 1 if gauge == readings[chamber] else 0
         if repeated[chamber] < STUCK_AFTER:
             heard[chamber] = stamp_ns
-        chambers_pa, filtered = sensors.chambers_pa, state.filtered
-        quiet = int(np.count_nonzero(stamp_ns - sensors.heard_ns > _SILENT_NS))
-        is_back = stamp_ns - sensors.heard_ns[chamber] > _SILENT_NS and repeated[chamber] == 0
+        quiet = int(np.count_nonzero(stamp_ns - state.heard_ns > _SILENT_NS))
+        is_back = stamp_ns - state.heard_ns[chamber] > _SILENT_NS and repeated[chamber] == 0
         readings[chamber] = gauge
         if filtered is not None and is_back:
             # What it read last has long left the hose, and the moment that nobody knew was that of its pressure.
             chambers_pa = chambers_pa.copy()
             chambers_pa[chamber] = gauge
             filtered = self.eased(filtered, self._moment_stddev(quiet - 1) / self._moment_stddev(quiet))
-            if quiet == 1 and stamp_ns - sensors.wrench_ns > _SILENT_NS:  # a pause of all sensors is over
+            if quiet == 1 and stamp_ns - state.wrench_ns > _SILENT_NS:  # a pause of all sensors is over
                 filtered = self.placed(filtered, *self._standing(readings))
-        sensors = sensors._replace(readings_pa=readings, chambers_pa=chambers_pa, heard_ns=heard, repeated=repeated)
-        if state.filtered is None and np.isfinite(readings).all():
-            sensors = sensors._replace(stamp_ns=stamp_ns, chambers_pa=readings)
-            return state._replace(sensors=sensors, filtered=self._begun(state.initial, readings))
-        return state._replace(sensors=sensors, filtered=filtered)
+        if filtered is None and np.isfinite(readings).all():
+            state = state._replace(stamp_ns=stamp_ns)
+            filtered, chambers_pa = self._begun(state.initial, readings), readings
+        return state._replace(
+            readings_pa=readings, chambers_pa=chambers_pa, heard_ns=heard, repeated=repeated, filtered=filtered
+        )
 
     def _moment_stddev(self, quiet: int) -> float:
         """Of moments that nobody knows, with so many chambers silent, N m."""
         return math.hypot(self.configuration.filter.moment_stddev_n_m, math.sqrt(quiet) * self._unsure_moment)
 
-    def _with_wrench(self, state: FilterState[Filtered], measurement: Measurement, events: tuple[Notice, ...]) -> Step:
-        sensors, value = state.sensors, measurement.value
-        repeated = np.where(value == sensors.wrench, sensors.wrench_repeated + 1, 0)
+    def _with_wrench(
+        self, state: FilterState[Filtered], measurement: Measurement
+    ) -> tuple[FilterState[Filtered], Vector | None, tuple[Notice, ...]]:
+        """With a wrench, and that (6,) in the base's frame: NaN where its elements are stuck, None where all are."""
+        value = measurement.value
+        repeated = np.where(value == state.wrench, state.wrench_repeated + 1, 0)
         stuck = repeated >= WRENCH_STUCK_AFTER
-        wrench_ns = sensors.wrench_ns if stuck.all() else measurement.stamp_ns
-        sensors = sensors._replace(wrench=value, wrench_ns=wrench_ns, wrench_repeated=repeated)
-        filtered = state.filtered
-        if filtered is None or stuck.all():
-            return Step(state._replace(sensors=sensors), events=events, used=False)
+        wrench_ns = state.wrench_ns if stuck.all() else measurement.stamp_ns
+        state = state._replace(wrench=value, wrench_ns=wrench_ns, wrench_repeated=repeated)
+        if state.filtered is None or stuck.all():
+            return state, None, ()
         wrench, unknown = self._into_base @ value, (stuck & self._is_noisy) | (np.abs(value) >= self._range)
+        events: tuple[Notice, ...] = ()
         if unknown.any() or state.standing:
-            standing = tuple(_ELEMENTS[place] for place in np.flatnonzero(unknown))
-            events += tuple(
-                Notice(_told_standing(name, float(value[_ELEMENTS.index(name)])))
-                for name in standing
+            standing = {_ELEMENTS[place]: float(value[place]) for place in np.flatnonzero(unknown)}
+            events = tuple(
+                Notice(
+                    f"{name} of the wrench reads {reading:g} on and on, stuck or at the end of its range: it is left "
+                    "out until it moves"
+                )
+                for name, reading in standing.items()
                 if name not in state.standing
             )
             wrench[np.abs(self._into_base) @ unknown > _TURNED] = np.nan
-            state = state._replace(standing=standing)
-        state, weighed = self._weighed(state._replace(sensors=sensors), wrench)
-        if np.isnan(wrench).all():
-            return Step(state, self._estimate(state), events=events, used=False)
-        filtered, seen, rejected, found = self.corrected(filtered, wrench, sensors.chambers_pa, state.rejected_in_a_row)
-        state = state._replace(filtered=filtered, rejected_in_a_row=rejected)
-        return Step(state, self._estimate(state), seen, (*events, *weighed, *found))
+            state = state._replace(standing=tuple(standing))
+        weighed, doubts = self._weighed(state.weighed, wrench)
+        return state._replace(weighed=weighed), wrench, (*events, *doubts)
 
-    def _weighed(
-        self, state: FilterState[Filtered], wrench: Vector
-    ) -> tuple[FilterState[Filtered], tuple[Notice, ...]]:
+    def _weighed(self, weighed: tuple[int, float], wrench: Vector) -> tuple[tuple[int, float], tuple[Notice, ...]]:
         """With one more reading of the weight, and what there is to be said of the first ones."""
-        count, total_n = state.weighed
-        along_n = float(wrench[:3] @ self.configuration.mounting.down_in_base)
+        known, (count, total_n) = self.configuration, weighed
+        along_n = float(wrench[:3] @ known.mounting.down_in_base)
         if count == WEIGHED or math.isnan(along_n):
-            return state, ()
-        state, known = state._replace(weighed=(count + 1, total_n + along_n)), self.configuration
+            return weighed, ()
+        weighed = count, total_n = count + 1, total_n + along_n
         weight_n = known.segment.mass_kg * known.gravity_m_s2
-        expected_n, found_n = (0.0 if known.wrench.tare == "with_robot" else weight_n), (total_n + along_n) / WEIGHED
-        if count + 1 < WEIGHED or abs(found_n - expected_n) < 0.5 * weight_n:
-            return state, ()
-        return state, (
+        expected_n, found_n = (0.0 if known.wrench.tare == "with_robot" else weight_n), total_n / WEIGHED
+        if count < WEIGHED or abs(found_n - expected_n) < 0.5 * weight_n:
+            return weighed, ()
+        return weighed, (
             Notice(
                 f"the wrench starts with {found_n:.2f} N along gravity, and a robot of segment.mass_kg "
                 f"{known.segment.mass_kg:g} puts {expected_n:.2f} N there with wrench.sign {known.wrench.sign} and "
@@ -273,52 +279,45 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             ),
         )
 
-    def _moved_to(self, state: FilterState[Filtered], stamp_ns: int) -> tuple[FilterState[Filtered], bool]:
-        """Up to a stamp, in pieces, with the pressures that were read before; whether there was anything to do."""
-        sensors, filtered = state.sensors, state.filtered
-        if filtered is None or sensors.stamp_ns is None or stamp_ns <= sensors.stamp_ns:
-            return state, False
-        elapsed_s = min((stamp_ns - sensors.stamp_ns) / NANOSECONDS_PER_SECOND, FORGOTTEN_S)
+    def _steps(
+        self, state: FilterState[Filtered], start_ns: int, stamp_ns: int
+    ) -> tuple[list[tuple[Vector, float, float]], Vector]:
+        """Arguments of `moved` up to a stamp, in pieces, with the pressures that were read before; these at its end."""
+        elapsed_s = min((stamp_ns - start_ns) / NANOSECONDS_PER_SECOND, FORGOTTEN_S)
         pieces = int(np.ceil(elapsed_s / _PIECE_S - 1e-9))
-        piece_s, chambers_pa = elapsed_s / pieces, sensors.chambers_pa
+        piece_s, chambers_pa, steps = elapsed_s / pieces, state.chambers_pa, []
         for left in range(pieces - 1, -1, -1):
             end_ns = stamp_ns - round(left * piece_s * NANOSECONDS_PER_SECOND)
-            quiet = int(np.count_nonzero(end_ns - sensors.heard_ns > _SILENT_NS))
-            chambers_pa, mean_pa = self.grey_box.through_hoses(sensors.readings_pa, chambers_pa, piece_s)
-            filtered = self.moved(filtered, mean_pa, piece_s, self._moment_stddev(quiet))
-        sensors = sensors._replace(stamp_ns=stamp_ns, chambers_pa=chambers_pa)
-        return state._replace(sensors=sensors, filtered=filtered), True
+            quiet = int(np.count_nonzero(end_ns - state.heard_ns > _SILENT_NS))
+            chambers_pa, mean_pa = self.grey_box.through_hoses(state.readings_pa, chambers_pa, piece_s)
+            steps.append((mean_pa, piece_s, self._moment_stddev(quiet)))
+        return steps, chambers_pa
 
-    def _listened(self, state: FilterState[Filtered], now_ns: int) -> tuple[FilterState[Filtered], tuple[Notice, ...]]:
+    def _listened(
+        self, state: FilterState[Filtered], stamp_ns: int, now_ns: int
+    ) -> tuple[FilterState[Filtered], tuple[Notice, ...]]:
         """With the sensors that have been silent for too long, and a sentence on each new one of them."""
-        sensors, names = state.sensors, self.configuration.chambers.names
-        if state.filtered is None:
-            assert sensors.stamp_ns is not None
-            waited = now_ns - sensors.stamp_ns > WAITING_S * NANOSECONDS_PER_SECOND
-            silent = tuple(names[place] for place in np.flatnonzero(np.isnan(sensors.readings_pa))) if waited else ()
+        names, waits = self.configuration.chambers.names, state.filtered is None
+        if waits:
+            waited = now_ns - stamp_ns > WAITING_S * NANOSECONDS_PER_SECOND
+            silent = tuple(names[place] for place in np.flatnonzero(np.isnan(state.readings_pa))) if waited else ()
         else:
-            quiet = now_ns - sensors.heard_ns > _SILENT_NS
-            if not (quiet.any() or state.silent or now_ns - sensors.wrench_ns > _SILENT_NS):
+            quiet, deaf = now_ns - state.heard_ns > _SILENT_NS, now_ns - state.wrench_ns > _SILENT_NS
+            if not (quiet.any() or state.silent or deaf):
                 return state, ()
-            silent = tuple(names[place] for place in np.flatnonzero(quiet))
-            if now_ns - sensors.wrench_ns > _SILENT_NS:
-                silent += (WRENCH.sensor,)
-        news = (name for name in silent if name not in state.silent)
-        events = tuple(Notice(_told_silent(name, state.filtered is None)) for name in news)
+            silent = tuple(names[place] for place in np.flatnonzero(quiet)) + (WRENCH.sensor,) * deaf
+        events = tuple(Notice(_told_silent(name, waits)) for name in silent if name not in state.silent)
         return state._replace(silent=silent), events
 
-    def _estimate(self, state: FilterState[Filtered]) -> Estimate | None:
-        sensors = state.sensors
-        if state.filtered is None or sensors.stamp_ns is None:
-            return None
-        mean, covariance = self.published(state.filtered, sensors.chambers_pa)
-        settings = self.configuration.filter
+    def _estimate(self, state: FilterState[Filtered], mean: Vector, covariance: Matrix) -> Estimate:
+        """Of these moments, with what a robot that is not quite the grey box may be off by."""
+        known, box, settings = self.configuration, self.grey_box, self.configuration.filter
+        assert state.stamp_ns is not None
         place = settings.place_stddev_m**2 + settings.place_share**2 * float(mean[0] ** 2 + mean[1] ** 2)
         covariance[_PLACE, _PLACE] += place
         # Elongation shows in no wrench: it is as unsure as axial stiffness and unheard chambers make it.
-        box, known = self.grey_box, self.configuration
-        longer_m = float(box.gains[2] @ sensors.chambers_pa) / known.stiffness.axial_n_per_m
-        quiet = int(np.count_nonzero(sensors.stamp_ns - sensors.heard_ns > _SILENT_NS))
+        longer_m = float(box.gains[2] @ state.chambers_pa) / known.stiffness.axial_n_per_m
+        quiet = int(np.count_nonzero(state.stamp_ns - state.heard_ns > _SILENT_NS))
         unsure_m = math.hypot(
             known.model.axial_stiffness_spread * longer_m, math.sqrt(quiet) * self._unsure_elongation_m
         )
@@ -327,7 +326,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         covariance[6, 6] += (settings.stiffness_share * mean[6]) ** 2
         if not np.isfinite(mean).all():
             raise FilterBreakdown("the model bends by more than a full circle")
-        return Estimate(sensors.stamp_ns, mean, covariance)
+        return Estimate(state.stamp_ns, mean, covariance)
 
     def _begun(self, initial: Estimate | None, readings_pa: Vector) -> Filtered:
         """Where it was given to be, else where those pressures hold it."""
@@ -335,10 +334,9 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         row, stddev = self._standing(readings_pa)
         stiffness, spread = box.stiffness, settings.stiffness_spread
         if initial is not None:
-            segment, mean = box.segment, initial.mean
-            row[:3] = coordinates_of_tip(segment, mean[None, SPACE.coordinates("position")], box.beyond_m)[0]
-            jacobian, _ = segment.jacobian(row[:6], offset_m=box.beyond_m)
-            row[3:6] = np.linalg.solve(jacobian, mean[SPACE.coordinates("velocity")])
+            mean = initial.mean
+            place, velocity = (mean[SPACE.coordinates(name)] for name in ("position", "velocity"))
+            row[:6], _ = state_of_tip(box.segment, place, velocity, box.beyond_m)
             row[6:12] = np.tile(row[:3], 2)
             total = float(1e-5 * readings_pa.sum())
             stiffness = float(mean[6]) / kernels.law(box.numbers, float(row[0] ** 2 + row[1] ** 2), total)
@@ -393,12 +391,4 @@ def _told_silent(name: str, waiting: bool) -> str:
     return (
         f"no news of the pressure in {name} for {SILENT_S:g} s, missing or stuck: from here on the filter "
         "counts on its last one, which may be off by the whole range"
-    )
-
-
-def _told_standing(name: str, value: float) -> str:
-    """That an element of the wrench does not move, or is as large as it can be."""
-    return (
-        f"{name} of the wrench reads {value:g} on and on, stuck or at the end of its range: it is left out until it "
-        "moves"
     )

@@ -26,8 +26,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, 
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.robot import TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack
-from softrobot_estimation.model.channels import TRUE_STIFFNESS, WRENCH
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import TRUE_STIFFNESS, WRENCH, SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
 
 VELOCITY_FRAMES = 5
@@ -157,8 +156,7 @@ def find_capture_delay(
         return CaptureDelay()
     usable = np.isfinite(wrench.values).all(axis=1)
     stamps_ns, first = np.unique(wrench.stamps_ns[usable], return_index=True)
-    sign = 1.0 if configuration.wrench.sign == "robot_on_sensor" else -1.0
-    forces_n = sign * wrench.values[usable][first, :3] @ configuration.wrench.base_from_sensor.T
+    forces_n = wrench.values[usable][first, :3] @ configuration.wrench.into_base[:3, :3].T
     start_ns, stop_ns = max(stamps_ns[0], frames_ns[0]), min(stamps_ns[-1], frames_ns[-1])
     grid_s = np.arange(0.0, (stop_ns - start_ns) / NANOSECONDS_PER_SECOND, _STEP_S)
     if len(grid_s) < 4.0 / (_BAND_HZ[0] * _STEP_S):

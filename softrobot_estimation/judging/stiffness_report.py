@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -16,8 +15,7 @@ from onboard_estimation.contract.result import EvaluationResult, Note, Panel, Pa
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.report.plots import ESTIMATE, add_title, write_figure
 from softrobot_estimation.estimators.filter_model import configured_model
-from softrobot_estimation.model.channels import SPACE
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip
 from softrobot_estimation.model.grey_box import GreyBox
 
@@ -26,37 +24,22 @@ _BEYOND = 1.15
 """Of the path's reach that is drawn."""
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedStiffness:
-    """What is drawn.
+def stiffness_picture(learned: LearnedFunction, path: Matrix, title: str) -> bytes:
+    """Stiffness (N m/rad) over bending (rad, rad) and elongation (m), and where the robot has been (K, 3), as PNG.
 
-    Attributes
-    ----------
-    function
-        N m/rad over bending (rad, rad) and elongation (m).
-    path
-        (K, 3) where the robot has been.
+    The same in, the same out, to the byte.
     """
-
-    function: LearnedFunction
-    path: Matrix
-
-
-def stiffness_picture(learned: LearnedStiffness, title: str) -> bytes:
-    """The picture as PNG; the same in, the same out, to the byte."""
     out = BytesIO()
-    write_figure(out, partial(_figure, learned, title))
+    write_figure(out, partial(_figure, learned, path, title))
     return out.getvalue()
 
 
-def _figure(learned: LearnedStiffness, title: str) -> Figure:
-    elongation_m = float(np.median(learned.path[:, 2]))
-    reach = np.minimum(
-        _BEYOND * np.abs(learned.path[:, :2]).max(), np.array(learned.function.basis.half_widths[:2])
-    ).max()
+def _figure(learned: LearnedFunction, path: Matrix, title: str) -> Figure:
+    elongation_m = float(np.median(path[:, 2]))
+    reach = np.minimum(_BEYOND * np.abs(path[:, :2]).max(), np.array(learned.basis.half_widths[:2])).max()
     ticks = np.linspace(-reach, reach, _CELLS)
     x, y = np.meshgrid(ticks, ticks)
-    mean, stddev = learned.function.predict(np.column_stack([x.ravel(), y.ravel(), np.full(x.size, elongation_m)]))
+    mean, stddev = learned.predict(np.column_stack([x.ravel(), y.ravel(), np.full(x.size, elongation_m)]))
     figure = Figure(figsize=(12.6, 4.4), dpi=100.0, layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     for axes, values, name, colours in (
@@ -66,21 +49,21 @@ def _figure(learned: LearnedStiffness, title: str) -> Figure:
         image = axes.pcolormesh(
             ticks, ticks, values[:, 0].reshape(x.shape), cmap=colours, shading="nearest", rasterized=True
         )
-        axes.plot(learned.path[:, 0], learned.path[:, 1], color="white", linewidth=0.3, alpha=0.3)
+        axes.plot(path[:, 0], path[:, 1], color="white", linewidth=0.3, alpha=0.3)
         axes.set(xlabel="bending x (rad)", ylabel="bending y (rad)", aspect="equal", title=name)
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, shrink=0.85)
-    _draw_along_elongation(right, learned)
+    _draw_along_elongation(right, learned, path)
     add_title(figure, f"{title}, at an elongation of {1e3 * elongation_m:.1f} mm; white: where the robot has been")
     return figure
 
 
-def _draw_along_elongation(axes: Axes, learned: LearnedStiffness) -> None:
+def _draw_along_elongation(axes: Axes, learned: LearnedFunction, path: Matrix) -> None:
     """At the median bending of the path, with three standard deviations."""
-    x, y = np.median(learned.path[:, :2], axis=0)
-    lengths = np.linspace(learned.path[:, 2].min(), learned.path[:, 2].max(), _CELLS)
-    mean, stddev = learned.function.predict(np.column_stack([np.full(_CELLS, x), np.full(_CELLS, y), lengths]))
+    x, y = np.median(path[:, :2], axis=0)
+    lengths = np.linspace(path[:, 2].min(), path[:, 2].max(), _CELLS)
+    mean, stddev = learned.predict(np.column_stack([np.full(_CELLS, x), np.full(_CELLS, y), lengths]))
     low, high = (mean + sign * 3.0 * stddev for sign in (-1.0, 1.0))
     axes.fill_between(1e3 * lengths, low[:, 0], high[:, 0], color=ESTIMATE, alpha=0.2, linewidth=0.0)
     axes.plot(1e3 * lengths, mean[:, 0], color=ESTIMATE)
@@ -120,11 +103,9 @@ def section(configuration: SoftRobotConfiguration, result: EvaluationResult, set
 
 def _map(result: EvaluationResult, path: Matrix) -> Picture:
     """What the particles had learned by the end of the run, and where it was (K, 3)."""
-    learned = LearnedStiffness(result.learned, path)
+    title = f"{result.source}, {Path(result.bag).name}: stiffness as {result.estimator} learned it"
     return Picture(
-        stiffness_picture(
-            learned, f"{result.source}, {Path(result.bag).name}: stiffness as {result.estimator} learned it"
-        ),
+        stiffness_picture(result.learned, path, title),
         "Stiffness that the particles had learned by the end, without the law of the configuration, over bending: its "
         "mean and its standard deviation; right: along elongation.",
     )

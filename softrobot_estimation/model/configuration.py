@@ -1,4 +1,4 @@
-"""Parameters of a pneumatic soft robot of one segment: what a laboratory knows of it before it has moved.
+"""What is known of a pneumatic soft robot of one segment before it has moved: parameters, topics, state space.
 
 The defaults are a hanging segment of 13 cm with three chambers on a six-axis force-torque sensor, as such robots are
 built. Frames (right-handed):
@@ -12,7 +12,7 @@ built. Frames (right-handed):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Channel, Matrix, Vector
+from onboard_estimation.filtering.state_space import StateSpace, vector
 
 # Parameters of a soft robot that `identify` finds in recordings, and of the filters that run on them.
 
@@ -277,6 +278,12 @@ class WrenchConfiguration:
         cosine, sine = math.cos(angle), math.sin(angle)
         return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 
+    @property
+    def into_base(self) -> Matrix:
+        """(6, 6) orthogonal: from a message to what the robot puts on the sensor, in the base's axes."""
+        sign = 1.0 if self.sign == "robot_on_sensor" else -1.0
+        return np.asarray(np.kron(sign * np.eye(2), self.base_from_sensor), dtype=np.float64)
+
 
 @dataclass(frozen=True)
 class PressureConfiguration:
@@ -386,5 +393,39 @@ class SoftRobotConfiguration:
         """(3,) force that the resting robot's weight shows in the wrench, in sensor coordinates, by its mass."""
         if self.wrench.tare == "with_robot":
             return np.zeros(3)
-        on_sensor = self.segment.mass_kg * self.gravity_in_base_m_s2 @ self.wrench.base_from_sensor
-        return on_sensor if self.wrench.sign == "robot_on_sensor" else -on_sensor
+        return self.segment.mass_kg * self.gravity_in_base_m_s2 @ self.wrench.into_base[:3, :3]
+
+
+# What goes into its estimators and what comes out: topics, and the state space of all estimates.
+
+WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
+TRUE_STIFFNESS = Channel(
+    "ground_truth/stiffness", "sensor_msgs/msg/JointState", "stiffness", "position", ("bending",), required=False
+)
+"""Of a simulated robot, N m/rad: moment over angle, for the whole length. It holds until the next message."""
+
+
+SPACE = StateSpace(
+    vector("position", ("x", "y", "z"), "m"),
+    vector("velocity", ("x", "y", "z"), "m/s"),
+    vector("stiffness", ("bending",), "N m/rad"),
+)
+"""Place and velocity of the tip (the middle of its plate's outer face) in the base's frame, and what moment an angle of
+bending over the whole length takes now."""
+
+
+def pressure_channel(chamber: str) -> Channel:
+    """Absolute pressure at a chamber's regulator, Pa."""
+    return Channel(f"pressure/{chamber}", "sensor_msgs/msg/FluidPressure", f"pressure/{chamber}")
+
+
+def pressure_command_channel(chamber: str) -> Channel:
+    """Set point of a chamber's regulator as absolute pressure, Pa; an estimator can do without."""
+    topic = f"pressure/{chamber}/command"
+    return Channel(topic, "sensor_msgs/msg/FluidPressure", topic, required=False, command=True)
+
+
+def channels(chambers: Sequence[str]) -> tuple[Channel, ...]:
+    """All that is recorded: set points, pressures, wrench."""
+    pressures = (channel(name) for channel in (pressure_command_channel, pressure_channel) for name in chambers)
+    return (*pressures, WRENCH)

@@ -1,24 +1,189 @@
 """A soft segment that bends to an arc of a circle: constant curvature, with stretch; its shape, masses and stiffness.
 
-Thin over `curvature_kernels`, where the equations are; how it moves under pressures, and what it puts on its base, has
-`grey_box`. The paper's text holds no equations of this model; they follow Mehl et al. (ICRA 2024) in the choice of q,
-and MODELS section 4. Left there on purpose: the mass may lie along the backbone as well as at the tip, for a segment of
-rubber is as heavy as its plate; and loads are of the robot on its base, as a force-torque sensor reads them (the
-papers' reaction of the base has the other sign).
+Coordinates are q = (bx, by, dL): bending towards the base's x and y (rad, about its y and minus x axes), elongation.
+With x = bx^2 + by^2, the squared bending angle, all that is needed are the Stumpff functions
+c_k(x) = sum_j (-x)^j / (2j + k)!, which are smooth at x = 0: c_0 = cos sqrt x, c_1 = sin sqrt x / sqrt x,
+c_2 = (1 - cos sqrt x) / x. The papers' f2 is c_1 and their f1 is c_2. With
+
+    c_k = 1 / k! - x c_{k+2},    c_k' = (k c_{k+2} - c_{k+1}) / 2
+
+two series, for c_5 and c_6, give all others and all derivatives: no division by x, no branch, no digits lost.
+
+Mass sits in points, each at a fraction of the segment's length and an offset beyond it along the tangent there: the
+rows (fraction, offset m, mass kg) of `points` (n, 3). In compiled functions a segment is an array `segment` (7,), see
+the offsets below; a state is (bx, by, dL, and their rates), (6,). A state outside the domain (bending beyond
+MAXIMUM_BENDING_RAD, no length left) has no acceleration: NaN, which a filter sees and weighs as impossible.
+
+How it moves under pressures, and what it puts on its base, has `grey_box`. The paper's text holds no equations of this
+model; they follow Mehl et al. (ICRA 2024) in the choice of q, and MODELS section 4. Left there on purpose: the mass may
+lie along the backbone as well as at the tip, for a segment of rubber is as heavy as its plate; and loads are of the
+robot on its base, as a force-torque sensor reads them (the papers' reaction of the base has the other sign).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.measurement import Matrix
-from softrobot_estimation.model import curvature_kernels as kernels
+from onboard_estimation.base.measurement import Matrix, Vector
 
 Array = NDArray[np.float64]
+Three = tuple[float, float, float]
+
+LENGTH, GRAVITY, DAMPING = 0, 1, 4
+MOTION = 15
+"""Numbers of a point's motion: place, Jacobian by rows, Jdot qdot."""
+
+MAXIMUM_BENDING_RAD = 2.0 * np.pi
+"""Where the series hold to rounding; a segment bent to a full circle has a singular Jacobian, too."""
+
+# Coefficients of c_5 and c_6 as polynomials in x: even and odd powers are summed apart, from the highest, so that a
+# processor works at four sums at once and need not wait for each.
+_TERMS = 9
+
+
+def _coefficients(first: int, sign: float) -> Array:
+    """sign / (4j + first)!, highest power first."""
+    return np.array([sign / math.factorial(4 * j + first) for j in range(_TERMS)][::-1])
+
+
+_EVEN_5, _ODD_5 = _coefficients(5, 1.0), _coefficients(7, -1.0)
+_EVEN_6, _ODD_6 = _coefficients(6, 1.0), _coefficients(8, -1.0)
+
+
+@njit(cache=True, error_model="numpy")
+def stumpff(x: float) -> tuple[float, float, float, float, float, float, float]:
+    """c_0 to c_6 at x, the squared bending angle: to 1e-15 up to 180 degrees, to 3e-14 up to MAXIMUM_BENDING_RAD."""
+    even_5, odd_5, even_6, odd_6 = _EVEN_5[0], _ODD_5[0], _EVEN_6[0], _ODD_6[0]
+    square = x * x
+    for j in range(1, _TERMS):
+        even_5 = even_5 * square + _EVEN_5[j]
+        odd_5 = odd_5 * square + _ODD_5[j]
+        even_6 = even_6 * square + _EVEN_6[j]
+        odd_6 = odd_6 * square + _ODD_6[j]
+    c5, c6 = even_5 + x * odd_5, even_6 + x * odd_6
+    c4 = 1.0 / 24.0 - x * c6
+    c3 = 1.0 / 6.0 - x * c5
+    c2 = 0.5 - x * c4
+    c1 = 1.0 - x * c3
+    return 1.0 - x * c2, c1, c2, c3, c4, c5, c6
+
+
+@njit(cache=True, error_model="numpy")
+def point_motion(
+    segment: Array, fraction: float, offset: float, state: Array
+) -> tuple[Three, tuple[Three, Three, Three], Three]:
+    """Position of a point, rows of its Jacobian in q, and Jdot qdot, all in the base's frame.
+
+    Up to the point the segment is bent by b = fraction q[:2] and is m = fraction (L0 + dL) long. The point lies at
+    (b_x G, b_y G, H), G = m c_2 + h c_1 and H = m c_1 + h c_0 at u = b^2, with h its offset along the tangent.
+    """
+    bx, by, length = fraction * state[0], fraction * state[1], fraction * (segment[LENGTH] + state[2])
+    vx, vy, stretching = fraction * state[3], fraction * state[4], fraction * state[5]
+    c0, c1, c2, c3, c4, c5, c6 = stumpff(bx * bx + by * by)
+    # First and second derivatives in u
+    c1_u, c2_u = 0.5 * (c3 - c2), c4 - 0.5 * c3
+    c0_uu, c1_uu, c2_uu = -0.5 * c1_u, 0.75 * (c5 - c4) + 0.25 * c3, 2.0 * c6 - 1.25 * c5 + 0.25 * c4
+    g, g_u, g_uu = length * c2 + offset * c1, length * c2_u + offset * c1_u, length * c2_uu + offset * c1_uu
+    h, h_u, h_uu = length * c1 + offset * c0, length * c1_u - 0.5 * offset * c1, length * c1_uu + offset * c0_uu
+    jacobian = (
+        (fraction * (g + 2.0 * bx * bx * g_u), fraction * 2.0 * bx * by * g_u, fraction * bx * c2),
+        (fraction * 2.0 * bx * by * g_u, fraction * (g + 2.0 * by * by * g_u), fraction * by * c2),
+        (fraction * 2.0 * bx * h_u, fraction * 2.0 * by * h_u, fraction * c1),
+    )
+    u_rate, u_rate_rate = 2.0 * (bx * vx + by * vy), 2.0 * (vx * vx + vy * vy)
+    g_rate = g_u * u_rate + stretching * c2
+    g_rate_rate = g_uu * u_rate * u_rate + g_u * u_rate_rate + 2.0 * stretching * c2_u * u_rate
+    h_rate_rate = h_uu * u_rate * u_rate + h_u * u_rate_rate + 2.0 * stretching * c1_u * u_rate
+    convective = (2.0 * vx * g_rate + bx * g_rate_rate, 2.0 * vy * g_rate + by * g_rate_rate, h_rate_rate)
+    return (bx * g, by * g, h), jacobian, convective
+
+
+@njit(cache=True, error_model="numpy")
+def acceleration(
+    segment: Array, points: Array, state: Array, actuation: Array, stiffness: Array, motions: Array
+) -> Three:
+    """Of one state: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = actuation - stiffness q - damping qdot.
+
+    Leaves in `motions` (n, MOTION) what `point_motion` has of the points, row by row.
+    """
+    squared = state[0] * state[0] + state[1] * state[1]
+    if not (squared <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
+        motions[:] = np.nan
+        return np.nan, np.nan, np.nan
+    r0 = actuation[0] - stiffness[0] * state[0] - segment[DAMPING] * state[3]
+    r1 = actuation[1] - stiffness[1] * state[1] - segment[DAMPING + 1] * state[4]
+    r2 = actuation[2] - stiffness[2] * state[2] - segment[DAMPING + 2] * state[5]
+    m00 = m01 = m02 = m11 = m12 = m22 = 0.0
+    for i in range(points.shape[0]):
+        mass = points[i, 2]
+        position, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
+        motion = motions[i]
+        for j in range(3):
+            motion[j], motion[3 + j], motion[6 + j], motion[9 + j] = position[j], jx[j], jy[j], jz[j]
+            motion[12 + j] = convective[j]
+        fx = mass * (segment[GRAVITY] - convective[0])
+        fy = mass * (segment[GRAVITY + 1] - convective[1])
+        fz = mass * (segment[GRAVITY + 2] - convective[2])
+        r0 += jx[0] * fx + jy[0] * fy + jz[0] * fz
+        r1 += jx[1] * fx + jy[1] * fy + jz[1] * fz
+        r2 += jx[2] * fx + jy[2] * fy + jz[2] * fz
+        m00 += mass * (jx[0] * jx[0] + jy[0] * jy[0] + jz[0] * jz[0])
+        m01 += mass * (jx[0] * jx[1] + jy[0] * jy[1] + jz[0] * jz[1])
+        m02 += mass * (jx[0] * jx[2] + jy[0] * jy[2] + jz[0] * jz[2])
+        m11 += mass * (jx[1] * jx[1] + jy[1] * jy[1] + jz[1] * jz[1])
+        m12 += mass * (jx[1] * jx[2] + jy[1] * jy[2] + jz[1] * jz[2])
+        m22 += mass * (jx[2] * jx[2] + jy[2] * jy[2] + jz[2] * jz[2])
+    # Solved by the factors L D L^T of the mass matrix, elongation last.
+    l10, l20 = m01 / m00, m02 / m00
+    d1 = m11 - l10 * m01
+    l21 = (m12 - l20 * m01) / d1
+    d2 = m22 - l20 * m02 - l21 * l21 * d1
+    y1 = r1 - l10 * r0
+    a2 = (r2 - l20 * r0 - l21 * y1) / d2
+    a1 = y1 / d1 - l21 * a2
+    return r0 / m00 - l10 * a1 - l20 * a2, a1, a2
+
+
+@njit(cache=True, error_model="numpy")
+def add_load(segment: Array, mass: float, origin: Array, motion: Array, accelerations: Three, load: Array) -> None:
+    """Add to `load` (6,) force and torque about `origin` (3,) of one mass that moves so, where q has accelerations."""
+    a0, a1, a2 = accelerations
+    fx = mass * (segment[GRAVITY] - (motion[3] * a0 + motion[4] * a1 + motion[5] * a2 + motion[12]))
+    fy = mass * (segment[GRAVITY + 1] - (motion[6] * a0 + motion[7] * a1 + motion[8] * a2 + motion[13]))
+    fz = mass * (segment[GRAVITY + 2] - (motion[9] * a0 + motion[10] * a1 + motion[11] * a2 + motion[14]))
+    x, y, z = motion[0] - origin[0], motion[1] - origin[1], motion[2] - origin[2]
+    load[0] += fx
+    load[1] += fy
+    load[2] += fz
+    load[3] += y * fz - z * fy
+    load[4] += z * fx - x * fz
+    load[5] += x * fy - y * fx
+
+
+@njit(cache=True, error_model="numpy")
+def locate(segment: Array, fraction: float, offset: float, states: Array, motions: Array) -> None:
+    """Motions of one point, see MOTION, into `motions` (K, MOTION)."""
+    for k in range(states.shape[0]):
+        position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, states[k])
+        for j in range(3):
+            motions[k, j], motions[k, 12 + j] = position[j], convective[j]
+            motions[k, 3 + j], motions[k, 6 + j], motions[k, 9 + j] = jx[j], jy[j], jz[j]
+
+
+@njit(cache=True, error_model="numpy")
+def rotations(states: Array, out: Array) -> None:
+    """Quaternions x, y, z, w of the tip's axes in the base's frame, into `out` (K, 4); no twist about the backbone."""
+    for k in range(states.shape[0]):
+        bx, by = 0.5 * states[k, 0], 0.5 * states[k, 1]
+        c0, c1, _, _, _, _, _ = stumpff(bx * bx + by * by)
+        out[k, 0], out[k, 1], out[k, 2], out[k, 3] = -by * c1, bx * c1, 0.0, c0
+
 
 _INVERSION_STEPS = 8
 
@@ -49,7 +214,7 @@ class ConstantCurvatureSegment:
 
     @cached_property
     def arrays(self) -> tuple[Array, Array]:
-        """The kernels' `segment` (7,) and `points` (n, 3)."""
+        """Compiled functions' `segment` (7,) and `points` (n, 3)."""
         segment = np.array([self.length_m, *self.gravity_m_s2, *self.damping])
         points = [[1.0, self.tip_mass_offset_m, self.tip_mass_kg]] if self.tip_mass_kg > 0.0 else []
         if self.backbone_mass_kg > 0.0:
@@ -75,10 +240,10 @@ class ConstantCurvatureSegment:
         return out[..., 3:12].reshape(*out.shape[:-1], 3, 3), out[..., 12:]
 
     def _located(self, states: ArrayLike, fraction: float, offset_m: float) -> Array:
-        """(MOTION,) or (K, MOTION), see `curvature_kernels`."""
+        """(MOTION,) or (K, MOTION), see MOTION."""
         array = np.asarray(states, dtype=np.float64)
-        out = np.empty((*array.shape[:-1], kernels.MOTION))
-        kernels.locate(self.arrays[0], fraction, offset_m, np.atleast_2d(array), np.atleast_2d(out))
+        out = np.empty((*array.shape[:-1], MOTION))
+        locate(self.arrays[0], fraction, offset_m, np.atleast_2d(array), np.atleast_2d(out))
         return out
 
 
@@ -86,7 +251,7 @@ def tip_quaternion_xyzw(states: ArrayLike) -> Array:
     """(4,) or (K, 4): from the tip's axes, which are the base's where the segment is straight, to the base's."""
     array = np.asarray(states, dtype=np.float64)
     out = np.empty((*array.shape[:-1], 4))
-    kernels.rotations(np.atleast_2d(array), np.atleast_2d(out))
+    rotations(np.atleast_2d(array), np.atleast_2d(out))
     return out
 
 
@@ -117,3 +282,14 @@ def coordinates_of_tip(segment: ConstantCurvatureSegment, positions: Matrix, off
     scale = np.divide(bending, across, out=np.zeros_like(across), where=across > 0.0)
     q: Matrix = np.column_stack([scale[:, None] * positions[:, :2], length - segment.length_m])
     return q
+
+
+def state_of_tip(
+    segment: ConstantCurvatureSegment, place: Vector, velocity: Vector, offset_m: float
+) -> tuple[Vector, Matrix]:
+    """State (6,) with a point `offset_m` beyond the end at a place (3,), of that velocity; its Jacobian there."""
+    state = np.zeros(6)
+    state[:3] = coordinates_of_tip(segment, place[None], offset_m)[0]
+    jacobian, _ = segment.jacobian(state, offset_m=offset_m)
+    state[3:] = np.linalg.solve(jacobian, velocity)
+    return state, jacobian

@@ -20,8 +20,12 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import BehaviourConfiguration, SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
-from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.model.constant_curvature import (
+    MOTION,
+    ConstantCurvatureSegment,
+    acceleration,
+    with_damping_ratios,
+)
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from softrobot_estimation.model.curvature_kernels import (
+from softrobot_estimation.model.constant_curvature import (
     DAMPING,
     MAXIMUM_BENDING_RAD,
     MOTION,
@@ -48,7 +48,7 @@ class Numbers(NamedTuple):
     Attributes
     ----------
     segment, points
-        (7,) and (n, 3), see `curvature_kernels`; row 0 of `points` is the tip's mass, which a payload adds to.
+        (7,) and (n, 3), see `constant_curvature`; row 0 of `points` is the tip's mass, which a payload adds to.
     load_masses, origin
         (n,) what the base feels of each point, kg; (3,) of the force-torque sensor, m.
     beyond

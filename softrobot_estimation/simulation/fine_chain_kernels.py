@@ -32,12 +32,12 @@ class Chain(NamedTuple):
 
     Attributes
     ----------
-    length, mass
-        (n,) of the pieces, m and kg.
-    beyond
-        (m, 2) masses beyond the end: distance along its tangent (m), mass (kg).
+    length
+        (n,) of the pieces, m.
+    mass, beyond
+        (n + m,) of the pieces and of what is beyond the end, kg; (m,) distances of these along its tangent, m.
     plate
-        (1,) from the end to the tip's outer face, m.
+        From the end to the tip's outer face, m.
     gravity, origin
         (3,) acceleration (m/s^2), and the point that torques are about (m), in the base's frame.
     bending, stretching
@@ -51,17 +51,17 @@ class Chain(NamedTuple):
     slipping
         (F, 3) springs that slip: stiffness as a share of the joint's, angle (rad) and elongation (m) where they do.
     viscosity_s
-        (1,) viscous force of a rate, as a share of the stiffness.
+        Viscous force of a rate, as a share of the stiffness.
     chambers
         (C, 4) area (m^2), distance from the axis (m), cosine and sine of the angle.
     area_change
-        (1,) relative change of a chamber's area with its relative elongation.
+        Relative change of a chamber's area with its relative elongation.
     """
 
     length: Array
     mass: Array
     beyond: Array
-    plate: Array
+    plate: float
     gravity: Array
     origin: Array
     bending: Array
@@ -70,9 +70,9 @@ class Chain(NamedTuple):
     direction: Array
     relaxing: Array
     slipping: Array
-    viscosity_s: Array
+    viscosity_s: float
     chambers: Array
-    area_change: Array
+    area_change: float
 
 
 class ChainState(NamedTuple):
@@ -99,6 +99,7 @@ OUTPUTS = 14
 """Load on the base (force, torque about the origin), pose of the tip's outer face (7), bending stiffness of all."""
 
 
+@njit(cache=True)
 def straight(chain: Chain) -> ChainState:
     """Without any force, and at rest."""
     n = 3 * len(chain.length)
@@ -128,7 +129,7 @@ def hanging(chain: Chain) -> ChainState:
 @njit(cache=True)
 def room(chain: Chain) -> Points:
     """Arrays that `locate` writes into."""
-    count, n = len(chain.mass) + len(chain.beyond), 3 * len(chain.length)
+    count, n = len(chain.mass), 3 * len(chain.length)
     return Points(np.zeros((count, 3)), np.zeros((count, 3, n)), np.zeros((count, 3)), np.zeros((4, 3)))
 
 
@@ -197,7 +198,7 @@ def locate(chain: Chain, coordinates: Array, rates: Array, points: Points) -> No
         points.end[0, row], points.end[1, row], points.end[2, row] = x[row], y[row], z[row]
         points.end[3, row] = place[row]
     for k in range(len(chain.beyond)):
-        there, _, swung = _along(place, velocity, acceleration, spin, spinning, z, chain.beyond[k, 0], 0.0)
+        there, _, swung = _along(place, velocity, acceleration, spin, spinning, z, chain.beyond[k], 0.0)
         _point(points, n + k, n, there, swung, joints, axes, pushes)
 
 
@@ -259,7 +260,7 @@ def stage_forces(
             column = 3 * i + kind
             stiffness = chain.stretching[i] if kind == 2 else chain.bending[i]
             moved = coordinates[column] - start.coordinates[column]
-            out[column] -= chain.viscosity_s[0] * stiffness * rates[column]
+            out[column] -= chain.viscosity_s * stiffness * rates[column]
             for j in range(len(chain.relaxing)):
                 held = keep[j] * start.relaxing[j, column] + gain[j] * chain.relaxing[j, 0] * stiffness * moved
                 relaxing[j, column] = held
@@ -280,7 +281,7 @@ def stage_forces(
         for c in range(len(chain.chambers)):
             area, radius, cosine, sine = chain.chambers[c]
             stretch = (e - radius * (cosine * a + sine * b)) / chain.length[i]
-            push = pressures[c] * area * (1.0 + chain.area_change[0] * stretch)
+            push = pressures[c] * area * (1.0 + chain.area_change * stretch)
             out[3 * i] -= push * radius * cosine
             out[3 * i + 1] -= push * radius * sine
             out[3 * i + 2] += push
@@ -289,53 +290,38 @@ def stage_forces(
 @njit(cache=True)
 def static_forces(chain: Chain, coordinates: Array) -> Array:
     """(3n,) generalised forces of gravity and elasticity; zero where it rests without pressure."""
-    n, size = len(chain.length), 3 * len(chain.length)
-    points, out = room(chain), np.zeros(size)
-    still = ChainState(
-        coordinates,
-        np.zeros(size),
-        np.zeros((len(chain.relaxing), size)),
-        np.zeros((len(chain.slipping), size)),
-    )
-    keep = np.ones(len(chain.relaxing))
-    pressures = np.zeros(len(chain.chambers))
+    points, still, out = room(chain), straight(chain), np.zeros(len(coordinates))
+    still.coordinates[:] = coordinates
+    keep, pressures = np.ones(len(chain.relaxing)), np.zeros(len(chain.chambers))
     stage_forces(chain, still, coordinates, still.rates, pressures, keep, keep, still.relaxing, still.slipping, out)
     locate(chain, coordinates, still.rates, points)
-    for k in range(len(points.places)):
-        mass = chain.mass[k] if k < n else chain.beyond[k - n, 1]
+    for k in range(len(chain.mass)):
         for row in range(3):
-            for i in range(size):
-                out[i] += mass * points.jacobians[k, row, i] * chain.gravity[row]
+            for i in range(len(out)):
+                out[i] += chain.mass[k] * points.jacobians[k, row, i] * chain.gravity[row]
     return out
 
 
 @njit(cache=True)
 def accelerations(chain: Chain, points: Points, forces: Array, out: Array) -> None:
-    """Second rates of the coordinates into `out`, of masses that were located; by Cholesky's factor."""
-    n, size = len(chain.length), 3 * len(chain.length)
+    """Second rates of the coordinates into `out`, of masses that were located; by elimination."""
+    size = len(out)
     matrix = np.zeros((size, size))
     out[:] = forces
-    for k in range(len(points.places)):
-        mass = chain.mass[k] if k < n else chain.beyond[k - n, 1]
-        columns = min(3 * (k + 1), size)
+    for k in range(len(chain.mass)):
         for row in range(3):
-            pull = mass * (chain.gravity[row] - points.convective[k, row])
-            for i in range(columns):
-                entry = points.jacobians[k, row, i]
-                out[i] += entry * pull
+            column = points.jacobians[k, row]
+            pull = chain.mass[k] * (chain.gravity[row] - points.convective[k, row])
+            for i in range(min(3 * (k + 1), size)):
+                out[i] += column[i] * pull
                 for j in range(i + 1):
-                    matrix[i, j] += mass * entry * points.jacobians[k, row, j]
+                    matrix[i, j] += chain.mass[k] * column[i] * column[j]
     for j in range(size):
-        for k in range(j):
-            for i in range(j, size):
-                matrix[i, j] -= matrix[i, k] * matrix[j, k]
-        root = np.sqrt(matrix[j, j])
-        for i in range(j, size):
-            matrix[i, j] /= root
-    for i in range(size):
-        for k in range(i):
-            out[i] -= matrix[i, k] * out[k]
-        out[i] /= matrix[i, i]
+        for i in range(j + 1, size):
+            share = matrix[i, j] / matrix[j, j]
+            out[i] -= share * out[j]
+            for k in range(j + 1, i + 1):
+                matrix[i, k] -= share * matrix[k, j]
     for i in range(size - 1, -1, -1):
         for k in range(i + 1, size):
             out[i] -= matrix[k, i] * out[k]
@@ -347,23 +333,20 @@ def _tell(chain: Chain, points: Points, coordinates: Array, acceleration: Array,
     """A row of OUTPUTS, see there."""
     n = len(chain.length)
     out[:] = 0.0
-    for k in range(len(points.places)):
-        mass = chain.mass[k] if k < n else chain.beyond[k - n, 1]
+    for k in range(len(chain.mass)):
         force = np.empty(3)
         for row in range(3):
             moved = points.convective[k, row]
             for i in range(len(acceleration)):
                 moved += points.jacobians[k, row, i] * acceleration[i]
-            force[row] = mass * (chain.gravity[row] - moved)
+            force[row] = chain.mass[k] * (chain.gravity[row] - moved)
+            out[row] += force[row]
         x, y, z = points.places[k] - chain.origin
-        out[0] += force[0]
-        out[1] += force[1]
-        out[2] += force[2]
         out[3] += y * force[2] - z * force[1]
         out[4] += z * force[0] - x * force[2]
         out[5] += x * force[1] - y * force[0]
     for row in range(3):
-        out[6 + row] = points.end[3, row] + chain.plate[0] * points.end[2, row]
+        out[6 + row] = points.end[3, row] + chain.plate * points.end[2, row]
     _quaternion(points.end, out[9:13])
     for i in range(n):
         out[13] += chain.bending[i] * stiffening(chain, coordinates[3 * i], coordinates[3 * i + 1]) / n**2
@@ -387,22 +370,17 @@ def drive(chain: Chain, state: ChainState, pressures: Array, step_s: float, out:
     """
     size = len(state.coordinates)
     points = room(chain)
-    shape, slips = state.relaxing.shape, state.slipping.shape
-    relaxing, slipping = np.empty(shape), np.empty(slips)
+    relaxing, slipping = state.relaxing.copy(), state.slipping.copy()
     forces, acceleration = np.empty(size), np.empty(size)
-    place, rate = np.empty(size), np.empty(size)
-    moved, sped = np.empty(size), np.empty(size)
-    keep, gain = np.ones((3, shape[0])), np.ones((3, shape[0]))
+    keep, gain = np.ones((3, len(relaxing))), np.ones((3, len(relaxing)))
     for half in range(1, 3):
-        for j in range(shape[0]):
+        for j in range(len(relaxing)):
             passed = 0.5 * half * step_s / chain.relaxing[j, 1]
             keep[half, j] = np.exp(-passed)
             gain[half, j] = -np.expm1(-passed) / passed
     for step in range(len(pressures)):
-        place[:] = state.coordinates
-        rate[:] = state.rates
-        moved[:] = state.coordinates
-        sped[:] = state.rates
+        place, rate = state.coordinates.copy(), state.rates.copy()
+        moved, sped = state.coordinates.copy(), state.rates.copy()
         for stage in range(4):
             half = (stage + 1) // 2
             stage_forces(chain, state, place, rate, pressures[step], keep[half], gain[half], relaxing, slipping, forces)

@@ -191,8 +191,9 @@ def draw(
 
 def with_payload(build: Build, magnitudes: Magnitudes) -> Chain:
     """The chain after the payload was hung on: in the middle of the tip, a little below its face."""
-    below_m = build.chain.plate[0] + magnitudes.payload_below_m
-    return build.chain._replace(beyond=np.vstack([build.chain.beyond, [below_m, build.payload_kg]]))
+    chain = build.chain
+    beyond = np.append(chain.beyond, chain.plate + magnitudes.payload_below_m)
+    return chain._replace(mass=np.append(chain.mass, build.payload_kg), beyond=beyond)
 
 
 def _chain(configuration: SoftRobotConfiguration, m: Magnitudes, gravity: Vector, rng: np.random.Generator) -> Chain:
@@ -214,28 +215,24 @@ def _chain(configuration: SoftRobotConfiguration, m: Magnitudes, gravity: Vector
     angles = chambers.angles_rad + np.radians(m.angle_stddev_deg) * rng.normal(size=chambers.count)
     radii = chambers.centre_radius_m * (1.0 + m.radius_spread * rng.normal(size=chambers.count))
     areas = chambers.area_m2 * (1.0 + m.area_spread * rng.normal(size=chambers.count))
+    doublings = rng.choice([-1.0, 1.0]) * rng.uniform(*m.change_doublings)
     return Chain(
         length=np.full(n, length_m / n),
-        mass=np.full(n, mass_kg / n),
-        beyond=np.array([[0.5 * segment.tip_plate_thickness_m, segment.tip_plate_mass_kg]]),
-        plate=np.array([segment.tip_plate_thickness_m]),
+        mass=np.append(np.full(n, mass_kg / n), segment.tip_plate_mass_kg),
+        beyond=np.array([0.5 * segment.tip_plate_thickness_m]),
+        plate=segment.tip_plate_thickness_m,
         gravity=gravity,
         origin=np.array(configuration.wrench.origin_in_base_m),
         bending=bending,
         stretching=stretching,
-        change=np.array(
-            [
-                2.0 ** (rng.choice([-1.0, 1.0]) * rng.uniform(*m.change_doublings)),
-                rng.uniform(*m.change_bending_rad) / n,
-            ]
-        ),
+        change=np.array([2.0**doublings, rng.uniform(*m.change_bending_rad) / n]),
         direction=np.eye(2) + np.array([[c, s], [s, -c]]),
         relaxing=relaxing,
         # In elongation it slips where a chamber's wall is stretched as much as by the bending.
         slipping=np.column_stack([shares, slips, slips * chambers.centre_radius_m]),
-        viscosity_s=np.array([m.viscosity_s]),
+        viscosity_s=m.viscosity_s,
         chambers=np.column_stack([areas, radii, np.cos(angles), np.sin(angles)]),
-        area_change=np.array([rng.uniform(*m.area_change)]),
+        area_change=rng.uniform(*m.area_change),
     )
 
 

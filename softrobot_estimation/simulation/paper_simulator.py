@@ -14,12 +14,17 @@ import numpy as np
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Recording, Series, truth_channel
-from softrobot_estimation.model.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import (
+    TRUE_STIFFNESS,
+    WRENCH,
+    SoftRobotConfiguration,
+    pressure_channel,
+    pressure_command_channel,
+)
 from softrobot_estimation.model.constant_curvature import tip_quaternion_xyzw
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.model.grey_box import GreyBox, nominal
-from softrobot_estimation.simulation.simulated_signals import Stream, mixture, pneumatics
+from softrobot_estimation.simulation.simulated_signals import Stream, mixture, of_chambers, pneumatics
 
 SUB_STEPS = 4
 """Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""
@@ -127,19 +132,17 @@ class PaperSimulation:
         # A pressure acts from its stamp on: what the sensor reads at that stamp is still of the one before.
         before_pa = np.vstack([self._acting_pa, acting_pa])
         self._acting_pa = before_pa[-1]
-        load = box.loads(rows, bending, before_pa[:-1])
-        load = np.hstack([load[:, :3] @ known.wrench.base_from_sensor, load[:, 3:] @ known.wrench.base_from_sensor])
         sizes = np.repeat([known.wrench.force_stddev_n, known.wrench.torque_stddev_n_m], 3)
-        wrench = (load if known.wrench.sign == "robot_on_sensor" else -load) + sizes * noise[:, count : count + 6]
+        load = box.loads(rows, bending, before_pa[:-1])
+        wrench = load @ known.wrench.into_base + sizes * noise[:, count : count + 6]
         read_pa = known.pressure.ambient_pa + acting_pa + known.pressure.noise_pa * noise[:, :count]
-        sensors = [
-            Series(channel(name), at_ns, values[:, [place]])
-            for channel, values in (
-                (pressure_command_channel, known.pressure.ambient_pa + set_points),
-                (pressure_channel, read_pa),
-            )
-            for place, name in enumerate(known.chambers.names)
-        ]
+        sensors = (
+            *of_chambers(
+                pressure_command_channel, known.chambers.names, (at_ns, known.pressure.ambient_pa + set_points)
+            ),
+            *of_chambers(pressure_channel, known.chambers.names, (at_ns, read_pa)),
+            Series(WRENCH, at_ns, wrench),
+        )
         # The world's axes are the base's, turned so that gravity points down.
         turn = [0.0, 0.0, 0.0, 1.0] if known.mounting.attitude == "upright" else [1.0, 0.0, 0.0, 0.0]
         truth = (
@@ -147,7 +150,7 @@ class PaperSimulation:
             Series(truth_channel(BASE), at_ns, np.tile([0.0, 0.0, 0.0, *turn], (len(at_ns), 1))),
             Series(TRUE_STIFFNESS, at_ns, bending[:, None]),
         )
-        return Recording((*sensors, Series(WRENCH, at_ns, wrench)), truth)
+        return Recording(sensors, truth)
 
     def _regulated(self, set_points: Matrix) -> Matrix:
         """(K, C) pressures at the samples, smooth as a regulator's: steps would be pulses in the wrench."""

@@ -11,15 +11,15 @@ piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.base.series import stamps_between
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.base.series import Series, stamps_between
 
 Stamps = NDArray[np.int64]
 Pattern = Callable[[Vector], Matrix]
@@ -116,6 +116,14 @@ def pneumatics(
             state[1, c] = min(max(state[1, c] + step_s * pull, -fastest), fastest)
             state[0, c] += step_s * state[1, c]
             state[2, c] += (1.0 - np.exp(-step_s / lags_s[c])) * (state[0, c] - state[2, c])
+
+
+def of_chambers(
+    channel: Callable[[str], Channel], names: Sequence[str], messages: tuple[Stamps, Matrix]
+) -> list[Series]:
+    """What is recorded of each chamber, of messages with numbers (K, C) of all of them."""
+    stamps_ns, values = messages
+    return [Series(channel(name), stamps_ns, values[:, [place]]) for place, name in enumerate(names)]
 
 
 @dataclass(frozen=True)

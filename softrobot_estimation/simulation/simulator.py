@@ -16,14 +16,29 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Recording, Series, stamps_between, truth_channel
-from softrobot_estimation.model.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import (
+    TRUE_STIFFNESS,
+    WRENCH,
+    SoftRobotConfiguration,
+    pressure_channel,
+    pressure_command_channel,
+)
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.simulation import fine_chain_kernels as kernels
 from softrobot_estimation.simulation.laboratory import Magnitudes, draw, with_payload
-from softrobot_estimation.simulation.simulated_signals import Gaps, Stamps, Stream, Way, mixture, pneumatics
+from softrobot_estimation.simulation.simulated_signals import (
+    Gaps,
+    Stamps,
+    Stream,
+    Way,
+    mixture,
+    of_chambers,
+    pneumatics,
+)
 
 _PLACE, _TURN, _STIFFNESS = slice(6, 9), slice(9, 13), slice(13, 14)
+_LOAD, _OUTLETS = slice(kernels.OUTPUTS, kernels.OUTPUTS + 6), slice(kernels.OUTPUTS + 6, None)
+"""Of the rows of a motion."""
 
 
 class LaboratorySimulation:
@@ -73,24 +88,20 @@ class LaboratorySimulation:
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
-        motion = self._drive(stop_ns)
-        names, ambient_pa = self._configuration.chambers.names, self._configuration.pressure.ambient_pa
+        motion, names = self._drive(stop_ns), self._configuration.chambers.names
         at_ns, noise = self._commands.samples(stop_ns)
         set_points = self._pattern(at_ns / NANOSECONDS_PER_SECOND)
-        commands = self._commands.messages(at_ns, noise, ambient_pa + set_points, stop_ns)
-        pressures = self._read_pressures(motion, stop_ns)
-        sensors = [
-            Series(channel(name), stamps, values[:, [place]])
-            for channel, (stamps, values) in ((pressure_command_channel, commands), (pressure_channel, pressures))
-            for place, name in enumerate(names)
-        ]
+        absolute_pa = self._configuration.pressure.ambient_pa + set_points
+        commands = self._commands.messages(at_ns, noise, absolute_pa, stop_ns)
+        sensors = (
+            *of_chambers(pressure_command_channel, names, commands),
+            *of_chambers(pressure_channel, names, self._read_pressures(motion, stop_ns)),
+            Series(WRENCH, *self._read_wrench(motion, stop_ns)),
+        )
         at_ns, noise = self._stiffness.samples(stop_ns)
-        stiffness = self._stiffness.messages(at_ns, noise, motion.at(at_ns, motion.outputs[:, _STIFFNESS]), stop_ns)
-        truth = [
-            *(Series(truth_channel(body), *self._capture(body, motion, stop_ns)) for body in (TIP, BASE)),
-            Series(TRUE_STIFFNESS, *stiffness),
-        ]
-        return Recording((*sensors, Series(WRENCH, *self._read_wrench(motion, stop_ns))), tuple(truth))
+        stiffness = self._stiffness.messages(at_ns, noise, motion.at(at_ns, _STIFFNESS), stop_ns)
+        poses = (Series(truth_channel(body), *self._capture(body, motion, stop_ns)) for body in (TIP, BASE))
+        return Recording(sensors, (*poses, Series(TRUE_STIFFNESS, *stiffness)))
 
     def _drive(self, stop_ns: int) -> _Motion:
         """The motion around all samples that are to be taken before `stop_ns`."""
@@ -115,12 +126,13 @@ class LaboratorySimulation:
         loads = outputs[:, :6]
         if len(steps):  # first order, as the sensor's electronics
             loads, self._low_passed = lfilter([1.0 - keep], [1.0, -keep], loads, axis=0, zi=self._low_passed)
-        motion = _Motion(first, m.step_ns, outlets, loads, outputs)
+        sensed = np.hstack([outputs, loads, outlets])
         if self._kept is not None:
-            motion = self._kept.joined(motion)
+            sensed = np.vstack([self._kept.rows, sensed])
         # Samples of the next piece lie between the last steps of this one.
-        self._next_step, self._kept = last, motion.tail(4)
-        return motion
+        kept = sensed[-4:]
+        self._next_step, self._kept = last, _Motion(last - len(kept), m.step_ns, kept)
+        return _Motion(last - len(sensed), m.step_ns, sensed)
 
     def _goals(self, steps: NDArray[np.int64]) -> Matrix:
         """(K, C) set points that hold during each step, by the regulators' own scale."""
@@ -138,7 +150,7 @@ class LaboratorySimulation:
         """Absolute pressures at the outlets of the regulators, as the transducers have them."""
         known, step_pa = self._configuration.pressure, self._magnitudes.pressure_step_pa
         at_ns, noise = self._pressures.samples(stop_ns)
-        values = motion.at(at_ns, motion.outlets_pa) + self.build.offsets_pa + known.noise_pa * noise[:, :-1]
+        values = motion.at(at_ns, _OUTLETS) + self.build.offsets_pa + known.noise_pa * noise[:, :-1]
         return self._pressures.messages(at_ns, noise, known.ambient_pa + _digits(values, step_pa), stop_ns)
 
     def _read_wrench(self, motion: _Motion, stop_ns: int) -> tuple[Stamps, Matrix]:
@@ -147,15 +159,12 @@ class LaboratorySimulation:
         at_ns, noise = self._wrenches.samples(stop_ns)
         time_s = (at_ns / NANOSECONDS_PER_SECOND)[:, None]
         size, period_s, phase = build.hoses.T
-        mean_pa = motion.at(at_ns, motion.outlets_pa).mean(axis=1, keepdims=True)
-        load = motion.at(at_ns, motion.loads) + mean_pa * build.hoses_per_pa
+        mean_pa = motion.at(at_ns, _OUTLETS).mean(axis=1, keepdims=True)
+        load = motion.at(at_ns, _LOAD) + mean_pa * build.hoses_per_pa
         load += size * np.sin(2.0 * np.pi * time_s / period_s + phase)
         if known.tare == "with_robot" and self._resting is not None:
             load -= self._resting
-        turn = known.base_from_sensor
-        turned = np.hstack([load[:, :3] @ turn, load[:, 3:] @ turn])
-        measured = turned if known.sign == "robot_on_sensor" else -turned
-        measured = np.einsum("kj,ij->ki", measured, build.sensor) + build.zero
+        measured = np.einsum("kj,ij->ki", load @ known.into_base, build.sensor) + build.zero
         measured += build.warming * (1.0 - np.exp(-time_s / build.warming_s))
         measured += np.repeat([known.force_stddev_n, known.torque_stddev_n_m], 3) * noise[:, :-1]
         steps = np.repeat([known.force_resolution_n, known.torque_resolution_n_m], 3)
@@ -170,8 +179,8 @@ class LaboratorySimulation:
             return stream.messages(at_ns, noise, np.zeros((0, 7)), stop_ns)
         turned, places = orientation, np.tile(place, (len(at_ns), 1))
         if body == TIP:
-            turned = orientation * Rotation.from_quat(motion.at(at_ns, motion.outputs[:, _TURN]))
-            places = place + orientation.apply(motion.at(at_ns, motion.outputs[:, _PLACE]))
+            turned = orientation * Rotation.from_quat(motion.at(at_ns, _TURN))
+            places = place + orientation.apply(motion.at(at_ns, _PLACE))
         offset = self.build.markers[(TIP, BASE).index(body)]
         places = places + turned.apply(offset[:3]) + truth.position_stddev_m * noise[:, :3]
         seen = turned * Rotation.from_quat(offset[3:])
@@ -187,40 +196,20 @@ class _Motion(NamedTuple):
     ----------
     first, step_ns
         Number of the first step, and length of all.
-    outlets_pa
-        (K, C) gauge pressures at the regulators' outlets.
-    loads
-        (K, 6) on the base, low-passed.
-    outputs
-        (K, OUTPUTS) of the chain.
+    rows
+        (K, OUTPUTS + 6 + C) outputs of the chain, load on the base, low-passed, gauge pressures at the outlets.
     """
 
     first: int
     step_ns: int
-    outlets_pa: Matrix
-    loads: Matrix
-    outputs: Matrix
+    rows: Matrix
 
-    def at(self, stamps_ns: Stamps, values: Matrix) -> Matrix:
-        """Rows of one of the arrays at the stamps, between two steps on the line through both."""
+    def at(self, stamps_ns: Stamps, columns: slice) -> Matrix:
+        """Columns of the rows at the stamps, between two steps on the line through both."""
         step, within_ns = np.divmod(stamps_ns, self.step_ns)
-        row, share = step - self.first, (within_ns / self.step_ns)[:, None]
+        row, share, values = step - self.first, (within_ns / self.step_ns)[:, None], self.rows[:, columns]
         between: Matrix = (1.0 - share) * values[row] + share * values[row + 1]
         return between
-
-    def tail(self, count: int) -> _Motion:
-        """The last steps of it."""
-        kept = min(count, len(self.loads))
-        first = self.first + len(self.loads) - kept
-        rows = (one[len(one) - kept :] for one in (self.outlets_pa, self.loads, self.outputs))
-        return _Motion(first, self.step_ns, *rows)
-
-    def joined(self, other: _Motion) -> _Motion:
-        """This and what follows it."""
-        pairs = zip(
-            (self.outlets_pa, self.loads, self.outputs), (other.outlets_pa, other.loads, other.outputs), strict=True
-        )
-        return _Motion(self.first, self.step_ns, *(np.vstack(pair) for pair in pairs))
 
 
 def _digits(values: Matrix, steps: Vector | float) -> Matrix:

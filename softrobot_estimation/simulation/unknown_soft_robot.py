@@ -33,8 +33,12 @@ from onboard_estimation.base.laboratory_files import (
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series, truth_channel
 from onboard_estimation.contract.converters import Converted
-from softrobot_estimation.model.channels import WRENCH, pressure_channel, pressure_command_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import (
+    WRENCH,
+    SoftRobotConfiguration,
+    pressure_channel,
+    pressure_command_channel,
+)
 
 _BODIES = ("tip", "base")
 _WRENCH_COLUMNS = ("fx", "fy", "fz", "tx", "ty", "tz")
@@ -115,17 +119,16 @@ def read_unknown_soft_robot(path: Path, as_recorded: bool = False) -> Converted:
         raise UserError(f"{path} is no folder; a run is a folder with robot.yaml and tables of its sensors")
     configuration, notes = read_configuration(path)
     columns = tuple(f"p{number}" for number in range(1, configuration.chambers.count + 1))
-    pressures, wrench = _needed(path, "pressure", columns), _needed(path, "wrench", _WRENCH_COLUMNS)
-    commands = read_table(path, "pressure_command", columns)
-    truth = {body: table for body in _BODIES if (table := read_table(path, f"truth_{body}", POSE_COLUMNS))}
-    tables = {"pressure": pressures, "wrench": wrench}
-    if commands is not None:
-        tables["pressure_command"] = commands
-    tables |= {f"truth_{body}": table for body, table in truth.items()}
+    wanted = {"pressure": columns, "wrench": _WRENCH_COLUMNS, "pressure_command": columns}
+    wanted |= {f"truth_{body}": POSE_COLUMNS for body in _BODIES}
+    tables = {name: table for name, its in wanted.items() if (table := read_table(path, name, its)) is not None}
+    for name in ("pressure", "wrench"):
+        if name not in tables:
+            raise UserError(f"{path} has no {name}.csv.gz: an estimator runs on pressures and wrench")
     for name, table in tables.items():
-        _refuse_other_times(path, name, table, pressures)
-        if name.startswith("pressure"):
-            _refuse_other_units(path, name, table, configuration.chambers.pressure_max_pa)
+        _refuse_other_robot(path / name, table, tables["pressure"], configuration.chambers.pressure_max_pa)
+    pressures, wrench, commands = tables["pressure"], tables["wrench"], tables.get("pressure_command")
+    truth = {body: tables[f"truth_{body}"] for body in _BODIES if f"truth_{body}" in tables}
     notes += [note for table in tables.values() for note in table.notes]
     notes.append(f"Pressures are absolute: {configuration.pressure.ambient_pa:g} Pa were added to the gauge pressures.")
     notes += _said_of_commands(wrench, commands, configuration)
@@ -212,29 +215,18 @@ def _meaning(file: Path, entries: Mapping[str, Any], name: str, known: Mapping[s
     return meanings.pop()
 
 
-def _needed(path: Path, name: str, columns: tuple[str, ...]) -> Table:
-    table = read_table(path, name, columns)
-    if table is None:
-        raise UserError(f"{path} has no {name}.csv.gz: an estimator runs on pressures and wrench")
-    return table
-
-
-def _refuse_other_times(path: Path, name: str, table: Table, pressures: Table) -> None:
-    start, stop = table.stamps_ns[[0, -1]].tolist()
-    first, last = pressures.stamps_ns[[0, -1]].tolist()
+def _refuse_other_robot(file: Path, table: Table, pressures: Table, pressure_max_pa: float) -> None:
+    """UserError where a table's stamps or pressures cannot be of this run."""
+    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, pressures))
     if stop <= first or start >= last:
         raise UserError(
-            f"{path / name}: its stamps, {start} to {stop} ns, are all outside of those of the pressures, "
-            f"{first} to {last} ns"
+            f"{file}: its stamps, {start} to {stop} ns, are all outside of those of the pressures, {first} to {last} ns"
         )
-
-
-def _refuse_other_units(path: Path, name: str, table: Table, pressure_max_pa: float) -> None:
     largest = float(np.abs(table.values).max())
-    if largest > _BEYOND_RANGE * pressure_max_pa:
+    if file.name.startswith("pressure") and largest > _BEYOND_RANGE * pressure_max_pa:
         raise UserError(
-            f"{path / name}: it reads up to {largest:.4g}, and robot.yaml has at most {pressure_max_pa:g} Pa; the "
-            "columns must be gauge pressures in Pa"
+            f"{file}: it reads up to {largest:.4g}, and robot.yaml has at most {pressure_max_pa:g} Pa; the columns "
+            "must be gauge pressures in Pa"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -31,8 +31,7 @@ from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.estimators.wrench_filter import WrenchFilter
 from softrobot_estimation.judging.ground_truth import covariances, in_base
-from softrobot_estimation.model.channels import SPACE, channels
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration, channels
 from softrobot_estimation.model.description import BASE, TIP
 
 SETTLE_S = 2.0
@@ -99,15 +98,6 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class FilteredRun:
-    """A filter over a run: estimates, its last state, and its figures on itself."""
-
-    record: EstimateSeries
-    state: Any
-    health: dict[str, float]
-
-
-@dataclass(frozen=True, eq=False)
 class JudgedRun:
     """A recording to run filters over, and what motion capture says of the tip.
 
@@ -148,15 +138,15 @@ class JudgedRun:
 
     def filtered(
         self, configuration: SoftRobotConfiguration, estimator: WrenchFilter[Any], part_s: float = np.inf
-    ) -> FilteredRun:
-        """A filter over so much of the run, from its middle."""
+    ) -> tuple[EstimateSeries, Pipeline]:
+        """Estimates of a filter over so much of the run, from its middle, and the pipeline at its end."""
         first_ns = self._measurements[0].stamp_ns
         skipped_s = max(0.5 * (self.duration_s - part_s), 0.0)
         begin_ns = first_ns + round(skipped_s * NANOSECONDS_PER_SECOND)
         end_ns = begin_ns + round(min(part_s, self.duration_s) * NANOSECONDS_PER_SECOND)
         pipeline = Pipeline(estimator, channels(configuration.chambers.names))
         estimates = pipeline.run(one for one in self._measurements if begin_ns <= one.stamp_ns <= end_ns)
-        return FilteredRun(EstimateSeries.of(estimates), pipeline.state, dict(pipeline.health))
+        return EstimateSeries.of(estimates), pipeline
 
     def score(
         self, configuration: SoftRobotConfiguration, record: EstimateSeries, delay_s: float | None = None
@@ -283,8 +273,8 @@ def tune(
     hint
         Parameters by dotted name, to search from where they are better than those of the configuration.
     """
-    fewer = replace(configuration.learning, particles=min(_PARTICLES, configuration.learning.particles))
-    configuration = replace(configuration, learning=fewer)
+    fewer = min(_PARTICLES, configuration.learning.particles)
+    configuration = configuration.with_parameters({"learning.particles": fewer})
     hint, searched = hint or {}, [name for group in search.groups for name in group]
     before = {name: float(attrgetter(name)(configuration)) for name in (*searched, *sorted(set(hint) - set(searched)))}
     group_of = np.repeat(np.arange(len(search.groups)), [len(group) for group in search.groups])
@@ -333,9 +323,5 @@ def judged(
     configuration: SoftRobotConfiguration, estimator: str, runs: Sequence[JudgedRun], part_s: float = math.inf
 ) -> Score:
     """A filter's mean score over so much of each run."""
-    return Score.mean(
-        [
-            run.score(configuration, run.filtered(configuration, build(configuration, estimator), part_s).record)
-            for run in runs
-        ]
-    )
+    records = [run.filtered(configuration, build(configuration, estimator), part_s)[0] for run in runs]
+    return Score.mean([run.score(configuration, record) for run, record in zip(runs, records, strict=True)])

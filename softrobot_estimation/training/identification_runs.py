@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, 
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from softrobot_estimation.judging.ground_truth import CaptureDelay, find_capture_delay, in_base
-from softrobot_estimation.model.channels import WRENCH
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import WRENCH, SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
 
 STEP_S = 0.02
@@ -100,7 +99,7 @@ def run_from_recording(configuration: SoftRobotConfiguration, recording: LoadedR
         tip_m = in_base(poses[:, :3], base.values)
         track_in_base = in_base(track.values[:, :3], base.values)
         tilt_deg = _tilt_deg(configuration, base.values, name)
-        configuration = replace(configuration, mounting=replace(configuration.mounting, tilt_deg=tilt_deg))
+        configuration = configuration.with_parameters({"mounting.tilt_deg": tilt_deg})
     else:
         tip_m, track_in_base = poses[:, :3], track.values[:, :3]
         notes.append(

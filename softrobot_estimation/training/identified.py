@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +13,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from onboard_estimation.base.atomic_file import to_json
-from onboard_estimation.base.configuration import to_parameter_file
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.contract.trained import IdentificationReport, ReportTable
 from onboard_estimation.report.plots import ESTIMATE, TRUTH, add_title, plain, write_figure
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
@@ -36,7 +32,6 @@ from softrobot_estimation.training.identification_runs import Run, mean_tilt_deg
 
 _ROWS = 8
 _BEFORE = "#999999"
-PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
 LOAD_SHARE = "behaviour.load_share"
 _DIGITS = 5
 _RATIO_ERROR = 0.03
@@ -182,40 +177,28 @@ def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class Identification:
+class Identification(IdentificationReport):
     """What the recordings tell of a soft robot.
 
     Attributes
     ----------
-    configuration
-        With all that was found.
     identified
         Names of the parameters that were looked for.
     """
 
+    subject = "Grey box"
+    picture = "free_run.png"
+    configuration: SoftRobotConfiguration
     fit: Fit
     table: tuple[Parameter, ...]
-    configuration: SoftRobotConfiguration
     identified: tuple[str, ...]
     runs: tuple[Run, ...]
     free_runs: tuple[FreeRun, ...]
-    simulated: bool
-    notes: tuple[str, ...]
-
-    @property
-    def source(self) -> str:
-        """Of the recordings, in a word."""
-        return "simulated" if self.simulated else "recorded"
 
     def tables(self) -> list[ReportTable]:
         """Parameters, and errors of the free run."""
-        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
-        title = f"softrobot: grey box from {recordings}, {self.source} data"
-        return [parameter_table(title, self.table), free_run_table(self.free_runs)]
-
-    def sentences(self) -> list[str]:
-        """What the reader must know."""
-        return list(self.notes)
+        table = parameter_table(f"softrobot: grey box from {self.origin}", self.table)
+        return [table, free_run_table(self.free_runs)]
 
     def parameters(self) -> dict[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
@@ -236,25 +219,9 @@ class Identification:
             "notes": list(self.notes),
         }
 
-    def write(self, folder: Path) -> list[Path]:
-        """Parameter file, picture and figures into the folder, and their paths.
-
-        Raises
-        ------
-        UserError
-            The folder cannot be written.
-        """
-        names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
-        today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-        header = f"# Grey box identified on {today} from {self.source} data: {names}\n"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
-            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
-            write_free_runs(self.free_runs, folder / PICTURE, self.source)
-        except OSError as error:
-            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
-        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+    def draw(self, path: Path) -> None:
+        """The tip in free runs."""
+        write_free_runs(self.free_runs, path, self.source)
 
 
 def identify(
@@ -314,7 +281,8 @@ def identify(
     notes += _on_fit(table, free_runs)
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
     simulated = any(one.simulated for one in recordings.values())
-    return Identification(fit, tuple(table), identified, tuple(found), runs, free_runs, simulated, tuple(notes))
+    said = tuple(recordings), simulated, tuple(notes)
+    return Identification(identified, *said, fit, tuple(table), tuple(found), runs, free_runs)
 
 
 def _rounded(value: float | tuple[float, ...]) -> float | tuple[float, ...]:

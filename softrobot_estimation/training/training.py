@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from softrobot_estimation.estimators.filter_model import FilterModel
 from softrobot_estimation.estimators.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
-from softrobot_estimation.judging.stiffness_report import LearnedStiffness, stiffness_picture
-from softrobot_estimation.model.channels import SPACE
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.judging.stiffness_report import stiffness_picture
+from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip
 from softrobot_estimation.training.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, build, tune
 
@@ -37,7 +36,10 @@ class TrainedFilters:
     tuned
         By filter.
     learned
-        Of all runs in turn; None where only `ukf` was trained.
+        Stiffness from all runs in turn, N m/rad over bending (rad, rad) and elongation (m); None where only `ukf` was
+        trained.
+    path
+        (K, 3) where the robot was meanwhile.
     health
         What the particles said of themselves in each run, by its name.
     """
@@ -46,24 +48,23 @@ class TrainedFilters:
     runs: tuple[JudgedRun, ...]
     hashes: tuple[str, ...]
     tuned: Mapping[str, Tuned]
-    learned: LearnedStiffness | None
+    learned: LearnedFunction | None
+    path: Matrix
     health: Mapping[str, Mapping[str, float]]
     simulated: bool
 
     @property
     def model(self) -> FilterModel:
         """What is kept."""
-        parameters = {name: one.after for name, one in self.tuned.items()}
-        return FilterModel(parameters, None if self.learned is None else self.learned.function)
+        return FilterModel({name: one.after for name, one in self.tuned.items()}, self.learned)
 
     def save(self, path: Path) -> None:
         """Write the file, and the picture of the stiffness beside it; UserError where they cannot be written."""
         names, duration_s = tuple(run.name for run in self.runs), sum(run.duration_s for run in self.runs)
-        reached = np.zeros((0, 3)) if self.learned is None else self.learned.path
-        self.model.save(path, self.configuration, names, self.hashes, duration_s, reached)
+        self.model.save(path, self.configuration, names, self.hashes, duration_s, self.path)
         if self.learned is not None:
             source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
-            drawn = stiffness_picture(self.learned, f"{source}: learned stiffness")
+            drawn = stiffness_picture(self.learned, self.path, f"{source}: learned stiffness")
             try:
                 picture_path(path).write_bytes(drawn)
             except OSError as error:
@@ -84,9 +85,7 @@ class TrainedFilters:
                 }
                 for name, one in self.tuned.items()
             },
-            "stiffness_noise_n_m_per_rad": None
-            if self.learned is None
-            else float(self.learned.function.noise_stddevs[0]),
+            "stiffness_noise_n_m_per_rad": None if self.learned is None else float(self.learned.noise_stddevs[0]),
         }
 
     def sentences(self) -> list[str]:
@@ -156,45 +155,45 @@ def train(
     UserError
         A run without motion capture, or one that a filter makes nothing of.
     """
-    configuration = replace(configuration, learning=replace(configuration.learning, model=""))
+    configuration = configuration.with_parameters({"learning.model": ""})
     runs = []
     for name, recording in recordings.items():
         progress(0.0, f"delay of motion capture in {name}")
         run = JudgedRun.of(name, recording)
-        record = run.filtered(configuration, build(configuration, "ukf")).record
+        record, _ = run.filtered(configuration, build(configuration, "ukf"))
         if not np.isfinite(run.score(configuration, record).log_density):
             raise UserError(f"{name}: the filter gave no estimate to judge; look at it with `inspect`")
         runs.append(run.with_delay(configuration, record))
     # Noise of the wrench and unknown moments are the same for both filters: what one has found, the other starts from.
     tuned = {"ukf": tune(configuration, "ukf", runs, searches["ukf"], progress=_part(progress, 0.05, _UKF_SHARE))}
-    learned, health = None, dict[str, dict[str, float]]()
+    learned, path, health = None, np.zeros((0, 3)), dict[str, dict[str, float]]()
     if form != "ukf":
         search, hint = searches["marginalized_pf"], tuned["ukf"].after
         tuning = _part(progress, _UKF_SHARE, _TUNED_SHARE)
         tuned["marginalized_pf"] = tune(configuration, "marginalized_pf", runs, search, hint, tuning)
         particles = configuration.with_parameters(tuned["marginalized_pf"].after)
-        learned, health = _learned(particles, runs, _part(progress, _TUNED_SHARE, 1.0))
+        learned, path, health = _learned(particles, runs, _part(progress, _TUNED_SHARE, 1.0))
     kept = {name: one for name, one in tuned.items() if form in (None, name)}
     simulated = any(one.simulated for one in recordings.values())
-    return TrainedFilters(configuration, tuple(runs), tuple(hashes), kept, learned, health, simulated)
+    return TrainedFilters(configuration, tuple(runs), tuple(hashes), kept, learned, path, health, simulated)
 
 
 def _learned(
     configuration: SoftRobotConfiguration, runs: Sequence[JudgedRun], progress: Progress
-) -> tuple[LearnedStiffness, dict[str, dict[str, float]]]:
-    """What particles know of the stiffness after all runs, each from where the last one ended, and their health."""
+) -> tuple[LearnedFunction, Matrix, dict[str, dict[str, float]]]:
+    """The stiffness after all runs, each from where the last one ended, where they went (K, 3), and their health."""
     function: LearnedFunction | None = None
     health: dict[str, dict[str, float]] = {}
     paths: list[Matrix] = []
     for number, run in enumerate(runs):
         progress(number / len(runs), f"learning the stiffness from {run.name}")
         estimator = ParticleEstimator(configuration, function)
-        filtered = run.filtered(configuration, estimator)
-        function, health[run.name] = estimator.learned(filtered.state), filtered.health
-        places = filtered.record.means[:, SPACE.coordinates("position")]
+        record, pipeline = run.filtered(configuration, estimator)
+        function, health[run.name] = pipeline.learned, dict(pipeline.health)
+        places = record.means[:, SPACE.coordinates("position")]
         paths.append(coordinates_of_tip(estimator.grey_box.segment, places, estimator.grey_box.beyond_m))
     assert function is not None  # the delays were found with estimates
-    return LearnedStiffness(function, np.vstack(paths)), health
+    return function, np.vstack(paths), health
 
 
 def _part(progress: Progress, begin: float, end: float) -> Progress:

@@ -153,14 +153,10 @@ def level(specific_force: Vector) -> Rotation:
     is within 15 degrees of the vertical).
     """
     up = specific_force / np.linalg.norm(specific_force)
-    if abs(up[0]) < np.cos(np.deg2rad(15.0)):
-        x = np.array([1.0, 0.0, 0.0]) - up[0] * up
-        x /= np.linalg.norm(x)
-        y = np.cross(up, x)
-    else:
-        y = np.array([0.0, 1.0, 0.0]) - up[1] * up
-        y /= np.linalg.norm(y)
-        x = np.cross(y, up)
+    axis = 0 if abs(up[0]) < np.cos(np.deg2rad(15.0)) else 1
+    along = np.eye(3)[axis] - up[axis] * up
+    along /= np.linalg.norm(along)
+    x, y = (along, np.cross(up, along)) if axis == 0 else (np.cross(along, up), along)
     return Rotation.from_matrix(np.array([x, y, up]))
 
 

@@ -258,13 +258,6 @@ def match(levels: Levels, height: float, variance: float, unevenness: float, gat
     return best
 
 
-def height_noise(variance: float, bound: float) -> float | None:
-    """Noise variance of an update that brings a height's variance down to `bound` (m^2); None: it is there already."""
-    if variance <= bound:
-        return None
-    return variance * bound / (variance - bound)
-
-
 class Stance(NamedTuple):
     """The contact that goes on, or went on last.
 
@@ -314,8 +307,8 @@ def stand_on(
         levels = (*levels[:-1], Level(height, variance))
     if kind == "known":
         level = levels[-1]
-        noise = height_noise(variance, level.variance + unevenness**2)
-        if noise is not None:
-            risen = np.array([level.height - height])
-            moments, _, _ = update(model.SPACE, moments, risen, _HEIGHT_JACOBIAN, np.array([[noise]]))
+        bound = level.variance + unevenness**2  # that an update brings the variance down to
+        if variance > bound:
+            risen, noise = np.array([level.height - height]), np.array([[variance * bound / (variance - bound)]])
+            moments, _, _ = update(model.SPACE, moments, risen, _HEIGHT_JACOBIAN, noise)
     return GroundState(levels, Stance(stamp_ns, kind, min(flattest, rate_rms))), moments

@@ -168,15 +168,13 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             _, moments = self._prediction.step(coverage, moments, reading, reading, step_s)
         innovation = None
         if claim.in_contact:
-            refusals, moments, innovation = stand_still(
-                known.contact, refusals, moments, stamp_ns, reading, step_s, claim
-            )
+            at = stamp_ns, reading, step_s, claim
+            refusals, moments, innovation = stand_still(known.contact, refusals, moments, *at)
             if innovation.accepted and claim.at_rest:
                 moments = turn_nowhere(known.contact, moments, reading, step_s, claim)
             if innovation.accepted and known.ground.enabled:
-                ground, moments = stand_on(
-                    known.ground, known.contact.release_s, ground, moments, stamp_ns, claim.rate_rms
-                )
+                rules = known.ground, known.contact.release_s
+                ground, moments = stand_on(*rules, ground, moments, stamp_ns, claim.rate_rms)
         trust, reason = trust.judged(moments, measurement, claim, innovation)
         return Filtered(start, moments, coverage, refusals, ground, trust), innovation, reason
 
@@ -187,37 +185,24 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             return filtered
         if not (claim.in_contact and is_flat(claim)):
             return filtered._replace(moments=unknown(lost, stamp_ns, mean, self._configuration))
-        moments = found(
-            lost, stamp_ns, mean, measurement.value, claim.deviation_rms, filtered.start, self._configuration
-        )
+        seen = measurement.value, claim.deviation_rms
+        moments = found(lost, stamp_ns, mean, *seen, filtered.start, self._configuration)
         trust = Trust(stamp_ns, moments, turned_at=moments.mean[POSITION : POSITION + 3])
         return filtered._replace(moments=moments, refusals=Refusals(stamp_ns), trust=trust)
 
 
 def _started(state: StrapdownState, aligned: Aligned, stamp_ns: int, levels: Levels) -> StrapdownState:
     """Believed as it is, on ground of those levels."""
-    moments = aligned.moments
-    return state._replace(
-        stamp_ns=stamp_ns,
-        contact=state.contact.calibrated(aligned.gyro_bias, aligned.specific_force_m_s2),
-        still=(),
-        filtered=Filtered(
-            aligned,
-            moments,
-            Coverage(aligned.typical_step_s, _NOT_BEYOND),
-            Refusals(stamp_ns),
-            GroundState(levels),
-            Trust(stamp_ns, moments),
-        ),
-    )
+    moments, coverage = aligned.moments, Coverage(aligned.typical_step_s, _NOT_BEYOND)
+    kept = coverage, Refusals(stamp_ns), GroundState(levels), Trust(stamp_ns, moments)
+    contact = state.contact.calibrated(aligned.gyro_bias, aligned.specific_force_m_s2)
+    return StrapdownState(stamp_ns, contact, (), Filtered(aligned, moments, *kept))
 
 
 def _is_repetition(contact: ContactState, reading: Vector) -> bool:
     """Whether the reading equals the last one."""
-    if not contact.stamps_ns:
-        return False
-    last = contact.readings[-1]
-    return bool(reading[5] == last[5] and np.array_equal(reading, last))
+    last = contact.readings[-1:]
+    return bool(len(last) and reading[5] == last[0, 5] and np.array_equal(reading, last[0]))
 
 
 def _stuck(before: StrapdownState, repetitions: int, stuck_after: int, measurement: Measurement) -> Step:

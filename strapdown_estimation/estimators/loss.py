@@ -141,9 +141,8 @@ def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -
     elapsed_s = (stamp_ns - lost.since_ns) / NANOSECONDS_PER_SECOND
     moved = (imu.hidden_speed_stddev_m_s * elapsed_s) ** 2
     state = mean.copy()
-    state[model.SPACE.coordinates("position")] = lost.position
-    state[model.SPACE.coordinates("velocity")] = 0.0
-    state[model.SPACE.coordinates("lever_arm")] = 0.0
+    for name, value in (("position", lost.position), ("velocity", 0.0), ("lever_arm", 0.0)):
+        state[model.SPACE.coordinates(name)] = value
     covariance = model.block_diagonal(
         position=lost.variance + moved * np.eye(3),
         velocity=imu.hidden_speed_stddev_m_s**2 * np.eye(3),

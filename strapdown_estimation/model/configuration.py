@@ -139,8 +139,6 @@ class Strapdown:
 
     def faults(self) -> Iterator[str]:
         """Rules across parameters."""
-        if self.contact.rest_duration_s < self.contact.window_s:
-            yield (
-                f"contact.rest_duration_s: {self.contact.rest_duration_s}, "
-                f"must not be shorter than contact.window_s ({self.contact.window_s})"
-            )
+        rest_s, window_s = self.contact.rest_duration_s, self.contact.window_s
+        if rest_s < window_s:
+            yield f"contact.rest_duration_s: {rest_s}, must not be shorter than contact.window_s ({window_s})"

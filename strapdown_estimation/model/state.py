@@ -41,6 +41,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.manifold_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.moments import Moments, predict
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
@@ -66,7 +67,6 @@ QUATERNION = SPACE.coordinates("attitude").start
 C_VELOCITY, C_ACCELEROMETER_BIAS, C_GYRO_BIAS, C_LEVER_ARM = (
     SPACE.coordinates(name).start for name in ("velocity", "accelerometer_bias", "gyro_bias", "lever_arm")
 )
-_SMALL_ANGLE = 1e-4
 
 
 def block_diagonal(**blocks: Array) -> Array:
@@ -91,51 +91,6 @@ def product(a: Array, b: Array) -> Array:
 
 
 @njit(cache=True)
-def transposed_product(a: Array, b: Array) -> Array:
-    """a^T b of two (3, 3) matrices."""
-    out = np.empty((3, 3))
-    for i in range(3):
-        for j in range(3):
-            out[i, j] = a[0, i] * b[0, j] + a[1, i] * b[1, j] + a[2, i] * b[2, j]
-    return out
-
-
-@njit(cache=True)
-def turn_quaternion(state: Array, tx: float, ty: float, tz: float) -> None:
-    """In place, attitude R of a state (19,) to R Exp(t), t a rotation vector in the IMU frame, rad."""
-    angle = np.sqrt(tx * tx + ty * ty + tz * tz)
-    scale = 0.5 - angle * angle / 48.0 if angle < _SMALL_ANGLE else np.sin(0.5 * angle) / angle
-    x, y, z, w = tx * scale, ty * scale, tz * scale, np.cos(0.5 * angle)
-    qx, qy, qz, qw = state[QUATERNION], state[QUATERNION + 1], state[QUATERNION + 2], state[QUATERNION + 3]
-    px = qw * x + qx * w + qy * z - qz * y
-    py = qw * y - qx * z + qy * w + qz * x
-    pz = qw * z + qx * y - qy * x + qz * w
-    pw = qw * w - qx * x - qy * y - qz * z
-    norm = 1.0 / np.sqrt(px * px + py * py + pz * pz + pw * pw)
-    state[QUATERNION], state[QUATERNION + 1] = px * norm, py * norm
-    state[QUATERNION + 2], state[QUATERNION + 3] = pz * norm, pw * norm
-
-
-@njit(cache=True)
-def right_jacobian(tx: float, ty: float, tz: float) -> Array:
-    """(3, 3) J with Exp(t + e) = Exp(t) Exp(J e) to first order in e."""
-    square = tx * tx + ty * ty + tz * tz
-    angle = np.sqrt(square)
-    if angle < _SMALL_ANGLE:
-        a, b = 0.5, 1.0 / 6.0
-    else:
-        a, b = (1.0 - np.cos(angle)) / square, (angle - np.sin(angle)) / (square * angle)
-    cross = skew(tx, ty, tz)
-    crossed = product(cross, cross)
-    out = np.empty((3, 3))
-    for i in range(3):
-        for j in range(3):
-            out[i, j] = b * crossed[i, j] - a * cross[i, j]
-        out[i, i] += 1.0
-    return out
-
-
-@njit(cache=True)
 def attitude(state: Array) -> Array:
     """(3, 3) rotation from the IMU frame to the world of a state (19,)."""
     return rotation_matrix(state[QUATERNION], state[QUATERNION + 1], state[QUATERNION + 2], state[QUATERNION + 3])
@@ -144,12 +99,8 @@ def attitude(state: Array) -> Array:
 @njit(cache=True)
 def force_derivative(rotation: Array, reading: Array, mean: Array) -> tuple[Array, Array]:
     """World-frame specific force (3,), m/s^2, and its derivative (3, 3) by the attitude's error."""
-    x = reading[3] - mean[C_ACCELEROMETER_BIAS]
-    y = reading[4] - mean[C_ACCELEROMETER_BIAS + 1]
-    z = reading[5] - mean[C_ACCELEROMETER_BIAS + 2]
-    force = np.empty(3)
-    for i in range(3):
-        force[i] = rotation[i, 0] * x + rotation[i, 1] * y + rotation[i, 2] * z
+    x, y, z = reading[3:6] - mean[C_ACCELEROMETER_BIAS : C_ACCELEROMETER_BIAS + 3]
+    force = rotation[:, 0] * x + rotation[:, 1] * y + rotation[:, 2] * z
     return force, product(rotation, skew(-x, -y, -z))
 
 
@@ -170,11 +121,10 @@ def move(mean: Array, before: Array, after: Array, dt: float, gravity: float) ->
     -------
     (19,) state and (18, 18) transition F of the error.
     """
-    tx = (0.5 * (before[0] + after[0]) - mean[C_GYRO_BIAS]) * dt
-    ty = (0.5 * (before[1] + after[1]) - mean[C_GYRO_BIAS + 1]) * dt
-    tz = (0.5 * (before[2] + after[2]) - mean[C_GYRO_BIAS + 2]) * dt
-    moved = mean.copy()
-    turn_quaternion(moved, tx, ty, tz)
+    turn = (0.5 * (before[:3] + after[:3]) - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]) * dt
+    moved, quaternion = mean.copy(), mean[QUATERNION : QUATERNION + 4].reshape(1, 4)
+    rotation = np.array([[manifold.SO3, 3]])  # the space of the attitude alone
+    moved[QUATERNION : QUATERNION + 4] = manifold.plus(quaternion, turn.reshape(1, 3), rotation)[0]
     rotation_before, rotation_after = attitude(mean), attitude(moved)
     force_before, tilt_before = force_derivative(rotation_before, before, mean)
     force_after, tilt_after = force_derivative(rotation_after, after, mean)
@@ -186,14 +136,12 @@ def move(mean: Array, before: Array, after: Array, dt: float, gravity: float) ->
         moved[i] += mean[C_VELOCITY + i] * dt + sixth * (2.0 * force_before[i] + force_after[i])
         moved[C_VELOCITY + i] += half * (force_before[i] + force_after[i])
 
-    turned_back = transposed_product(rotation_after, rotation_before)  # Exp(-t)
-    turn_by_bias = right_jacobian(tx, ty, tz)
+    turned_back = product(np.ascontiguousarray(rotation_after.T), rotation_before)  # Exp(-turn)
+    turn_by_bias = manifold.right_jacobian(turn, rotation)
     after_by_attitude = product(tilt_after, turned_back)
     after_by_bias = product(tilt_after, turn_by_bias)
 
-    transition = np.zeros((DIMENSION, DIMENSION))
-    for i in range(DIMENSION):
-        transition[i, i] = 1.0
+    transition = np.eye(DIMENSION)
     p, v, a, b, g = POSITION, VELOCITY, ATTITUDE, ACCELEROMETER_BIAS, GYRO_BIAS
     for i in range(3):
         transition[p + i, v + i] = dt
@@ -226,17 +174,13 @@ def process_noise(before: Array, after: Array, mean: Array, acceleration: float,
         them for each m/s^2 of acceleration and rad/s of rotation (1/sqrt(Hz)); random walks of accelerometer bias
         (m/s^2/sqrt(s)), gyro bias (rad/s/sqrt(s)) and lever arm (m/sqrt(s)).
     """
-    rate = 0.0
-    for i in range(3):
-        rate += (0.5 * (before[i] + after[i]) - mean[C_GYRO_BIAS + i]) ** 2
+    rate = np.sum((0.5 * (before[:3] + after[:3]) - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]) ** 2)
     q = noise[0] ** 2 + (noise[2] * acceleration) ** 2
     r = noise[1] ** 2 + noise[3] ** 2 * rate
     out = np.zeros((DIMENSION, DIMENSION))
     for i in range(3):
-        out[POSITION + i, POSITION + i] = q * dt**3 / 3.0
-        out[POSITION + i, VELOCITY + i] = q * dt**2 / 2.0
-        out[VELOCITY + i, POSITION + i] = q * dt**2 / 2.0
-        out[VELOCITY + i, VELOCITY + i] = q * dt
+        out[POSITION + i, POSITION + i], out[VELOCITY + i, VELOCITY + i] = q * dt**3 / 3.0, q * dt
+        out[POSITION + i, VELOCITY + i] = out[VELOCITY + i, POSITION + i] = q * dt**2 / 2.0
         out[ATTITUDE + i, ATTITUDE + i] = r * dt
         out[ACCELEROMETER_BIAS + i, ACCELEROMETER_BIAS + i] = noise[4] ** 2 * dt
         out[GYRO_BIAS + i, GYRO_BIAS + i] = noise[5] ** 2 * dt
@@ -250,10 +194,8 @@ def move_with_noise(
 ) -> tuple[Array, Array, Array]:
     """State `dt` seconds on, transition F and process noise Q of its error: see `move` and `process_noise`."""
     moved, transition = move(mean, before, after, dt, gravity)
-    change = 0.0
-    for i in range(3):
-        change += (moved[C_VELOCITY + i] - mean[C_VELOCITY + i]) ** 2
-    return moved, transition, process_noise(before, after, mean, np.sqrt(change) / dt, dt, noise)
+    change = np.sqrt(np.sum((moved[C_VELOCITY : C_VELOCITY + 3] - mean[C_VELOCITY : C_VELOCITY + 3]) ** 2))
+    return moved, transition, process_noise(before, after, mean, change / dt, dt, noise)
 
 
 @njit(cache=True)
@@ -276,8 +218,8 @@ def contact_velocity(mean: Array, reading: Array) -> tuple[Array, Array]:
     for i in range(3):
         for j in range(3):
             velocity[i] += rotation[j, i] * mean[C_VELOCITY + j]
-    rx, ry, rz = reading[0] - mean[C_GYRO_BIAS], reading[1] - mean[C_GYRO_BIAS + 1], reading[2] - mean[C_GYRO_BIAS + 2]
-    ax, ay, az = mean[C_LEVER_ARM], mean[C_LEVER_ARM + 1], mean[C_LEVER_ARM + 2]
+    rx, ry, rz = reading[:3] - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]
+    ax, ay, az = mean[C_LEVER_ARM : C_LEVER_ARM + 3]
     by_attitude = skew(velocity[0], velocity[1], velocity[2])
     by_gyro_bias, by_arm = skew(-ax, -ay, -az), skew(-rx, -ry, -rz)
     jacobian = np.zeros((3, DIMENSION))

@@ -125,17 +125,18 @@ class Conditions:
     truth_rotation_stddev_rad: float = 2e-3
 
 
+CONDITIONS = Conditions()
+
+
 def simulate(
     gait: Gait,
     duration_s: float,
     rng: np.random.Generator,
     stairs: bool = False,
     name: str = "foot",
-    conditions: Conditions | None = None,
 ) -> Recording:
     """Recording of a walk that begins and ends at rest; `stairs`: half of the strides climb, the rest descends."""
-    conditions = conditions or Conditions()
-    walk = Walk(gait, duration_s, rng, conditions, stairs)
+    conditions, walk = CONDITIONS, Walk(gait, duration_s, rng, stairs)
     imu_ns = stamps_ns(duration_s, conditions.imu_rate_hz)
     readings = walk.readings(imu_ns / NANOSECONDS_PER_SECOND)
     truth_ns = stamps_ns(duration_s, conditions.truth_rate_hz)
@@ -143,7 +144,7 @@ def simulate(
     positions = positions + rng.normal(0.0, conditions.truth_position_stddev_m, positions.shape)
     turned = rotations * Rotation.from_rotvec(rng.normal(0.0, conditions.truth_rotation_stddev_rad, positions.shape))
     return Recording(
-        (Series(imu_channel(name), imu_ns, _measured(readings, conditions, rng)),),
+        (Series(imu_channel(name), imu_ns, _measured(readings, rng)),),
         (Series(truth_channel(name), truth_ns, np.hstack([positions, turned.as_quat()])),),
     )
 
@@ -157,11 +158,8 @@ class Walk:
         (M,) begin and end of each swing.
     """
 
-    def __init__(
-        self, gait: Gait, duration_s: float, rng: np.random.Generator, conditions: Conditions, stairs: bool = False
-    ) -> None:
-        self.conditions = conditions
-        self._gait = gait
+    def __init__(self, gait: Gait, duration_s: float, rng: np.random.Generator, stairs: bool = False) -> None:
+        conditions, self._gait = CONDITIONS, gait
         walking_s = duration_s - 2.0 * conditions.rest_s
         count = max(0, int(walking_s / (gait.stride_s * (1.0 + 2.0 * gait.variation))))
         strides_s = gait.stride_s * np.clip(1.0 + gait.variation * rng.standard_normal(count), 0.8, 1.2)
@@ -182,7 +180,7 @@ class Walk:
 
     def pose(self, times_s: Vector) -> tuple[NDArray[np.float64], Rotation]:
         """Positions (K, 3) of the IMU, m, and its attitudes, at the instants (K,)."""
-        c = self.conditions
+        c = CONDITIONS
         contact, heading, pitch = self._foot(times_s)
         sway = np.sin(2.0 * np.pi * times_s[:, None] * self._frequencies + self._phases)
         rotation = Rotation.from_euler("ZYX", np.column_stack([heading, pitch, np.zeros_like(pitch)]))
@@ -216,18 +214,15 @@ class Walk:
     def _pitch(self, times_s: Vector) -> Vector:
         """Heel up, toes up, flat, slow roll, heel up: smooth between these, each held for a moment."""
         gait = self._gait
-        knots, pitches = [], []
+        knots, pitches = list[float](), list[float]()
         following = np.append(self.lift_off_s[1:], np.inf)
         for off, down, following_off in zip(self.lift_off_s, self.touchdown_s, following, strict=True):
             stance_s = min(following_off - down, gait.stance_share * gait.stride_s)
-            first, last = off == self.lift_off_s[0], np.isinf(following_off)
-            if first:
-                knots.append(off - 0.3 * stance_s)
-                pitches.append(0.0)
-            knots += [off, down, down + 0.2 * stance_s]
-            pitches += [gait.lift_off_rad, -gait.strike_rad, -0.5 * gait.roll_rad]
-            knots.append(down + 0.7 * stance_s)
-            pitches.append(0.0 if last else 0.5 * gait.roll_rad)
+            if not knots:
+                knots, pitches = [off - 0.3 * stance_s], [0.0]
+            knots += [off, down, down + 0.2 * stance_s, down + 0.7 * stance_s]
+            rolled = 0.0 if np.isinf(following_off) else 0.5 * gait.roll_rad
+            pitches += [gait.lift_off_rad, -gait.strike_rad, -0.5 * gait.roll_rad, rolled]
         times, values = np.array(knots), np.array(pitches)
         piece = np.clip(np.searchsorted(times, times_s, side="right") - 1, 0, len(times) - 2)
         share = _smooth((times_s - times[piece]) / (times[piece + 1] - times[piece]))
@@ -236,7 +231,7 @@ class Walk:
 
     def _rings(self, times_s: Vector) -> NDArray[np.float64]:
         """Displacement (K, 3) by the vibration after impacts, which starts smoothly."""
-        c = self.conditions
+        c = CONDITIONS
         last = np.searchsorted(self.touchdown_s, times_s, side="right") - 1
         out = np.zeros((len(times_s), 3))
         hit = last >= 0
@@ -253,9 +248,9 @@ def _smooth(share: Vector) -> Vector:
     return out
 
 
-def _measured(true: NDArray[np.float64], c: Conditions, rng: np.random.Generator) -> NDArray[np.float64]:
+def _measured(true: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """Readings (K, 6) with scale error, bias, white noise and clipping."""
-    count = len(true)
+    c, count = CONDITIONS, len(true)
     density = np.repeat([c.rate_noise_rad_s_sqrt_hz, c.acceleration_noise_m_s2_sqrt_hz], 3)
     bias = rng.normal(0.0, np.repeat([c.gyro_bias_stddev_rad_s, c.accelerometer_bias_stddev_m_s2], 3))
     walk = np.repeat([c.gyro_bias_walk_rad_s_sqrt_s, c.accelerometer_bias_walk_m_s2_sqrt_s], 3) / np.sqrt(c.imu_rate_hz)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,27 +22,13 @@ CALIBRATIONS = st.builds(
     st.builds(AccelerometerErrors, st.just("bias and matrix"), TRIPLE, st.just((0.1, 0.1, 0.1)), NEAR),
     st.builds(GyroErrors, st.just("bias and matrix"), TRIPLE, st.just(()), NEAR),
 )
-ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=12,
-)
-NAMES = st.sampled_from(["accelerometer", "gyro", "noise", "provenance", "bias_m_s2", "matrix", "measured", "x"])
 
 
-def read(text: str | bytes) -> ImuCalibration:
+def read(text: str) -> ImuCalibration:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "imu.yaml"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.write_text(text)
         return load_calibration(path)
-
-
-@given(st.dictionaries(NAMES, st.dictionaries(NAMES, ANY, max_size=4) | ANY, max_size=4), st.binary(max_size=80))
-@settings(max_examples=40, deadline=None)
-def test_whatever_a_file_holds_is_read_or_refused(content: dict[str, Any], data: bytes) -> None:
-    for text in (yaml.safe_dump({"/**": {"ros__parameters": content}}), data):
-        with suppress(UserError):
-            assert np.isfinite(read(text).apply(np.ones(6))).all()
 
 
 @given(CALIBRATIONS, st.integers(0, 2**31))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.drivers.fuzz import kept
 from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
-from drivers.ethercat.device import check_mapping, check_size, conversion_of, dtype_of
+from drivers.ethercat.device import Device, check_mapping, conversion_of, dtype_of
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
 
@@ -40,10 +42,7 @@ def written(content: Any) -> bytes:
 
 def rows(name: str, part: str) -> dict[int, list[int]]:
     """What a device of this description maps."""
-    return {
-        pdo.pdo: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
-        for pdo in getattr(find(name), part)
-    }
+    return {pdo.pdo: [entry.mapping for entry in pdo.entries] for pdo in getattr(find(name), part)}
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -127,6 +126,12 @@ def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObje
         assert one.has_wrench or one.voltages
 
 
+def test_what_a_fuzzer_kept_is_taken_or_refused() -> None:
+    for data in kept("ethercat_description"):
+        with suppress(ConfigurationError):
+            parse(data)
+
+
 def test_single_bits_in_place_of_a_status_word_pass() -> None:
     """As a Beckhoff terminal has them: what the description leaves open may be anything of its length."""
     one, mapped = find("beckhoff_el3104"), rows("beckhoff_el3104", "inputs")
@@ -146,8 +151,9 @@ def test_differences_are_told_with_their_places() -> None:
     assert "byte 28: described is counter, 0x6020:00 of 32 bits; the device has 0x6010:00" in str(caught.value)
     with pytest.raises(UserError, match=r"0x1A01 assigned .0x1C13., its description has 0x1A00"):
         check_mapping(one.name, "inputs", one.inputs, {0x1A01: []})
+    device = Device(one, 0, SimpleNamespace(input=bytes(28), output=bytes(8)), 0, None)
     with pytest.raises(UserError, match="maps 28 bytes of inputs, its description has 32"):
-        check_size(one.name, "inputs", one.inputs, 28)
+        device.check_sizes()
 
 
 def test_units_and_factors_are_those_the_device_tells() -> None:

@@ -1,23 +1,19 @@
-"""EtherCAT frames: captures of real buses against scapy, datagram by datagram; lengths that lie; any bytes at all."""
+"""A real terminal's EEPROM in a capture; frames that lie; faults that the emulated devices have on request."""
 
 from __future__ import annotations
 
-from collections import Counter
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from ethercat_datagrams import Datagram, encode, is_returned, parse
 
-from benchmarks.drivers.bus_targets import Datagram, encode, is_returned, parse
-from drivers.emulators.ethercat.controller import LARGEST_FRAME, Command, FrameError, places
+from drivers.emulators.ethercat_segment import EthercatFaults, FrameError, Segment
+from drivers.emulators.ethercat_slave import Command, Slave, State, answer
 from drivers.ethercat.description import find
 
-SENT = [
-    Datagram(Command.FPRD, 3, 0x0130_1001, bytes(2)),
-    Datagram(Command.LRW, 4, 0x0001_0000, bytes(range(40)), working_counter=3, interrupt=5),
-]
+SENSORS = (("ati_axia80", 6), ("beckhoff_el3004", 4))
 
 
 def captured(folder: Path, name: str) -> list[bytes]:
@@ -25,59 +21,6 @@ def captured(folder: Path, name: str) -> list[bytes]:
     utils = pytest.importorskip("scapy.utils", reason="needs scapy, `pip install scapy`, to read captures")
     with utils.RawPcapNgReader(str(folder / "ethercat" / f"{name}.pcapng")) as reader:
         return [data for data, _ in reader]
-
-
-def by_scapy(frame: bytes) -> list[Any]:
-    ethercat = pytest.importorskip("scapy.contrib.ethercat", reason="needs scapy, `pip install scapy`")
-    layer, found = ethercat.Ether(frame)[ethercat.EtherCat].payload, []
-    while isinstance(layer, ethercat.EtherCatType12DLPDU):
-        told = layer.fields  # its own: an attribute that it has not is looked for in the next datagram
-        address = told["adr"] if "adr" in told else told["adp"] | told["ado"] << 16
-        found.append((told["_cmd"], told["idx"], address, bytes(told["data"]), told["wkc"], told["irq"]))
-        layer = layer.payload
-    return found
-
-
-def by_us(datagrams: Any) -> list[Any]:
-    return [(one.command, one.index, one.address, one.data, one.working_counter, one.interrupt) for one in datagrams]
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "frames", "datagrams", "slaves"),
-    [("replay-dc", 1802, 5676, 3), ("replay-ek1914-el3004-configure", 552, 1104, 2)],
-)
-def test_captures_of_real_buses_decode_with_their_working_counters_and_as_scapy_reads_them(
-    name: str, frames: int, datagrams: int, slaves: int, shared_data: Path
-) -> None:
-    """Each frame goes out with counters of 0, and comes back with the same datagrams, counted up."""
-    waiting: list[tuple[Datagram, ...]] = []
-    count, counters = Counter[object](), Counter[tuple[str, int]]()
-    for place, frame in enumerate(captured(shared_data, name)):
-        found = parse(frame)
-        # Scapy 2.8 takes datagrams of 128 bytes and more, of mailboxes, for something else.
-        if place % 10 == 0 and max(len(one.data) for one in found) < 100:
-            assert by_scapy(frame) == by_us(found)
-            count["by scapy"] += 1
-        count[is_returned(frame)] += 1
-        count["datagrams"] += len(found)
-        if not is_returned(frame):
-            assert all(one.working_counter == 0 for one in found)
-            waiting.append(found)
-            continue
-        keys = [[(one.index, one.command) for one in sent] for sent in waiting]
-        sent = waiting.pop(keys.index([(one.index, one.command) for one in found]))
-        for there, back in zip(sent, found, strict=True):
-            assert len(there.data) == len(back.data)
-            assert there.offset == back.offset or back.command in (Command.LRD, Command.LWR, Command.LRW)
-            counters[Command(back.command).name, back.working_counter] += 1
-            if back.working_counter == 0:  # nobody did it, so nobody changed it
-                assert there.data == back.data
-    assert not waiting
-    assert (count[False], count[True], count["datagrams"]) == (frames, frames, datagrams)
-    assert count["by scapy"] > 50
-    assert counters["BRD", slaves] == 2  # all of them count a broadcast
-    assert counters["APWR", 1] == slaves
 
 
 @pytest.mark.data
@@ -96,31 +39,10 @@ def test_an_eeprom_in_a_capture_names_the_terminal_that_our_file_describes(share
     assert described.product_ids[0] in {int.from_bytes(data[4:8], "little") for data in told}
 
 
-def test_scapy_reads_a_frame_of_ours() -> None:
-    assert by_scapy(encode(SENT)) == by_us(SENT) == by_us(parse(encode(SENT)))
-
-
-@settings(max_examples=150)
-@given(st.binary(max_size=300), st.lists(st.tuples(st.integers(14, 85), st.integers(0, 255)), max_size=3))
-@example(bytes(1600), [])
-def test_no_bytes_do_harm(data: bytes, changes: list[tuple[int, int]]) -> None:
-    changed = bytearray(encode(SENT))
-    for place, value in changes:
-        changed[place % len(changed)] = value
-    for frame in (data, bytes(12) + b"\x88\xa4" + data, encode(SENT)[:14] + data, bytes(changed)):
-        try:
-            found = places(bytearray(frame))
-        except FrameError:
-            continue
-        assert all(one.data <= one.counter <= len(frame) - 2 for one in found)
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda frame: frame[:15], "15 bytes, less than the 16"),
-        (lambda frame: frame + bytes(LARGEST_FRAME), "more than the 1514"),
-        (lambda frame: frame[:12] + b"\x08\x00" + frame[14:], "EtherType 0x0800, not 0x88A4"),
         (lambda frame: frame[:14] + b"\x10\x40" + frame[16:], "type 4"),
         (lambda frame: frame[:14] + b"\xff\x17" + frame[16:], "2047 bytes of datagrams announced, 44 there"),
         (lambda frame: frame[:14] + b"\x05\x10" + frame[16:], "datagram 0: its header ends 5 bytes behind"),
@@ -131,3 +53,40 @@ def test_no_bytes_do_harm(data: bytes, changes: list[tuple[int, int]]) -> None:
 def test_lengths_that_lie_are_refused_with_their_numbers(change: Any, sentence: str) -> None:
     with pytest.raises(FrameError, match=sentence):
         parse(change(encode([Datagram(Command.BRD, 0, 0, b"ab")])))
+
+
+def test_faults_come_when_asked_for_and_go_again() -> None:
+    first, second = (Slave(find(name), lambda _, count=count: (1.0,) * count) for name, count in SENSORS)
+    bus, frame = Segment([first, second], EthercatFaults()), encode([Datagram(Command.BRD, 0, 0, bytes(1))])
+
+    def reached(**faults: Any) -> int:
+        """By how many slaves, with these faults; -1: the frame does not come back."""
+        bus.change(EthercatFaults(**faults))
+        asked = bytearray(frame)
+        return parse(bytes(asked))[0].working_counter if bus.process(asked) else -1
+
+    def abort_code() -> int:
+        sdo = struct.pack("<HHBBHBHB4x", 10, 0, 0, 3, 2 << 12, 0x40, 0x2021, 0x37)
+        reply = answer(sdo, first.dictionary, 1) or b""
+        return int.from_bytes(reply[12:16], "little") if reply[8] == 0x80 else 0
+
+    def status() -> int:
+        return int.from_bytes(first.sensor.inputs(0)[24:28], "little")
+
+    first.enter(State.OP)
+    assert reached(overload=True, sdo_aborts=("0x2021:37",), refused_state="op") == 2
+    assert (status(), abort_code(), first.refused) == (0x4000_0000, 0x0800_0000, (State.OP, 1))
+    assert reached(leaves_op=True) == 2
+    assert (status(), abort_code(), first.refused) == (0, 0, None)
+    assert (first.state, first.error) == (State.SAFEOP, 1)
+    # The second loses its power: the first becomes the last, and stays.
+    second.enter(State.OP)
+    assert reached(power_off_s=60.0, slave=1) == 1
+    assert reached() == 2
+    assert (first.state, second.state) == (State.SAFEOP, State.INIT)
+    assert [
+        reached(**silent) for silent in ({"unplugged_s": 60.0}, {"frame_loss_rate": 1.0}, {"power_off_s": 60.0})
+    ] == [-1] * 3
+    assert bus.lost == 3
+    assert reached() == 2
+    assert first.state is State.INIT

@@ -81,8 +81,8 @@ def reads(heard: list[Any], expected: Any) -> bool:
     return bool(heard) and np.allclose(numbers(heard[-1]), expected, rtol=0.0, atol=2 * COUNT)
 
 
-@pytest.mark.parametrize("sensor", ["ati_ft", "bota_rokubi"])
-def test_a_bus_is_waited_for_and_readings_go_to_topic_and_estimator(line: Cable, running: Running, sensor: str) -> None:
+def test_a_bus_is_waited_for_and_readings_go_to_topic_and_estimator(line: Cable, running: Running) -> None:
+    sensor = "bota_rokubi"
     one = running(line.near, f"bus.sensors:=[{sensor}]", "wrench.decimation:=2", "frame_prefix:=softrobot")
     heard, taken = wrenches(one), list[Any]()
     assert one.node.measured_topics == {"wrench"}
@@ -104,7 +104,7 @@ def test_wrench_and_pressures_of_one_bus_and_what_a_broken_wire_reads(line: Cabl
 
     with emulated_slaves(line.far, "ati_axia80", "beckhoff_el3104") as slaves:
         slaves.do("values 0 " + " ".join(map(str, PLAYED)))
-        slaves.do("values 1 0.5 2.5 4.5 0 0 0 0 0")
+        slaves.do("values 1 0.5 2.5 4.5 0")
         one = running(
             line.near,
             "bus.sensors:=[ati_axia80, beckhoff_el3104]",
@@ -120,7 +120,7 @@ def test_wrench_and_pressures_of_one_bus_and_what_a_broken_wire_reads(line: Cabl
         step_pa = 10.0 / 32767 * 200000.0 / 4.0
         assert first[-1].fluid_pressure == pytest.approx(99900.0, abs=0.51 * step_pa)
         assert third[-1].fluid_pressure == pytest.approx(300100.0, abs=0.51 * step_pa)
-        slaves.do("values 1 0.0 2.5 4.5 0 0 0 0 0")
+        slaves.do("values 1 0.0 2.5 4.5 0")
         one.until_said("pressure/chamber_1: ", "Beckhoff EL3104 1")
         assert "is a wire off?" in one.state("Beckhoff EL3104 1").message
         one.until(lambda: stamp_s(third[-1]) > stamp_s(first[-1]) + 0.1)  # the other is published, this one is not

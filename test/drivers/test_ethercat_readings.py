@@ -85,9 +85,9 @@ def test_a_mean_is_refused_where_the_sensor_moves_drifts_or_is_short() -> None:
         mean_at_rest(np.full((30, 6), np.nan), 0.2, 0.01)
 
 
-@pytest.mark.parametrize("factor", [2, 25])
-def test_the_low_pass_keeps_its_bands(factor: int) -> None:
+def test_the_low_pass_keeps_its_bands() -> None:
     """By its transfer function, computed here."""
+    factor = 8
     taps = low_pass(factor)
     frequencies = np.linspace(0.0, 0.5, 4001)  # of the input rate
     gain = np.abs(np.exp(-2j * np.pi * np.outer(frequencies, np.arange(len(taps)))) @ taps)

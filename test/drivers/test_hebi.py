@@ -14,8 +14,7 @@ from launched import Launch, nothing_is_left, recorded
 from live_graph import wait_until
 from node_here import NodeHere, nodes_here
 
-from drivers.hebi.feeds import FeedbackQueue, copied
-from drivers.hebi.log import converted
+from drivers.hebi.feeds import FeedbackQueue
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.errors import UserError
 
@@ -156,27 +155,6 @@ def test_what_cannot_start_says_so(running: Callable[..., NodeHere], tmp_path: P
     ):
         with pytest.raises(UserError, match=said):
             running(*words)
-
-
-def test_feedback_as_the_library_makes_it_is_converted() -> None:
-    """Of real feedback objects; their times are set as the imitation sets them, for nobody but a module does."""
-    import hebi
-    from hebi._internal.ffi._message_enums import FeedbackUInt64Field as Field
-
-    rows = []
-    for number in range(50):
-        made = hebi.GroupFeedback(2)
-        made.gyro[:] = number + np.arange(6).reshape(2, 3)
-        made.accelerometer[0] = [0.0, 0.0, 9.8]  # the other module has none
-        for module in (0, 1):
-            made._refs[module].uint64_fields_[Field.ReceiveTime.value] = 1_700_000_000_000_000 + 2_000 * number
-        rows.append(copied(made))
-    first, second = converted(rows, Path("x"), False).recording.sensors
-    assert first.values[:, 0].tolist() == list(range(50))
-    assert second.values[:, 2].tolist() == [number + 5.0 for number in range(50)]
-    assert first.values[7, 5] == np.float32(9.8)
-    assert np.isnan(second.values[:, 3:]).all()
-    assert first.stamps_ns[1] == 1_700_000_000_002_000_000
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from live_graph import LONGEST_WAIT_S
-from natnet_samples import LOOPBACK, NAMES, free_ports, poses
+from natnet_samples import LOOPBACK, NAMES, frame_of, free_ports, poses
 
 from drivers.emulators import natnet
 from drivers.emulators.natnet import EXTRA_BODY, NatNetServer, NatNetServerConfiguration
@@ -89,7 +89,7 @@ def make() -> Iterator[Callable[..., Pair]]:
         pair.close()
 
 
-@pytest.mark.parametrize(("version", "transport"), [("2.5", "unicast"), ("2.11", "multicast"), ("4.1", "multicast")])
+@pytest.mark.parametrize(("version", "transport"), [("2.5", "unicast"), ("4.1", "multicast")])
 def test_frames_come_through_to_the_bit_by_both_ways(make: Callable[..., Pair], version: str, transport: str) -> None:
     pair = make(transport, 0.002, version=version)
     for got in pair.further(50):
@@ -113,7 +113,7 @@ def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast_and_restarts
     # Far below the 10 ms that arrivals are off; how far is for benchmarks/drivers/motion_capture.py to say.
     assert np.median(np.abs(pair.errors_s(pair.further(200)))) < 0.001
     assert pair.client.stamps is not None
-    assert pair.client.stamps.stddev_s < 0.001
+    assert pair.client.stamps.clock.stddev_s < 0.001
     pair.server.restart()
     pair.until(lambda: pair.client.health.reconnections == 1)
     assert np.median(np.abs(pair.errors_s(pair.further(150)[50:]))) < 0.02  # the new clock, not the old one
@@ -164,9 +164,8 @@ def test_occluded_bodies_are_not_tracked_and_dropped_frames_counted(make: Callab
     assert tracked.any(axis=0).all()
 
 
-@pytest.mark.parametrize("version", [(2, 4), (4, 3)])
-def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair], version: protocol.Version) -> None:
-    pair = make()
+def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair]) -> None:
+    pair, version = make(), (4, 3)
     pair.server.close()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((LOOPBACK, pair.configuration.command_port))
@@ -190,7 +189,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.2", 0))
         for _ in range(100):
-            stranger.sendto(natnet.frame(10**6, poses(), natnet.Times(0, 1, 1, 1), (4, 1)), (LOOPBACK, own_port))
+            stranger.sendto(natnet.frame(frame_of(poses(), 10**6), (4, 1)), (LOOPBACK, own_port))
             pair.server._socket.sendto(rng.bytes(int(rng.integers(0, 600))), (LOOPBACK, own_port))
             stranger.sendto(rng.bytes(40), command)
     others = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(40)]
@@ -203,11 +202,6 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
     assert 30 < sum(pair.client.health.unreadable.values()) <= 100
     assert len(pair.client.health.unreadable) < 12
     assert len(pair.server._clients) <= 16
-
-
-def test_an_interface_that_is_none_of_this_host_is_refused() -> None:
-    with pytest.raises(UserError, match="address of this host"):
-        NatNetClient(OptitrackConfiguration(interface="192.0.2.1", server="192.0.2.2"), print)
 
 
 _OTHER_CLIENT = """

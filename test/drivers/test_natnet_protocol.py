@@ -1,4 +1,4 @@
-"""NatNet's messages: recorded ones, those of the emulator in every version, damaged and made-up ones."""
+"""NatNet's messages: recorded ones, those of the emulator in every version, damaged ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from natnet_samples import NAMES, poses
+from natnet_samples import NAMES, TICKS, TIME_S, frame_of, poses
 
+from benchmarks.drivers.fuzz import kept
 from drivers.emulators import natnet
-from drivers.emulators.natnet import Times
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
-
-TIMES = Times(12.5, 2**40 + 1, 2**40 + 2, 2**40 + 3)
-versions = st.sampled_from(VERSIONS)
 
 
 @pytest.fixture
@@ -63,13 +60,9 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
-@pytest.mark.parametrize("with_others", [False, True])
-def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool) -> None:
-    sent, messages = (
-        replace(poses(20), tracked=np.arange(20) % 3 != 0),
-        natnet_others if with_others else natnet,
-    )
-    kind, payload = protocol.payload(messages.frame(77, sent, TIMES, version, True))
+def test_every_version_comes_back_to_the_bit(version: Version) -> None:
+    sent = replace(poses(20), tracked=np.arange(20) % 3 != 0)
+    kind, payload = protocol.payload(natnet_others.frame(frame_of(sent, 77), version))
     assert kind == Kind.FRAME
     got = protocol.parse_frame(payload, version)
     assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
@@ -80,11 +73,10 @@ def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool
         np.testing.assert_array_equal(got.tracked, sent.tracked)
     else:  # no flag: no pose
         assert not got.quaternions_xyzw[~seen].any()
-    assert got.time_s == TIMES.software_s or (version == (2, 5) and np.isnan(got.time_s))
+    assert got.time_s == TIME_S or (version == (2, 5) and np.isnan(got.time_s))
     times = (got.exposure_ticks, got.received_ticks, got.transmitted_ticks)
-    told = (TIMES.exposure_ticks, TIMES.received_ticks, TIMES.transmitted_ticks)
-    assert times == (told if version >= (3, 0) else (None,) * 3)
-    kind, payload = protocol.payload(messages.models(NAMES, version))
+    assert times == (TICKS if version >= (3, 0) else (None,) * 3)
+    kind, payload = protocol.payload(natnet_others.models(NAMES, version))
     assert kind == Kind.MODELS
     assert protocol.rigid_bodies(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
     info = ServerInfo("Motive", (3, 1, 0, 2), version)
@@ -108,13 +100,21 @@ def read_all(data: bytes, version: Version) -> None:
             continue
 
 
+def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
+    """Inputs that take other ways through the reader; the first byte is the version's number."""
+    for data in kept("natnet"):
+        message, version = data[1:], VERSIONS[(data[0] if data else 0) % len(VERSIONS)]
+        read_all(message, version)
+        read_all(message[4:], version)
+
+
 @settings(max_examples=60)
-@given(versions, st.booleans(), st.binary(max_size=2000), st.data())
+@given(st.sampled_from(VERSIONS), st.booleans(), st.binary(max_size=2000), st.data())
 def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
     version: Version, is_frame: bool, any_bytes: bytes, data: st.DataObject
 ) -> None:
     read_all(any_bytes, version)
-    whole = natnet_others.frame(1, poses(), TIMES, version) if is_frame else natnet_others.models(NAMES, version)
+    whole = natnet_others.frame(frame_of(poses()), version) if is_frame else natnet_others.models(NAMES, version)
     message = bytearray(whole[4:])
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(message) - 4))
@@ -125,7 +125,7 @@ def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
 
 @pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
-    whole = natnet_others.frame(1, poses(), TIMES, version)[4:]
+    whole = natnet_others.frame(frame_of(poses()), version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
@@ -134,7 +134,7 @@ def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
             protocol.parse_frame(whole[:length], version)
     if version >= (4, 1):
         found = protocol.parse_frame(whole[:-14] + whole[-6:], version)
-        assert found.exposure_ticks == TIMES.exposure_ticks
+        assert found.exposure_ticks == TICKS[0]
 
 
 def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
@@ -161,10 +161,10 @@ def test_another_client_reads_the_emulators_old_versions(version: Version) -> No
     """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
     optirx = pytest.importorskip("optirx", reason="pip install optirx")
     sent = poses()
-    got = optirx.unpack(natnet.frame(5, sent, TIMES, version), (*version, 0, 0))
+    got = optirx.unpack(natnet.frame(frame_of(sent, 5), version), (*version, 0, 0))
     assert got.frameno == 5
     for place, body in enumerate(got.rigid_bodies):
         np.testing.assert_array_equal(body.position, sent.positions_m[place])
         np.testing.assert_array_equal(body.orientation, sent.quaternions_xyzw[place])
     assert len(got.rigid_bodies) == len(NAMES)
-    assert got.timestamp == (TIMES.software_s if version >= (2, 6) else None)
+    assert got.timestamp == (TIME_S if version >= (2, 6) else None)

@@ -1,19 +1,14 @@
-"""The node `optitrack` over real DDS, with the node `optitrack_emulator`: from topics and from a bag."""
+"""The node `optitrack` over real DDS, with the node `optitrack_emulator` and a simulator's truth."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_truth import Truth, ground_truth, stamp_ns
+from emulated_truth import Truth, ground_truth
 from live_graph import TF_IS_HERE, await_being_heard, collect, collect_transforms, listening_node, running, spin_until
 from natnet_samples import free_ports
-
-from onboard_estimation.bags.writing import BagWriter
-from onboard_estimation.base.series import Series, truth_channel
-from onboard_estimation.judging.simulated_bags import write_series
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.usefixtures("ros_domain")]
 
@@ -53,23 +48,3 @@ def test_a_simulators_truth_comes_back_as_ground_truth(ports: tuple[str, ...], t
         assert figures["frames"] > 100
         assert any("link_1: not" not in one.message and "not seen" in one.message for r in reports for one in r.status)
         assert emulator.stop() == driver.stop() == 0
-
-
-def test_a_bag_is_streamed_as_if_it_were_now(ports: tuple[str, ...], tmp_path: Path) -> None:
-    stamps_ns = 10_000_000 * np.arange(500)
-    values = np.column_stack([np.arange(500), *np.zeros((5, 500)), np.ones(500)])
-    with BagWriter(tmp_path / "bag") as writer:
-        write_series(writer, [Series(truth_channel("arm"), stamps_ns, values)], "/lab")
-    with (
-        listening_node() as node,
-        running("optitrack", tmp_path, *ports),
-        running("optitrack_emulator", tmp_path, *ports, "-p", f"bag:={tmp_path / 'bag'}") as emulator,
-    ):
-        arm = ground_truth(node, "arm")
-        spin_until(node, lambda: len(arm) > 200)
-        numbers = np.array([one.pose.position.x for one in arm])
-        at_s = 1e-9 * np.array([stamp_ns(one) for one in arm])
-        assert abs(at_s[-1] - time.time()) < 60.0
-        away_s = (at_s - at_s[-1]) - 0.01 * (numbers - numbers[-1])
-        assert np.abs(away_s).max() < 0.01
-        emulator.wait_for("the bag is over")

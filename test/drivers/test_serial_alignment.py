@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drivers.at_rest import HighGAlignment, high_g_offset
+from drivers.at_rest import HighGAlignment
 from onboard_estimation.base.errors import UserError
 
 G = 9.80665
@@ -28,10 +28,12 @@ def test_the_offset_is_found_within_the_uncertainty_that_is_told() -> None:
     scaled, twice = [], []
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        found = high_g_offset(low_g(rng), high_g(rng))
+        found, doubled = HighGAlignment(at_start=False), HighGAlignment(at_start=False)
+        found.align(low_g(rng), high_g(rng))
         np.testing.assert_allclose(found.stddev_m_s2, 4.6 / np.sqrt(840), rtol=0.6)
-        scaled.append((found.mean_m_s2 - OFFSET) / found.stddev_m_s2)
-        twice.append(high_g_offset(low_g(rng), np.repeat(high_g(rng, 420), 2, axis=0)).stddev_m_s2)
+        scaled.append((found.offset_m_s2 - OFFSET) / found.stddev_m_s2)
+        doubled.align(low_g(rng), np.repeat(high_g(rng, 420), 2, axis=0))
+        twice.append(doubled.stddev_m_s2)
     # By the number of batches Student's t of 24 degrees of freedom: standard deviation 1.04.
     assert np.std(scaled) == pytest.approx(1.04, abs=0.12)
     assert np.abs(scaled).max() < 5.0

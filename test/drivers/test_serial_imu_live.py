@@ -195,11 +195,6 @@ def test_the_high_g_sensor_is_aligned_once_still_at_the_start_and_when_asked(por
                 lambda: sender.catch_up() and bool(reports) and (words in line_status(reports).message) is is_so,
             )
 
-        def answer_after(seconds: float) -> Any:
-            end_s = time.monotonic() + seconds
-            spin_until(node, lambda: sender.catch_up() and time.monotonic() > end_s)
-            return call(node, "std_srvs/srv/Trigger", "align_high_g")
-
         until_said("high-g not aligned: imu/low_g moves")
         assert line_status(reports).level == b"\x01"
         assert "taken off" not in driver.output
@@ -209,26 +204,13 @@ def test_the_high_g_sensor_is_aligned_once_still_at_the_start_and_when_asked(por
         found = [figures(reports)[f"high_g_offset_{axis}_m_s2"] for axis in "xyz"]
         np.testing.assert_allclose(found, offset, atol=4.0 * 4.6 / np.sqrt(500))
         # Again: what is kept was corrected too, or there would be as much again.
-        answer = answer_after(1.5)
+        count = len(high)
+        spin_until(node, lambda: sender.catch_up() and len(high) > count + 750)
+        answer = call(node, "std_srvs/srv/Trigger", "align_high_g")
         assert answer.success, answer.message
         told = np.array(re.findall(r"[xyz] (-?[\d.]+) \+- ([\d.]+)", answer.message), dtype=float)
         np.testing.assert_allclose(told[:, 0], offset, atol=5.0 * 4.6 / np.sqrt(500))
         np.testing.assert_allclose(told[:, 1], 4.6 / np.sqrt(500), rtol=0.5)
-        count = len(high)
-        spin_until(node, lambda: sender.catch_up() and len(high) > count + 1000)
-        rest = np.array([[getattr(one.linear_acceleration, axis) for axis in "xyz"] for one in high[count + 100 :]])
-        # What is left is what was told to be not known, and the noise of this mean.
-        left = (rest.mean(axis=0) - AT_REST[3:]) / np.hypot(told[:, 1], 4.6 / np.sqrt(len(rest)))
-        assert np.sqrt(np.mean(left**2)) < 3.0
-        for turns_rad_s, high_bias, words in (
-            (0.5, sender.high_bias, "imu/low_g moves: its readings vary by 0."),
-            (0.0, np.array([0.0, 0.0, 0.0, 0.0, 0.0, -19.6]), "is no offset, of which the data sheet allows 9.8"),
-            (0.0, None, "imu/high_g: 0 readings in the last second"),
-        ):
-            sender.turns_rad_s, sender.high_bias = turns_rad_s, high_bias
-            answer = answer_after(2.0)
-            assert not answer.success
-            assert words in answer.message
     sender.device.close()
     assert "Traceback" not in driver.output
 
@@ -253,7 +235,7 @@ def test_a_simulated_robot_on_the_wire_is_estimated(tmp_path: Path) -> None:
     nothing_is_left()
     assert "Traceback" not in launch.output
     heights: dict[str, list[tuple[float, float]]] = {"odometry": [], "ground_truth/body/pose": []}
-    lost, low_ns = [], []
+    lost: list[float] = []
     with open_bag(bag) as opened:
         assert opened.custom_data["source"] == "simulated"
         for raw in opened.messages():
@@ -263,17 +245,11 @@ def test_a_simulated_robot_on_the_wire_is_estimated(tmp_path: Path) -> None:
                 pose = message.pose.pose if topic == "odometry" else message.pose
                 stamp = message.header.stamp
                 heights[topic].append((stamp.sec % 100_000 + 1e-9 * stamp.nanosec, pose.position.z))
-            elif topic == "imu/low_g/data_raw":
-                stamp = opened.deserialize(raw).header.stamp
-                low_ns.append(stamp.sec * 10**9 + stamp.nanosec)
             elif raw.topic == "/diagnostics":
                 for status in opened.deserialize(raw).status:
                     lost += [float(one.value) for one in status.values if one.key == "lost"]
     assert lost
     assert max(lost) == 0.0 or "the line is full, the driver does not read" in launch.output
-    gaps_s = 1e-9 * np.diff(low_ns)[2000:]
-    assert gaps_s.min() > 0.0
-    assert np.median(gaps_s) == pytest.approx(1.0 / 840.0, rel=0.01)
     estimate, truth = (np.array(heights[topic]) for topic in heights)
     settled = estimate[estimate[:, 0] > estimate[0, 0] + 8.0]
     error = settled[:, 1] - np.interp(settled[:, 0], truth[:, 0], truth[:, 1])

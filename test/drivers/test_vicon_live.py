@@ -19,7 +19,7 @@ def test_truth_comes_out_as_it_went_in_occluded_bodies_are_missing_and_a_server_
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = f"port:={free.getsockname()[1]}"
-    faults = ["occlusion_rate:=0.3", "restart_every_s:=6.0", "restart_takes_s:=2.5"]
+    faults = ["occlusion_rate:=0.3", "restart_every_s:=4.0", "restart_takes_s:=1.5"]
     emulated = [word for one in (port, "bodies:=[box, link]", "rate_hz:=100.0", *faults) for word in ("-p", one)]
     with (
         listening_node() as node,

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import DataStreamServer
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.motion_capture.vicon_protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
+from drivers.motion_capture.vicon_protocol import OBJECT_ENUMS, PACKET, block, encode_uints
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.errors import UserError
 
@@ -119,28 +118,14 @@ def test_a_client_that_was_sent_away_comes_again_also_when_the_server_was_away_a
     pair.until(lambda: len(pair.got) >= count + 50)
     assert pair.client.connection.losses == 1
     assert any("closed the connection; trying again" in sentence for sentence in pair.said)
-    pair.server.refuse()
+    pair.server.close()
     pair.until(lambda: "Connection refused" in pair.client.connection.trouble)
     pair.server.listen()
     pair.number = 3
     count = len(pair.got)
     pair.until(lambda: len(pair.got) >= count + 50)
-    assert (pair.client.clock.jumps, pair.client.clock.unmapped) == (1, 4)
+    assert (pair.client.clock.jumps, pair.client.health.unstamped) == (1, 4)
     assert (np.diff([seen.stamp_ns for seen in pair.got]) > 0).all()
-
-
-def test_a_client_that_does_not_read_hinders_nobody(pair: Pair) -> None:
-    with closing(socket.socket()) as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        deaf.connect(("127.0.0.1", pair.server.port))
-        pair.until(lambda: len(pair.got) >= 10)
-        deaf.sendall(block(PACKET, block(OBJECT_ENUMS, encode_uints(WANTED))) + block(PACKET, block(100002, b"\x01")))
-        pair.until(lambda: pair.server.clients == 2)
-        for one in pair.server._clients:
-            one.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        count = len(pair.got)
-        pair.until(lambda: pair.server.missed and len(pair.got) >= count + 50)
-    assert pair.client.health.lost == 0
 
 
 def test_a_stream_that_lies_is_left_and_tried_again_later_each_time() -> None:

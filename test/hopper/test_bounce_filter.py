@@ -187,9 +187,7 @@ def test_no_shock_needs_to_be_measured_rightly():
 # --- gaps
 
 
-@pytest.mark.parametrize("length_s", [0.02, 0.07])
-@pytest.mark.parametrize("before_s", [0.0, 0.03])
-@pytest.mark.parametrize("event", ["touchdown_s", "liftoff_s"])
+@pytest.mark.parametrize(("event", "before_s", "length_s"), [("touchdown_s", 0.03, 0.07), ("liftoff_s", 0.0, 0.02)])
 def test_a_gap_at_touchdown_or_liftoff_is_bridged(event, before_s, length_s):
     hops = bounces(3.0, 6, 0.62)
     at = getattr(hops, event)[3] - before_s

@@ -27,11 +27,17 @@ from hopper_samples_for_tests import (
 from scipy.spatial.transform import Rotation
 
 from hopper_estimation.estimators import readings_kernels as readings
-from hopper_estimation.estimators.estimator import Ground, HopperEstimator
 from hopper_estimation.estimators.samples import NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
 from hopper_estimation.model import phases
-from hopper_estimation.model.phases import DROP, STARTUP
-from hopper_estimation.model.topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS, limited_channels
+from hopper_estimation.model.configuration import (
+    ATTITUDE,
+    COMMANDED_HEIGHT,
+    HIGH_G,
+    LEG,
+    LOW_G,
+    MOTORS,
+    limited_channels,
+)
 from onboard_estimation.base.measurement import Channel, Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Recording, Series, set_pose_channel
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -39,7 +45,6 @@ from onboard_estimation.contract.robot import estimator_name
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.replay import at_once, replay
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.pipeline.estimator import FilterBreakdown
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.phases import NewEvents
 
@@ -248,21 +253,12 @@ def both_ways(configuration: Any, name: str, recording: LoadedRecording, initial
     return found
 
 
-@pytest.mark.parametrize("name", ROBOT.estimators)
-def test_every_estimator_sees_all_events_at_once(name: str, configuration: Any, short: Recording) -> None:
-    estimator = ROBOT.estimator(configuration, estimator_name(ROBOT, name))
-    found = at_once(estimator, loaded(short), 0.05, CHANNELS, start_of(short))
-    assert found is not None
-    assert {event.name for event in found.events} == {"touchdown", "max_squat", "liftoff", "apex"}
-    assert np.isfinite(found.record.means).all()
-
-
-@pytest.mark.parametrize("name", ["bounce", "bounce_encoder", "kf1", "eskf2", "dr1"])
-def test_at_once_is_message_by_message_and_late_within_the_lag_is_in_time(
+@pytest.mark.parametrize("name", ["bounce", "kf1"])
+def test_over_changing_ground_at_once_is_message_by_message_and_late_within_the_lag_is_in_time(
     name: str, configuration: Any, short: Recording
 ) -> None:
-    """Each sensor late by its own changes no bit of the record; over ground that changes, too."""
-    configuration = replace(configuration, ground_changes=name in ("bounce", "kf1"))
+    """Each sensor late by its own changes no bit of the record; on level ground `check_robot` says so."""
+    configuration = replace(configuration, ground_changes=True)
     late = arriving_late(short, {HIGH: 0.003, "imu/attitude": 0.02, LOW: 0.0015, "motors/command": 0.01})
     found = both_ways(configuration, name, late, start_of(short), lag_s=0.03)
     assert found.sensors[HIGH]["late"] > 100
@@ -292,7 +288,7 @@ def test_ground_that_steps_is_followed_and_what_adds_up_is_said(configuration: A
     configuration = replace(configuration, ground_changes=True)
     within, errors_m, stddevs_m = [], [], []
     for seed in range(340, 343):
-        recording = simulated_recording(ROBOT, configuration, "uneven", "mixed", 45.0, seed)
+        recording = simulated_recording(ROBOT, configuration, "uneven", "mixed", 35.0, seed)
         height = judge(ROBOT, configuration, "bounce", recording).parts["height"]
         known = np.isfinite(height.error[:, 0])
         error, stddev = height.error[known, 0], height.stddev[known, 0]
@@ -326,13 +322,12 @@ def test_with_poses_set_on_the_way(configuration: Any, short: Recording) -> None
     assert found.sensors["set_pose"]["left_out"] == 1
 
 
-@pytest.mark.parametrize("name", ["bounce", "kf1", "eskf1", "ba1"])
-def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, short: Recording) -> None:
+def test_live_decisions_are_the_offline_ones(configuration: Any, short: Recording) -> None:
     """As a node tells them: at once, each once, in the same order and within two samples, though sensors come late."""
-    offline = at_once(ROBOT.estimator(configuration, name), loaded(short), 0.03, CHANNELS)
+    offline = at_once(ROBOT.estimator(configuration, "bounce"), loaded(short), 0.03, CHANNELS)
     assert offline is not None
     assert len(offline.events) >= 7
-    pipeline, new = Pipeline(ROBOT.estimator(configuration, name), CHANNELS, lag_s=0.03), NewEvents()
+    pipeline, new = Pipeline(ROBOT.estimator(configuration, "bounce"), CHANNELS, lag_s=0.03), NewEvents()
     told: list[Any] = []
     for measurement in arriving_late(short, {HIGH: 0.002, "imu/attitude": 0.01}).measurements():
         pipeline.process(measurement)
@@ -347,36 +342,3 @@ def test_events_are_told_when_they_happened_not_when_they_were_seen(configuratio
     delays = {(event.name, event.seen_ns - event.stamp_ns) for event in events}
     told = {"touchdown": 8_000_000, "max_squat": 4_000_000, "liftoff": 6_000_000, "apex": 1_000_000}
     assert delays == set(told.items())
-
-
-def test_covariances_are_scaled_by_phase(configuration: Any, short: Recording) -> None:
-    """By the model's scale and floor of the phase that the filter is in."""
-    plain = plain_model().entries["kf1"]
-    no_floors = {"height_floor_m": np.full(5, 1e-9), "velocity_floor_m_s": np.full(5, 1e-9)}
-    scales = {"height_scale": 3.0 * plain.height_scale, "velocity_scale": 2.0 * plain.velocity_scale}
-    estimators = (
-        HopperEstimator(configuration, "kf1", entry) for entry in (plain, replace(plain, **no_floors, **scales))
-    )
-    one, other = (at_once(each, loaded(short), 0.03, CHANNELS) for each in estimators)
-    assert one is not None
-    assert other is not None
-    np.testing.assert_array_equal(one.record.means, other.record.means)
-    phase = np.full(len(one.record.stamps_ns), STARTUP)
-    phase[one.record.stamps_ns >= int(series_of(short, "set_pose").stamps_ns[0])] = DROP
-    for event in one.events:
-        phase[one.record.stamps_ns >= event.seen_ns] = event.phase
-    (z, zv, v), (wide_z, wide_zv, wide_v) = (
-        each.record.covariances[:, [0, 0, 1], [0, 1, 1]].T for each in (one, other)
-    )
-    np.testing.assert_allclose(9.0 * (z - plain.height_floor_m[phase] ** 2), wide_z, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(4.0 * (v - plain.velocity_floor_m_s[phase] ** 2), wide_v, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(6.0 * zv, wide_zv, rtol=1e-9, atol=1e-15)
-    assert np.all(np.abs(zv) < np.sqrt(z * v))
-
-
-def test_a_touchdown_without_a_height_is_refused(configuration: Any) -> None:
-    estimator = ROBOT.estimator(configuration, "kf1")
-    ground = estimator._after_hop(Ground(apex_m=2.0), 0.3, -6.0)
-    assert (ground.hops, np.isnan(ground.apex_m)) == (1, True)
-    with pytest.raises(FilterBreakdown, match="hop 2: the height at touchdown is nan"):
-        estimator._after_hop(ground, np.nan, -6.0)

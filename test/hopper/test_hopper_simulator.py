@@ -21,6 +21,8 @@ from hopper_estimation.simulation.simulator import HopperSimulation
 CONFIGURATION = HopperConfiguration()
 SCENARIO = hopper_scenario()
 IDEAL = ideal_scenario()
+SOON = {"rest_s": 0.5, "drop_s": 3.0}
+"""A run that begins to hop soon."""
 LENGTH_M = CONFIGURATION.robot.standing_height_m
 GRAVITY = CONFIGURATION.robot.gravity_m_s2
 STEP_S = dynamics.STEP_S
@@ -201,11 +203,11 @@ def test_thrust_follows_the_locomotion_energy():
 def test_the_exact_estimate_controls_like_the_truth():
     made = simulation("2m", 5)
     made.advance(6 * SECOND_NS)
-    for tick in range(round(6.0 / TICK_S), round(8.0 / TICK_S)):
+    for tick in range(round(6.0 / TICK_S), round(7.2 / TICK_S)):
         z, v, phase = made.trace[-1][-1, [dynamics.T_HEIGHT, dynamics.T_VELOCITY, dynamics.T_PHASE]]
         made.take_estimate(z, v, DROP if phase == STARTUP else int(phase))
         made.advance(round((tick + 1) * TICK_S * SECOND_NS))
-    np.testing.assert_array_equal(trace_of(made), controlled()[2][: round(8.0 / STEP_S)])
+    np.testing.assert_array_equal(trace_of(made), controlled()[2][: round(7.2 / STEP_S)])
 
 
 def test_hops_on_uneven_ground_keep_the_energy_relation():
@@ -270,8 +272,8 @@ def test_readings_saturate_at_their_range():
 
 def test_filters_and_clocks_of_the_accelerometers_are_scipy_s():
     """From the exact acceleration: one pole, held at 1 kHz, read at 840 Hz; in uneven pieces too."""
-    made = simulation("2m", 4, silent(IDEAL))
-    series = advanced(made, 8.4, step_s=0.0175)
+    made = simulation("2m", 4, replace(silent(IDEAL), **SOON))
+    series = advanced(made, 4.9, step_s=0.0175)
     trace = trace_of(made)
     felt = trace[:, dynamics.T_ACCELERATION] + GRAVITY
     for name, sensor in (("low", made._low), ("high", made._high)):
@@ -290,16 +292,16 @@ def test_filters_and_clocks_of_the_accelerometers_are_scipy_s():
 
 def test_mount_rings_as_a_second_order_system():
     mount, high_g = replace(IDEAL.mount, share=1.0), replace(SCENARIO.high_g, bandwidth_hz=1e5)
-    scenario = replace(silent(IDEAL), mount=mount, high_g=high_g)
+    scenario = replace(silent(IDEAL), mount=mount, high_g=high_g, **SOON)
     made = simulation("1m", 4, scenario)
-    made.advance(7 * SECOND_NS)
+    made.advance(4 * SECOND_NS)
     trace = trace_of(made)
     omega, damping = 2.0 * np.pi * made.plant.ring_frequency, made.plant.ring_damping
     assert made.plant.ring_frequency == SCENARIO.mount.frequency_hz
     time_s = np.arange(len(trace)) * STEP_S
     system = ([2.0 * damping * omega, omega**2], [1.0, 2.0 * damping * omega, omega**2])
     mount = GRAVITY + signal.lsim(system, trace[:, dynamics.T_ACCELERATION], time_s, interp=False)[1][1:]
-    rows = slice(round(6.0 / STEP_S), None, dynamics.CHIP_STEPS)
+    rows = slice(round(3.0 / STEP_S), None, dynamics.CHIP_STEPS)
     shown, expected = trace[:-1][rows, dynamics.T_HIGH], mount[rows]
     assert expected.std() > 50.0
     assert np.std(shown - expected) < 0.05 * expected.std()
@@ -346,7 +348,8 @@ def test_spreads_are_as_stated_and_cut_off():
 
 
 def test_a_seed_gives_the_same_run_and_another_seed_another():
-    first, again, other = (advanced(simulation("mixed", seed, SCENARIO, uneven=True), 7.0) for seed in (1, 1, 2))
+    scenario = replace(SCENARIO, **SOON)
+    first, again, other = (advanced(simulation("mixed", seed, scenario, uneven=True), 4.0) for seed in (1, 1, 2))
     for topic, (stamps, values) in first.items():
         np.testing.assert_array_equal(again[topic][0], stamps)
         np.testing.assert_array_equal(again[topic][1], values)
@@ -358,11 +361,11 @@ def test_a_seed_gives_the_same_run_and_another_seed_another():
 
 def test_pieces_join_without_gaps_and_repeats():
     """Bounds that are no multiple of anything; a robot without noise of its motion moves the same."""
-    scenario = replace(silent(IDEAL), lost_share=0.0)
+    scenario = replace(silent(IDEAL), lost_share=0.0, **SOON)
     whole, parts = simulation("mixed", 8, scenario), simulation("mixed", 8, scenario)
-    expected = advanced(whole, 7.5)
+    expected = advanced(whole, 4.5)
     found, before = {}, 0
-    for stop in [1, 2_499_999, 2_500_000, 2_500_001, *range(3_333_333, 7_500_000_000, 37_037_037), 7_500_000_000]:
+    for stop in [1, 2_499_999, 2_500_000, 2_500_001, *range(3_333_333, 4_500_000_000, 37_037_037), 4_500_000_000]:
         recording = parts.advance(stop)
         for one in (*recording.sensors, *recording.truth):
             if len(one.stamps_ns):
@@ -375,15 +378,15 @@ def test_pieces_join_without_gaps_and_repeats():
     for topic, pieces in found.items():
         np.testing.assert_array_equal(np.concatenate(pieces), expected[topic][0], err_msg=topic)
     np.testing.assert_array_equal(trace_of(parts)[: len(trace_of(whole))], trace_of(whole))
-    assert all(not len(one.stamps_ns) for one in parts.advance(7_500_000_000).sensors), "nothing twice"
+    assert all(not len(one.stamps_ns) for one in parts.advance(4_500_000_000).sensors), "nothing twice"
 
 
 def test_truth_is_late_and_noisy_as_stated():
-    made = simulation("2m", 13, SCENARIO)
-    stamps, poses = advanced(made, 20.0)["ground_truth/body/pose"]
-    np.testing.assert_array_equal(stamps, np.round(np.arange(12_000) * SECOND_NS / 600.0).astype(np.int64))
+    made = simulation("2m", 13, replace(SCENARIO, **SOON))
+    stamps, poses = advanced(made, 15.0)["ground_truth/body/pose"]
+    np.testing.assert_array_equal(stamps, np.round(np.arange(9_000) * SECOND_NS / 600.0).astype(np.int64))
     trace = trace_of(made)
-    moving = stamps > 7 * SECOND_NS
+    moving = stamps > 4 * SECOND_NS
     at = np.arange(1, len(trace) + 1) * STEP_S
 
     def exact(late_s, column=dynamics.T_HEIGHT):
@@ -403,35 +406,35 @@ def test_truth_is_late_and_noisy_as_stated():
 
 def test_starting_height_is_given_once():
     errors = []
-    for seed in range(12):
-        made = simulation("1m", seed, replace(SCENARIO, drop_s=3.5, rest_s=0.5))
-        stamps, values = advanced(made, 3.6)["set_pose"]
-        assert stamps.tolist() == [3_500_000_000]
+    for seed in range(8):
+        made = simulation("1m", seed, replace(SCENARIO, **SOON))
+        stamps, values = advanced(made, 3.1)["set_pose"]
+        assert stamps.tolist() == [3_000_000_000]
         covariance = values[0, 7:].reshape(6, 6)
         assert covariance[2, 2] == pytest.approx(SCENARIO.capture.start_stddev_m**2)
         assert np.delete(np.diag(covariance), 2).min() >= 1e6
         np.testing.assert_array_equal(values[0, 3:7], [0.0, 0.0, 0.0, 1.0])
-        errors.append(values[0, 2] - trace_of(made)[round(3.5 / STEP_S) - 1, dynamics.T_HEIGHT])
+        errors.append(values[0, 2] - trace_of(made)[round(3.0 / STEP_S) - 1, dynamics.T_HEIGHT])
     assert np.abs(errors).max() < 2.5 * SCENARIO.capture.start_stddev_m + 0.001
     assert 0.5 < np.std(errors) / SCENARIO.capture.start_stddev_m < 1.6
 
 
 def test_commanded_heights():
-    for variant, height in simulator.HEIGHTS_M.items():
-        stamps, values = advanced(simulation(variant), 3.0)["commanded_height"]
-        assert set(values[:, 2]) == {height}
-        np.testing.assert_array_equal(stamps, np.arange(6) * SECOND_NS // 2)
-    stamps, values = advanced(simulation("mixed", 3), 6.0 + 48.0)["commanded_height"]
-    blocks = ((stamps - 6 * SECOND_NS) // (12 * SECOND_NS)).clip(0)
-    goals = [set(values[blocks == k, 2]) for k in range(4)]
-    assert all(len(one) == 1 for one in goals), "one height for 12 s"
-    assert set.union(*goals) == {1.0, 2.0, 3.0, 4.0}
-    stamps, values = advanced(simulation("varied", 3), 6.0 + 96.0)["commanded_height"]
+    stamps, values = advanced(simulation("0.3m"), 3.0)["commanded_height"]
+    assert set(values[:, 2]) == {0.3}
+    np.testing.assert_array_equal(stamps, np.arange(6) * SECOND_NS // 2)
+    soon = replace(IDEAL, **SOON)
+    stamps, values = advanced(simulation("mixed", 3, soon), 3.0 + 24.0)["commanded_height"]
+    blocks = ((stamps - 3 * SECOND_NS) // (12 * SECOND_NS)).clip(0)
+    first, second = (set(values[blocks == k, 2]) for k in range(2))
+    assert len(first) == len(second) == 1, "one height for 12 s"
+    assert first != second
+    assert first | second <= {1.0, 2.0, 3.0, 4.0}
+    stamps, values = advanced(simulation("varied", 3, soon), 3.0 + 40.0)["commanded_height"]
     heights, first = np.unique(values[:, 2], return_index=True)
     lasting_s = np.diff(np.sort(stamps[first])) / SECOND_NS
-    assert 12 <= len(heights) <= 50
-    assert 0.3 <= heights.min() < 0.7
-    assert 3.0 < heights.max() <= 5.0
+    assert len(heights) >= 5
+    assert 0.3 <= heights.min() < 1.0 < 2.0 < heights.max() <= 5.0
     assert 2.0 <= lasting_s[1:].min() <= lasting_s[1:].max() <= 8.01
 
 
@@ -440,8 +443,9 @@ def test_commanded_heights():
 EFFECTS = [one.name for one in fields(ForeignScenario) if one.default == 0.0]
 
 
-def run(foreign, seconds=9.0, scenario=SCENARIO, seed=4, variant="2m"):
-    made = HopperSimulation(CONFIGURATION, variant, np.random.default_rng(seed), scenario, foreign=foreign)
+def run(foreign, seconds=6.0, scenario=SCENARIO, variant="2m"):
+    scenario = replace(scenario, **SOON)
+    made = HopperSimulation(CONFIGURATION, variant, np.random.default_rng(4), scenario, foreign=foreign)
     made.trace = []
     recording = made.advance(round(seconds * SECOND_NS))
     return made, {one.channel.sensor: one.values for one in (*recording.sensors, *recording.truth)}
@@ -474,9 +478,9 @@ def test_each_effect_alone_changes_what_it_acts_on(effect):
 
 
 @cache
-def liftoff_shares(foreign, variant="2m", seconds=20.0):
+def liftoff_shares(foreign, variant="2m"):
     """Speed at liftoff over that at touchdown, by hop."""
-    made, _ = run(foreign, seconds, IDEAL, variant=variant)
+    made, _ = run(foreign, 14.0, IDEAL, variant)
     trace = trace_of(made)
     found = Events(trace)
     rows = [np.round(at / dynamics.STEP_S).astype(int) - 1 for at in (found.touchdown_s, found.liftoff_s)]
@@ -486,7 +490,7 @@ def liftoff_shares(foreign, variant="2m", seconds=20.0):
 
 
 def test_a_leg_that_pushes_more_or_less_scatters_the_liftoff_and_more_where_more_is_asked_for():
-    still, pushed = (liftoff_shares(ForeignScenario(push_scatter=size)).std() for size in (0.0, 0.1))
+    still, pushed = liftoff_shares(None).std(), liftoff_shares(ForeignScenario(push_scatter=0.1)).std()
     assert pushed > max(0.01, 5.0 * still)
     asked = ForeignScenario(push_per_m=0.05)
     high, low = (np.median(liftoff_shares(asked, one) - np.median(liftoff_shares(None, one))) for one in ("4m", "1m"))
@@ -502,10 +506,10 @@ def test_soft_ground_and_edges_take_energy():
 @cache
 def swings_of(damping):
     """(K, 4) angles and rates of a swing from the first landing on, at the ticks; the sample of that landing."""
-    foreign = ForeignScenario(wobble_deg=4.0, wobble_damping=damping)
-    made = HopperSimulation(CONFIGURATION, "2m", np.random.default_rng(4), IDEAL, foreign=foreign)
+    foreign, scenario = ForeignScenario(wobble_deg=4.0, wobble_damping=damping), replace(IDEAL, **SOON)
+    made = HopperSimulation(CONFIGURATION, "2m", np.random.default_rng(4), scenario, foreign=foreign)
     swings = []
-    for k in range(1, 17):
+    for k in range(1, 11):
         made.advance(k * SECOND_NS // 2)
         swings.append(made.foreign.swings)
     swings = np.concatenate(swings)
@@ -515,7 +519,7 @@ def swings_of(damping):
 
 def test_a_landing_sets_off_a_swing_of_its_frequency_that_fades_as_it_is_damped():
     swings, first = swings_of(0.01)
-    assert first * dynamics.TICK_STEPS * dynamics.STEP_S > 6.0, "only once it has landed"
+    assert first * dynamics.TICK_STEPS * dynamics.STEP_S > 3.0, "only once it has landed"
     crossings = np.flatnonzero(np.diff(np.sign(swings[:300, 0])))
     assert np.diff(crossings).mean() * 0.0025 == pytest.approx(0.5 / 3.0, rel=0.03)
     np.testing.assert_allclose(np.diff(swings[:300, :2], axis=0) / 0.0025, swings[1:300, 2:], atol=1e-9)

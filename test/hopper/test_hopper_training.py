@@ -34,7 +34,7 @@ from hopper_samples_for_tests import (
 from scipy.stats import norm
 
 from benchmarks.hopper.trials import deviations
-from hopper_estimation.estimators.filter_model import (
+from hopper_estimation.estimators.filters import (
     PARAMETERS,
     TRAINED,
     FilterEntry,
@@ -45,16 +45,21 @@ from hopper_estimation.estimators.filter_model import (
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, PHASES
-from hopper_estimation.training.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
+from hopper_estimation.training.filter_calibration import (
+    WITHIN_ONE,
+    Trial,
+    calibrated,
+    filtered,
+    scale_and_floor,
+    trials_of,
+)
 from hopper_estimation.training.filter_calibration import judged as judged_trial
 from hopper_estimation.training.filter_training import (
-    SEARCHED,
     START_VARIANCES,
     FilterObjective,
     neutral_parameters,
     train_filter,
 )
-from hopper_estimation.training.trials import Trial, trials_of
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording
 
@@ -114,7 +119,7 @@ def with_real_stamps(trial: Trial) -> Trial:
     return replace(trial, signals=signals, true_height_m=height, true_velocity_m_s=velocity, time_s=trial.time_s[kept])
 
 
-@pytest.mark.parametrize(("name", "real"), [*((name, False) for name in SEARCHED), ("kf1", True), ("bounce", True)])
+@pytest.mark.parametrize(("name", "real"), [("eskf2", False), ("kf1", True), ("bounce", True)])
 def test_the_cost_is_that_of_the_formula(name: str, real: bool, trials: list[Trial]) -> None:
     trials = [with_real_stamps(one) for one in trials] if real else trials
     objective = FilterObjective(CONFIGURATION, name, trials, 1, delays=True)
@@ -139,17 +144,17 @@ TINY = HopperTrainingConfiguration(individuals=30, generations=4, threads=1)
 
 def test_a_little_training_helps_and_can_be_repeated(trials: list[Trial]) -> None:
     found = train_filter(CONFIGURATION, "kf1", trials, TINY)
-    again = train_filter(CONFIGURATION, "kf1", trials, TINY)
-    other = train_filter(CONFIGURATION, "kf1", trials, replace(TINY, seeds=(1, 2)))
-    np.testing.assert_array_equal(found.entry.parameters, again.entry.parameters)
-    assert not np.array_equal(found.entry.parameters, other.entry.parameters)
+    other = train_filter(CONFIGURATION, "kf1", trials, replace(TINY, seeds=(1, 0)))
+    again = other.results[1]
+    np.testing.assert_array_equal(found.best.best, again.best)
+    assert not np.array_equal(again.best, other.results[0].best)
     papers = train_filter(CONFIGURATION, "kf1", trials, replace(TINY, generations=1, delays=False))
     delays = [phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO]
     assert papers.entry.parameters[delays].tolist() == [0.0, 0.0, 0.0]
-    assert other.search.best.cost == min(one.cost for one in other.search.results)
+    assert other.best.cost == min(one.cost for one in other.results)
     neutral = plain_cost("kf1", neutral_parameters(), trials)
-    assert found.search.best.cost < 0.5 * neutral
-    assert found.search.best.cost == pytest.approx(plain_cost("kf1", found.entry.parameters, trials), rel=1e-9)
+    assert found.best.cost < 0.5 * neutral
+    assert found.best.cost == pytest.approx(plain_cost("kf1", found.entry.parameters, trials), rel=1e-9)
     for one, value in zip(PARAMETERS, found.entry.parameters, strict=True):
         assert one.lower <= value <= one.upper, one.name
 
@@ -157,7 +162,7 @@ def test_a_little_training_helps_and_can_be_repeated(trials: list[Trial]) -> Non
 # ---------------------------------------------------------------------------------------------------------- calibration
 
 
-@pytest.mark.parametrize(("scale", "floor"), [(2.5, 0.0), (0.0, 0.3), (1.5, 0.2)])
+@pytest.mark.parametrize(("scale", "floor"), [(2.5, 0.0), (0.0, 0.3)])
 def test_scale_and_floor_cover_synthetic_errors(scale: float, floor: float) -> None:
     rng = np.random.default_rng(3)
     sigma = rng.uniform(0.02, 0.5, size=8000)
@@ -309,25 +314,23 @@ KF1 = ("estimators", "kf1")
 VELOCITY_FIT = (*KF1, "parameters", "velocity_fit_0")
 DAMAGES: list[tuple[Damage | bytes, str]] = [
     (b'{"format": "hopper_filters", "vers', "not a model of the hopper, or damaged"),
-    (b"[" * 100_000, "or damaged"),
     (b" " * 1_000_001, "1000001 bytes, a hopper's filters have less than 1000000"),
-    (lambda content: [content], "not a model of"),
     (put("format", value="salp"), "not a model of"),
     (put("version", value=None), "version None, this program reads 1"),
     (put("estimators", value={}), "holds no estimators"),
     (put("estimators", "kf9", value={}), "kf9 are not known; known are bounce, kf1, kf2"),
     (put(*KF1, value=[1]), "kf1: no mapping"),
-    (put(*KF1, "parameters", "switching_g", value=None), "parameters must have state_cutoff_hz"),
-    (put(*KF1, "parameters", "phase_cutoff_hz", value=4000.0), "is 4000, must be between 5 and 400"),
-    *((put(*VELOCITY_FIT, value=one), "no finite number") for one in ("fast", True, 10**400, float("nan"))),
-    (put(*KF1, "velocity_scale", "drop", value=-1.0), "a scale or floor is not between"),
-    (put(*KF1, "start_covariance", "height_height_m2", value=-1.0), "is none"),
+    (put(*KF1, "parameters", "switching_g", value=None), "parameters: must have state_cutoff_hz"),
+    (put(*KF1, "parameters", "phase_cutoff_hz", value=4000.0), "is 4000.0, must be a number between 5 and 400"),
+    *(
+        (put(*VELOCITY_FIT, value=one), "must be a number between -10 and 10")
+        for one in ("fast", True, 10**400, float("nan"))
+    ),
+    (put(*KF1, "velocity_scale", "drop", value=-1.0), "velocity_scale: drop is -1.0"),
     (put(*KF1, "start_covariance", "height_velocity_m2_s", value=5.0), "is none"),
-    (put(*KF1, "event_delay_s", "apex", value=-0.1), "delays of events"),
-    (put(*KF1, "event_delay_s", "apex", value=3.0), "delays of events"),
-    (put(*KF1, "event_stddev_s", "apex", value=0.0), "delays of events"),
-    (put(*KF1, "touchdown", "constant_m", value=50.0), "out of bounds"),
-    (put(*KF1, "touchdown", value=None), "touchdown must have constant_m"),
+    (put(*KF1, "event_delay_s", "apex", value=-0.1), "event_delay_s: apex is -0.1"),
+    (put(*KF1, "event_stddev_s", "apex", value=0.0), "event_stddev_s: apex is 0.0"),
+    (put(*KF1, "touchdown", "constant_m", value=50.0), "touchdown: constant_m is 50.0"),
 ]
 
 

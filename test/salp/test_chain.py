@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
@@ -111,10 +111,10 @@ def landsalp() -> DenseChain:
     )
 
 
-@pytest.mark.parametrize("n", [2, 3, 10, 100])
+@pytest.mark.parametrize("n", [2, 10, 100])
 def test_motion_solves_the_dense_balance_of_thrust_and_drag(n: int) -> None:
     """Full, correlated drag matrices; joints folded by half a radian either way."""
-    for seed in range(3 if n < 100 else 1):
+    for seed in range(2 if n < 100 else 1):
         dense = random_chain(seed, n)
         rng = np.random.default_rng(100 + seed)
         chain, r, u = dense.build(), rng.normal(scale=0.5, size=n - 1), rng.normal(scale=0.1, size=n)
@@ -129,23 +129,21 @@ def test_motion_solves_the_dense_balance_of_thrust_and_drag(n: int) -> None:
 LATERAL = Gait((-0.005581, -0.006465, -0.004457), (0.025144, -0.014667, -0.011315), (0.01176, 0.0204, -0.001686))
 
 
-def _integrate(velocity, gait: Gait):
-    """One cycle from straight at the origin by SciPy; `velocity(r, u)` is the body velocity and the joint rates."""
+def integrated(velocity, gait: Gait, count: int = 25) -> np.ndarray:
+    """(K, N + 2) one cycle from straight at the origin by SciPy; `velocity(r, u)`: of the body and the joints."""
 
     def rate(time: float, q: np.ndarray) -> np.ndarray:
         v = velocity(q[3:], gait.controls(time))
         cosine, sine = np.cos(q[2]), np.sin(q[2])
         return np.array([cosine * v[0] - sine * v[1], sine * v[0] + cosine * v[1], *v[2:]])
 
-    solution = solve_ivp(
-        rate, (0.0, gait.period_s), np.zeros(5), "DOP853", np.linspace(0.0, 6.0, 241), rtol=1e-9, atol=1e-11
-    )
-    return solution.t, solution.y.T
+    start, times = np.zeros(len(gait.offset) + 2), np.linspace(0.0, gait.period_s, count)
+    return solve_ivp(rate, (0.0, gait.period_s), start, "DOP853", times, rtol=1e-8, atol=1e-10).y.T
 
 
 def test_forward_gait_gives_the_golden_figures() -> None:
     chain, dense, gait = SalpConfiguration().chain.build(), landsalp(), GAITS["forward"]
-    times, states = _integrate(chain.velocity, gait)
+    times, states = np.linspace(0.0, 6.0, 241), integrated(chain.velocity, gait, 241)
     end = states[-1]
     np.testing.assert_allclose(end[:2], [0.0300, 0.0], atol=5e-6)
     np.testing.assert_allclose(np.rad2deg(end[2:]), 0.0, atol=1e-3)
@@ -158,7 +156,7 @@ def test_forward_gait_gives_the_golden_figures() -> None:
     np.testing.assert_allclose(np.abs(gyros).max(axis=0), [0.233, 0.265, 0.184], atol=5e-4)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_several_joints_at_their_limits(seed: int) -> None:
     """The one choice of standing joints at which no free one leaves its range and no stop pulls: all are tried."""
     rng = np.random.default_rng(1000 + seed)
@@ -183,7 +181,7 @@ def test_several_joints_at_their_limits(seed: int) -> None:
     np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_several_joints_before_their_limits(seed: int) -> None:
     """The one choice of joints held back at which no other is too fast and none is driven on: all are tried."""
     rng = np.random.default_rng(2000 + seed)
@@ -227,6 +225,7 @@ places = st.floats(-5.0, 5.0)
 joint_angles = st.floats(-3.1, 3.1)
 
 
+@settings(max_examples=30)
 @given(places, places, st.floats(-3.14, 3.14), st.lists(joint_angles, min_size=4, max_size=4))
 def test_states_are_found_again_from_the_poses_of_the_links(x: float, y: float, heading: float, r: list[float]) -> None:
     dense = random_chain(10, 5)
@@ -242,40 +241,23 @@ def test_states_are_found_again_from_the_poses_of_the_links(x: float, y: float, 
     assert abs(np.exp(1j * again[2]) - np.exp(1j * heading)) < 1e-12
 
 
-def test_impossible_chains_are_refused() -> None:
-    dense = random_chain(13, 3)
-    geometry = (dense.lengths, dense.wheel_positions, dense.wheel_angles)
-    with pytest.raises(ValueError, match="two links or more"):
-        Chain.build([0.3], [[0.0, 0.0]], [0.0], [[1.0, 1.0, 1.0]], [])
-    with pytest.raises(ValueError, match=r"drag \(2, 3\)"):
-        Chain.build(*geometry, np.ones((2, 3)), dense.joint_drag)
-    with pytest.raises(ValueError, match="drag of link 2 is not positive definite: eigenvalue -1"):
-        Chain.build(*geometry, [[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, 1.0]], dense.joint_drag)
-    skew = dense.wheel_drag.copy()
-    skew[1, 0, 1] += 0.5
-    with pytest.raises(ValueError, match="symmetric"):
-        Chain.build(*geometry, skew, dense.joint_drag)
-    with pytest.raises(ValueError, match="broadcast"):
-        Chain.build(*geometry, dense.wheel_drag, [0.1, 0.1, 0.1])
-
-
 # States side by side.
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, kernels.LANES, 3 * kernels.LANES + 5])
+@pytest.mark.parametrize("count", [0, 7, 3 * kernels.LANES + 5])
 def test_any_number_of_states_equals_one_at_a_time(count: int) -> None:
     """To the last bit; about a third of the joints start at a limit, in other lanes other ones, and some are held."""
     links, rng = random_chain(5, 5).build(joint_lower_rad=-0.4, joint_upper_rad=0.4).links, np.random.default_rng(count)
     states = np.hstack([rng.normal(size=(count, 3)), np.clip(0.4 * rng.normal(size=(count, 4)), -0.4, 0.4)])
     controls = rng.normal(scale=0.1, size=5)
     angles = np.ascontiguousarray(states[:, 3:])
-    velocities, gyros = kernels.velocities(links, angles, controls), kernels.gyro_rates(links, states, controls)
+    velocities, gyros = kernels.velocities(links, angles, controls), kernels.gyro_rates(links, states, controls, 0.0)
     moved = kernels.propagate(links, states, controls, 0.12, 0.05)
     assert velocities.shape == moved.shape == (count, 7)
     assert gyros.shape == (count, 5)
     for k in range(count):
         np.testing.assert_array_equal(velocities[k], kernels.velocities(links, angles[k : k + 1], controls)[0])
-        np.testing.assert_array_equal(gyros[k], kernels.gyro_rates(links, states[k : k + 1], controls)[0])
+        np.testing.assert_array_equal(gyros[k], kernels.gyro_rates(links, states[k : k + 1], controls, 0.0)[0])
         np.testing.assert_array_equal(moved[k], kernels.propagate(links, states[k : k + 1], controls, 0.12, 0.05)[0])
     if count > 8:
         at_limit = np.abs(angles) == 0.4

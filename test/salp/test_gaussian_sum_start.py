@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from salp_models import a_model
+from salp_recordings import true_state
 
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
@@ -16,7 +17,6 @@ from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.gaussian_sum_start import DECIDED_S, log_density, mixture
 from salp_estimation.estimators.residual_estimator import ResidualEstimator, ResidualState, initial_covariance
-from salp_estimation.estimators.residual_smoother import ResidualSmoother
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -72,32 +72,20 @@ def recording() -> LoadedRecording:
     return from_simulator(simulation.advance(round(SECONDS * 1e9)), LINKS)
 
 
-def begun(
-    recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float, smooth: bool = False
-) -> Pipeline:
-    """A pipeline that starts at the truth, but for both joint angles, and has taken all of the recording."""
-    kind = ResidualSmoother if smooth else ResidualEstimator
-    estimator = kind(configuration, a_model())
+def begun(recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float) -> Pipeline:
+    """A pipeline that starts at the truth, but for both joint angles."""
+    estimator = ResidualEstimator(configuration, a_model())
     first_ns = recording.first_stamp_ns()
-    mean = np.concatenate([true_state(recording, np.array([first_ns]))[0], np.zeros(3)])
+    mean = np.concatenate([true_state(CONFIGURATION, recording, np.array([first_ns]))[0], np.zeros(3)])
     mean[3:5] += math.radians(off_deg)
-    pipeline = Pipeline(
-        estimator, ROBOT.channels(configuration), Estimate(first_ns, mean, initial_covariance(configuration))
-    )
-    return pipeline
-
-
-def true_state(recording: LoadedRecording, at_ns: Stamps) -> Rows:
-    """(K, 5) pose and joint angles."""
-    bodies = {name: recording.tracks[name].at(at_ns, 1.0)[0] for name in LINKS}
-    parts = ROBOT.true_parts(CONFIGURATION, bodies)
-    return np.hstack([parts["pose"], parts["joint_angles"]])
+    initial = Estimate(first_ns, mean, initial_covariance(configuration))
+    return Pipeline(estimator, ROBOT.channels(configuration), initial)
 
 
 def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: float) -> float:
     """Largest error of a joint angle over its standard deviation, from some time on."""
     stamps = np.array([one.stamp_ns for one in estimates])
-    missed = np.array([one.mean[3:5] for one in estimates]) - true_state(recording, stamps)[:, 3:]
+    missed = np.array([one.mean[3:5] for one in estimates]) - true_state(CONFIGURATION, recording, stamps)[:, 3:]
     stddevs = np.array([np.sqrt(np.diag(one.covariance)[3:5]) for one in estimates])
     late = stamps >= recording.first_stamp_ns() + from_s * 1e9
     return float(np.abs(missed / stddevs)[late].max())

@@ -20,15 +20,14 @@ from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
-from salp_estimation.model.chain import Chain
+from salp_estimation.model.chain import Chain, DragTerms, balance, wheel_jacobians
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.model.drag_regressor import DragTerms, balance, wheel_jacobians
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
 from salp_estimation.simulation.simulator import IdealScenario, pose_values
 from salp_estimation.training.identification import Samples, fit_drag
-from salp_estimation.training.identification_runs import Run, effort_channel, run_from_recording
 from salp_estimation.training.identified import expected_half_widths, identify
-from salp_estimation.training.motion import Motion, flipped_frames, motion_from_links
+from salp_estimation.training.motion import Motion, flipped_frames, motion_from_tracks
+from salp_estimation.training.runs import Run, effort_channel, run_from_recording
 from salp_estimation.training.validation import validate
 
 CHAIN = ChainConfiguration()
@@ -79,9 +78,13 @@ def stamps(duration_s: float, rate_hz: float) -> np.ndarray:
     return np.round(np.arange(int(duration_s * rate_hz)) * NANOSECONDS_PER_SECOND / rate_hz).astype(np.int64)
 
 
-def motion_of(at_ns: np.ndarray, poses: np.ndarray, **options: float) -> Motion:
-    count = poses.shape[1]
-    return motion_from_links(MODEL, [at_ns] * count, [poses[:, i] for i in range(count)], CHAIN.link_names, **options)
+def motion_of(at_ns: np.ndarray, poses: np.ndarray) -> Motion:
+    return motion_of_each([at_ns] * 3, [poses[:, i] for i in range(3)])
+
+
+def motion_of_each(stamps_ns: list[np.ndarray], poses: list[np.ndarray]) -> Motion:
+    measured = zip(CHAIN.link_names, stamps_ns, poses, strict=True)
+    return motion_from_tracks(CHAIN, {name: BodyTrack(name, at, pose_values(one)) for name, at, one in measured})
 
 
 def test_motion_without_noise_is_the_derivative() -> None:
@@ -92,7 +95,7 @@ def test_motion_without_noise_is_the_derivative() -> None:
         at = stamps(14.0, rate_hz) + rng.integers(-500_000, 500_000, int(14.0 * rate_hz))
         at_ns.append(at)
         poses.append(links_at(at / NANOSECONDS_PER_SECOND)[:, link])
-    motion = motion_from_links(MODEL, at_ns, poses, CHAIN.link_names)
+    motion = motion_of_each(at_ns, poses)
     assert motion.rate_hz == pytest.approx(rate_hz, rel=0.01)
     assert motion.duration_s == pytest.approx(13.0, abs=0.1)  # half a second at both ends is no good
     for k in np.flatnonzero(motion.valid)[::101]:

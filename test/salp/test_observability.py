@@ -1,7 +1,4 @@
-"""Observability of the joint angles against a dense model differentiated by the complex step, which is exact.
-
-The oracle shares no code with the project: Jacobians written out link by link, D^-1 D_u by `numpy.linalg.solve`.
-"""
+"""Observability of the joint angles against differences of a dense model that shares no code with the project."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from matplotlib import image
 from report_samples import Page
 from scipy.integrate import solve_ivp
 from scipy.stats import spearmanr
+from test_chain import DenseChain, random_chain
 from test_gait_design import equal_links
 
 from onboard_estimation.base.series import Series
@@ -25,57 +23,14 @@ from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.report.page import render
 from salp_estimation.judging import observability
-from salp_estimation.model.chain import Chain
 
 
-class DenseChain:
-    """Gyros' rates per unit rim speed, for complex joint angles as well."""
-
-    def __init__(self, seed: int, n: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.n = n
-        self.lengths = rng.uniform(0.1, 0.5, n)
-        self.places = rng.normal(scale=0.05, size=(n, 2))
-        self.angles = rng.uniform(-np.pi, np.pi, n)
-        roots = rng.normal(size=(n, 3, 3)) * np.array([5.0, 5.0, 0.5])[:, None]
-        self.drag = roots @ roots.swapaxes(1, 2) + np.diag([2.0, 2.0, 0.02])
-        self.joint_drag = rng.uniform(0.0, 0.05, n - 1)
-
-    def build(self, **limits: float) -> Chain:
-        return Chain.build(self.lengths, self.places, self.angles, self.drag, self.joint_drag, **limits)
-
-    def gyros(self, r: np.ndarray) -> np.ndarray:
-        """H(r) (N, N) with h = H u. Unknowns: twist of link 1 about its rear end in its axes, and the joint rates."""
-        n = self.n
-        headings = np.concatenate([[0.0], np.cumsum(r)])
-        steps = self.lengths[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=1)
-        ends = np.concatenate([np.zeros((1, 2)), np.cumsum(steps, axis=0)])
-        drag = np.zeros((n + 2, n + 2), dtype=r.dtype)
-        thrust = np.zeros((n + 2, n), dtype=r.dtype)
-        for i in range(n):
-            c, s = np.cos(headings[i]), np.sin(headings[i])
-            along = 0.5 * self.lengths[i] + self.places[i, 0]
-            wheel = ends[i] + np.array([c * along - s * self.places[i, 1], s * along + c * self.places[i, 1]])
-            jacobian = np.zeros((3, n + 2), dtype=r.dtype)
-            jacobian[0, 0] = jacobian[1, 1] = jacobian[2, 2] = 1.0
-            jacobian[:2, 2] = -wheel[1], wheel[0]
-            for j in range(i):
-                arm = wheel - ends[j + 1]
-                jacobian[:, 3 + j] = -arm[1], arm[0], 1.0
-            c, s = np.cos(headings[i] + self.angles[i]), np.sin(headings[i] + self.angles[i])
-            jacobian = np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]]) @ jacobian
-            drag += jacobian.T @ self.drag[i] @ jacobian
-            thrust[:, i] = jacobian[0] * self.drag[i, 0, 0]
-        drag[3:, 3:] += np.diag(self.joint_drag)
-        # The wheel's thrust acts along its x axis with d_xx alone, eq. (4).
-        motion = np.linalg.solve(drag, thrust)
-        return np.cumsum(motion[2:], axis=0)
-
-    def derivative(self, r: np.ndarray, joint: int) -> np.ndarray:
-        """dH / d alpha_j (gyro, actuator), to rounding."""
-        moved = r.astype(complex)
-        moved[joint] += 1e-30j
-        return self.gyros(moved).imag / 1e-30
+def derivative(dense: DenseChain, r: np.ndarray, joint: int) -> np.ndarray:
+    """dH / d alpha_j (gyro, actuator) of the gyros' rates H u, by five-point differences."""
+    step = np.zeros(len(r))
+    step[joint] = 1e-3
+    rates = [dense.motion(r + count * step)[1] for count in (-2, -1, 1, 2)]
+    return (rates[0] - 8.0 * rates[1] + 8.0 * rates[2] - rates[3]) / 0.012
 
 
 def trajectory(seed: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,15 +41,15 @@ def trajectory(seed: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 # Heuristic.
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_lambda_and_its_shares_equal_exact_derivatives_of_the_dense_model(n: int) -> None:
-    for seed in range(2):
-        dense = DenseChain(seed, n)
+@pytest.mark.parametrize("n", [2, 4])
+def test_lambda_and_its_shares_equal_derivatives_of_the_dense_model(n: int) -> None:
+    for seed in range(1):
+        dense = random_chain(seed, n)
         r, u = trajectory(10 + seed, n, 6)
         for joint in range(n - 1):
             total, shares = observability.heuristic(dense.build(), r, u, joint)
             for k in range(len(r)):
-                columns = dense.derivative(r[k], joint) * u[k]
+                columns = derivative(dense, r[k], joint) * u[k]
                 gradient = columns.sum(axis=1)
                 size = np.linalg.norm(gradient)
                 scale = np.abs(columns).max()
@@ -103,7 +58,7 @@ def test_lambda_and_its_shares_equal_exact_derivatives_of_the_dense_model(n: int
 
 
 def test_nothing_commanded_is_nothing_seen_and_unknown_stays_unknown() -> None:
-    chain = DenseChain(9, 3).build()
+    chain = random_chain(9, 3).build()
     r, u = trajectory(10, 3, 3)
     u[0] = 0.0
     r[1, 0] = np.nan
@@ -130,18 +85,18 @@ def test_gramian_equals_its_integral_along_the_trajectory() -> None:
     The windows start between two instants. Halving the interval leaves a quarter of the difference: second order.
     """
     n = 3
-    dense = DenseChain(15, n)
-    end, window = 2.42, 1.0112
+    dense = random_chain(15, n)
+    end, window = 2.42, 0.5112
 
     def slope(t: float, y: np.ndarray) -> np.ndarray:
         transition = y[: (n - 1) ** 2].reshape(n - 1, n - 1)
         (r,), (u,) = smooth(np.array([t]), n)
-        seen = np.stack([dense.derivative(r, joint) @ u for joint in range(n - 1)], axis=1)
+        seen = np.stack([derivative(dense, r, joint) @ u for joint in range(n - 1)], axis=1)
         rate = np.diff(seen, axis=0) @ transition
         return np.concatenate([rate.ravel(), (transition.T @ seen.T @ seen @ transition).ravel()])
 
     start = np.concatenate([np.eye(n - 1).ravel(), np.zeros((n - 1) ** 2)])
-    solution = solve_ivp(slope, (end - window, end), start, rtol=1e-7, atol=1e-10)
+    solution = solve_ivp(slope, (end - window, end), start, rtol=1e-6, atol=1e-9)
     exact = solution.y[(n - 1) ** 2 :, -1].reshape(n - 1, n - 1)
     errors = []
     for step in (0.005, 0.0025):
@@ -153,7 +108,7 @@ def test_gramian_equals_its_integral_along_the_trajectory() -> None:
 
 
 def test_gramian_is_unknown_where_its_window_is_not_covered() -> None:
-    chain = DenseChain(17, 3).build()
+    chain = random_chain(17, 3).build()
     time = np.arange(0.0, 6.0001, 0.05)
     r, u = smooth(time, 3)
     kept = np.abs(time - 3.0) > 0.2  # a gap of 0.45 s

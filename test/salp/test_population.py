@@ -62,7 +62,7 @@ def made(rng: np.random.Generator, gait: str) -> tuple[TrainingRun, Array]:
     )
     rates += markov(rng, len(time_s), STDDEVS, TIME_S)
     nothing = np.zeros((90, 3))
-    return TrainingRun(gait, time_s, angles, rates, controls, slopes, nothing, nothing[:3, :2], nothing[0], {}), own
+    return TrainingRun(gait, time_s, angles, rates, controls, slopes, nothing, nothing[:3, :2], {}), own
 
 
 @pytest.fixture(scope="module")

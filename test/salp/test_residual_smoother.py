@@ -26,8 +26,7 @@ from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators import residual_filter_kernels as kernels
-from salp_estimation.estimators.residual_filter import ROBOT_TIME_S
-from salp_estimation.estimators.residual_filter_kernels import Linearised
+from salp_estimation.estimators.residual_estimator import ROBOT_TIME_S
 from salp_estimation.estimators.residual_smoother import APART_NS, Correction, PastStep, Prediction, ResidualSmoother
 from salp_estimation.model.configuration import InitialConfiguration, SalpConfiguration
 from salp_estimation.robot import ROBOT
@@ -43,13 +42,9 @@ SECONDS = 15.0
 # Single steps.
 
 
-def near(case: Case) -> Linearised:
-    return case.linearised()
-
-
 def prediction_of(case: Case, duration_s: float) -> Prediction:
     twist = duration_s * case.rates(case.state)[:3]
-    return Prediction(None, near(case), duration_s, twist, case.times_s)
+    return Prediction(None, case.linearised(), duration_s, twist, case.times_s)
 
 
 def drifted(case: Case, covariance: Array, duration_s: float) -> Array:
@@ -61,10 +56,9 @@ def drifted(case: Case, covariance: Array, duration_s: float) -> Array:
     return out
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_transition_is_that_of_the_prediction(n: int) -> None:
+def test_transition_is_that_of_the_prediction() -> None:
     """By the filter's own covariance, exactly; by differences of the motion, but for the twist's own curvature."""
-    case, other = a_case(n), a_case(n, 1)
+    case, other = a_case(3), a_case(3, 1)
     duration_s = 0.02
     transition = prediction_of(case, duration_s).times_transition(np.eye(len(case.state)))
     # The process noise is the same for both covariances, so that it leaves their difference.
@@ -84,7 +78,8 @@ def test_backward_pass_is_the_general_smoother() -> None:
     size = len(a_case(2).state)
     space = StateSpace(vector("state", tuple(f"x_{i}" for i in range(size)), "m"))
     mean, covariance = rng.normal(size=size), a_case(2).covariance + np.diag(rng.uniform(0.1, 1.0, size))
-    steps = [FilterStep(mean, covariance, covariance, mean, covariance)]
+    before_mean, before, cross = mean, covariance, covariance
+    steps: list[FilterStep] = []
     history: PastStep | None = None
     marks: list[PastStep | None] = []
     for k in range(12):
@@ -102,8 +97,6 @@ def test_backward_pass_is_the_general_smoother() -> None:
             before_mean = mean = transition @ mean
             before = covariance = transition @ covariance @ transition.T + root @ root.T
             history = step
-        else:
-            before_mean, before, cross = mean, covariance, covariance
         for width in (1, 3):
             slopes, noise = rng.normal(size=(width, size)), np.diag(rng.uniform(0.1, 1.0, width))
             spread = slopes @ covariance @ slopes.T + noise
@@ -112,10 +105,7 @@ def test_backward_pass_is_the_general_smoother() -> None:
             mean, covariance = mean + gain @ innovation, covariance - gain @ spread @ gain.T
             history = Correction(history, slopes, gain, np.linalg.inv(spread), innovation)
         marks.append(history)
-        if k > 0:
-            steps.append(FilterStep(before_mean, before, cross, mean, covariance))
-        else:
-            steps = [FilterStep(before_mean, before, cross, mean, covariance)]
+        steps.append(FilterStep(before_mean, before, cross, mean, covariance))
     means, covariances = smooth(space, steps)
     later = Later.nothing(size)
     walked = history
@@ -153,10 +143,7 @@ def recording() -> LoadedRecording:
 
 
 def judged(recording: LoadedRecording, model_file: Path, smoothed: bool) -> EvaluationResult:
-    undoubted = replace(
-        CONFIGURATION.initial, wrong_start_probability=0.0
-    )  # one filter, whose record the smoother's is
-    configuration = replace(CONFIGURATION, initial=undoubted, residual_model=str(model_file))
+    configuration = replace(CONFIGURATION, residual_model=str(model_file))
     settings = JudgeSettings(settle_s=0.0, smooth=smoothed, beacon_s=5.0)
     return judge(ROBOT, configuration, "ukf", recording, settings)
 
@@ -193,12 +180,8 @@ def test_a_smoothed_run_is_nearer_and_surer(recording: LoadedRecording, model_fi
     assert errors["smoothed"]["pose"] < 0.3 * errors["filtered"]["pose"]
 
 
-def smoothing_pipeline() -> Pipeline:
-    return Pipeline(ResidualSmoother(CONFIGURATION, a_model()), CHANNELS)
-
-
 def smoothed_run(measurements: list[Measurement]) -> Pipeline:
-    pipeline = smoothing_pipeline()
+    pipeline = Pipeline(ResidualSmoother(CONFIGURATION, a_model()), CHANNELS)
     pipeline.run(measurements)
     return pipeline
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
-from launched import LAUNCH, Launch, nothing_is_left, recorded
+from launched import Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation.bags.bag import open_bag
@@ -41,14 +40,6 @@ def stamps_ns(bag: Path, topic: str) -> list[int]:
     with open_bag(bag) as opened:
         stamps = [struct.unpack_from("<iI", message.data, 4) for message in opened.messages([topic])]
     return [seconds * 10**9 + nanoseconds for seconds, nanoseconds in stamps]
-
-
-def test_arguments_are_shown() -> None:
-    words = [*LAUNCH, "salp_replay.launch.py", "--show-args"]
-    shown = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_WAIT_S)
-    assert shown.returncode == 0
-    assert "'namespace':" in shown.stdout
-    assert "bag to record all topics into" in shown.stdout
 
 
 @pytest.mark.slow

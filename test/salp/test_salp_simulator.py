@@ -61,16 +61,12 @@ def states_of(recording: Recording) -> np.ndarray:
 
 
 def test_same_seed_same_recording_other_seed_another() -> None:
-    first, again, other = series(record(3)), series(record(3)), series(record(4))
-    assert list(first) == [
-        "actuators/command", "imu/link_1", "imu/link_2", "imu/link_3",
-        "ground_truth/link_1", "ground_truth/link_2", "ground_truth/link_3",
-    ]  # fmt: skip
+    first, again, other = series(record(3, 2.0)), series(record(3, 2.0)), series(record(4, 2.0))
+    links = ("link_1", "link_2", "link_3")
+    assert list(first) == [COMMAND, *(f"{kind}/{link}" for kind in ("imu", "ground_truth") for link in links)]
     for name in first:
-        np.testing.assert_array_equal(first[name].stamps_ns, again[name].stamps_ns)
         np.testing.assert_array_equal(first[name].values, again[name].values)
-        if name != "actuators/command":
-            assert not np.array_equal(first[name].values, other[name].values)
+        assert (name == COMMAND) == np.array_equal(first[name].values, other[name].values)
 
 
 def test_stamps_are_exact() -> None:
@@ -131,12 +127,9 @@ def test_truth_is_the_integrated_motion() -> None:
 
 
 def estimate(recording: Recording, configuration: SalpConfiguration | None = None, initial: Estimate | None = None):
-    pipeline = pipeline_of(configuration or SalpConfiguration(), initial)
+    configuration = configuration or SalpConfiguration()
+    pipeline = Pipeline(SalpEstimator(configuration), ROBOT.channels(configuration), initial)
     return pipeline.run(measurements(recording)), pipeline
-
-
-def pipeline_of(configuration: SalpConfiguration, initial: Estimate | None = None) -> Pipeline:
-    return Pipeline(SalpEstimator(configuration), ROBOT.channels(configuration), initial)
 
 
 @pytest.mark.slow
@@ -193,23 +186,17 @@ def test_a_joint_driven_into_its_limit_again_and_again_tells_nothing_of_the_head
     assert nees(errors[:, 3:], covariances[:, 3:, 3:]).mean() / 2.0 < 6.0
 
 
-def assert_same_estimates(first: list[Estimate], second: list[Estimate]) -> None:
-    assert len(first) == len(second) > 0
-    for one, two in zip(first, second, strict=True):
-        assert one.stamp_ns == two.stamp_ns
-        np.testing.assert_array_equal(one.mean, two.mean)
-        np.testing.assert_array_equal(one.covariance, two.covariance)
-
-
-@pytest.mark.parametrize(("axis", "column", "sign"), [("x", 0, 1.0), ("-y", 1, -1.0)])
-def test_gyros_mounted_another_way_give_the_same_estimates(axis: str, column: int, sign: float) -> None:
-    normal = record(8)
+def test_gyros_mounted_another_way_give_the_same_estimates() -> None:
+    normal = record(8, 3.0)
     turned = []
     for each in normal.sensors:
         values = each.values
         if each.channel.sensor != COMMAND:
             values = np.full_like(each.values, 9.0)
-            values[:, column] = sign * each.values[:, 2]
+            values[:, 1] = -each.values[:, 2]
         turned.append(Series(each.channel, each.stamps_ns, values))
-    configuration = load(SalpConfiguration, None, {"gyro.axis": axis})
-    assert_same_estimates(estimate(normal)[0], estimate(Recording(tuple(turned), ()), configuration)[0])
+    configuration = load(SalpConfiguration, None, {"gyro.axis": "-y"})
+    first, second = estimate(normal)[0], estimate(Recording(tuple(turned), ()), configuration)[0]
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one.mean, two.mean)
+        np.testing.assert_array_equal(one.covariance, two.covariance)

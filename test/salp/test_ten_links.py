@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from salp_recordings import true_state
 
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.installed import resource
@@ -27,31 +27,18 @@ _PHASES = 1.3 * np.arange(10)
 WAVE = Gait((0.0,) * 10, tuple(0.04 * np.cos(_PHASES)), tuple(0.04 * np.sin(_PHASES)))
 
 
-def configuration() -> SalpConfiguration:
-    loaded: SalpConfiguration = load(SalpConfiguration, resource("config/salp_ten_links.yaml"))
-    return loaded
+CONFIGURATION: SalpConfiguration = load(SalpConfiguration, resource("config/salp_ten_links.yaml"))
 
 
 def recording(seed: int, duration_s: float) -> LoadedRecording:
-    simulation = HardwareSimulation(configuration().chain, WAVE.controls, np.random.default_rng(seed))
-    names = configuration().chain.link_names
-    return from_simulator(simulation.advance(round(duration_s * 1e9)), names)
-
-
-def true_angles(seen: LoadedRecording, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(K, 9) rad, from the motion capture."""
-    names = configuration().chain.link_names
-    tracks = {name: seen.tracks[name] for name in names}
-    parts = find_robot("salp").true_parts(configuration(), {name: one.values for name, one in tracks.items()})
-    stamps = tracks[names[0]].stamps_ns
-    columns = parts["joint_angles"].T
-    return np.column_stack([np.interp(at_ns, stamps, column) for column in columns])
+    simulation = HardwareSimulation(CONFIGURATION.chain, WAVE.controls, np.random.default_rng(seed))
+    return from_simulator(simulation.advance(round(duration_s * 1e9)), CONFIGURATION.chain.link_names)
 
 
 @pytest.mark.slow
 def test_a_local_model_is_trained_and_follows_another_robot() -> None:
     """Without a model the commands alone would put the joints elsewhere by degrees: no friction, no harness."""
-    told = replace(configuration(), gyro=replace(configuration().gyro, used_rate_hz=25.0))
+    told = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, used_rate_hz=25.0))
     runs = [training_run(told, recording(seed, 17.0), f"run {seed}") for seed in (11, 12, 13)]
     model, _ = train(told, runs, ["", "", ""], "local")
     assert model.link_count == 10
@@ -62,14 +49,14 @@ def test_a_local_model_is_trained_and_follows_another_robot() -> None:
     start_ns = seen.first_stamp_ns()
     space = ResidualEstimator(told, model).space
     mean = space.origin()
-    mean[space.coordinates("joint_angles")] = true_angles(seen, np.array([start_ns + 20_000_000]))[0]
+    mean[space.coordinates("joint_angles")] = true_state(told, seen, np.array([start_ns + 20_000_000]))[0, 3:]
     covariance = initial_covariance(replace(told, initial=replace(told.initial, joint_angle_stddev_deg=0.5)))
     initial = Estimate(start_ns, mean, covariance)
     pipeline = Pipeline(ResidualEstimator(told, model), find_robot("salp").channels(told), initial)
     estimates = pipeline.run(seen.measurements())
     late = [one for one in estimates if one.stamp_ns > start_ns + 6_000_000_000]
     joints = space.coordinates("joint_angles")
-    truth = true_angles(seen, np.array([one.stamp_ns for one in late]))
+    truth = true_state(told, seen, np.array([one.stamp_ns for one in late]))[:, 3:]
     error = np.array([one.mean[joints] for one in late]) - truth
     assert np.rad2deg(np.ptp(truth, axis=0)).max() > 5.0
     assert np.rad2deg(np.sqrt(np.mean(error**2))) < 1.0

@@ -11,8 +11,8 @@ from evaluation_samples import command, refusal
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from salp_estimation.model.configuration import ChainConfiguration
-from salp_estimation.model.description import chain_urdf
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.robot import ROBOT
 
 Poses = dict[str, NDArray[np.float64]]
 
@@ -67,7 +67,7 @@ def forward(urdf: ElementTree.Element, angles: dict[str, float]) -> Poses:
 @pytest.mark.parametrize("chain", [ChainConfiguration(), FOUR])
 def test_links_are_where_the_model_has_them(chain: ChainConfiguration) -> None:
     rng = np.random.default_rng(1)
-    urdf = ElementTree.fromstring(chain_urdf(chain))
+    urdf = ElementTree.fromstring(ROBOT.urdf(SalpConfiguration(chain=chain)))
     joints = len(chain.link_names) - 1
     for _ in range(5):
         state = np.concatenate([[0.0, 0.0, 0.0], rng.uniform(-2.0, 2.0, joints)])
@@ -85,11 +85,11 @@ def test_links_are_where_the_model_has_them(chain: ChainConfiguration) -> None:
 
 def test_the_file_in_config_is_up_to_date(repository: Path) -> None:
     text = (repository / "config" / "salp.urdf").read_text(encoding="utf-8")
-    assert text == chain_urdf(ChainConfiguration()), "onboard-estimation urdf salp > config/salp.urdf"
+    assert text == ROBOT.urdf(SalpConfiguration()), "onboard-estimation urdf salp > config/salp.urdf"
 
 
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
-    assert command("urdf", "salp").out == chain_urdf(ChainConfiguration())
+    assert command("urdf", "salp").out == ROBOT.urdf(SalpConfiguration())
     file = tmp_path / "long.urdf"
     changed = command("urdf", "salp", "--set", "chain.link_lengths_m=[0.3, 0.3, 0.3]", "--output", file)
     assert changed.code == 0, changed.error

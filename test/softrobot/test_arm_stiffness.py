@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from marker_files import write_two_bodies
 from numpy.typing import NDArray
 
 from benchmarks.softrobot.real_arm import (
@@ -18,7 +17,6 @@ from benchmarks.softrobot.real_arm import (
     predicted_deflections,
     read_pressure_step,
 )
-from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 
@@ -44,29 +42,8 @@ def test_stiffness_of_a_known_arm_is_found() -> None:
     np.testing.assert_allclose(np.exp(law.logarithms), [COMPLIANCE, SOFTENING], rtol=1e-6)
     assert law.bending_rad(450.0) == pytest.approx(float(true_bending(450.0)), rel=1e-5)
     assert law.stiffness_mbar_rad(true_bending(450.0)) * true_bending(450.0) == pytest.approx(450.0, rel=1e-6)
-    with pytest.raises(UserError, match="bears 560 mbar at most, asked is 600 mbar"):
-        law.bending_rad([100.0, 600.0])
-    unbounded = fit_stiffness(pressures[:2], true_bending(pressures[:2])).range(500.0)
-    assert unbounded.upper_rad == pytest.approx(LARGEST_BENDING_RAD)
-    for bendings, words in (([0.1, -0.1], "all must be above zero"), ([0.1], "2 pressures and 1 bendings")):
-        with pytest.raises(UserError, match=words):
-            fit_stiffness([100.0, 200.0], bendings)
-    with pytest.raises(UserError, match="two different pairs are needed"):
-        fit_stiffness([100.0, 100.0], [0.1, 0.1])
-
-
-def test_recordings_without_rest_or_motion_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("c3d", reason="reading .c3d needs the package c3d")
-    still, base, tip = np.tile([0.0, 0.0, 0.0, 1.0], (200, 1)), np.eye(3) * 0.05, np.tile([0.1, 0.0, 0.0], (200, 1))
-
-    with pytest.raises(UserError, match=r"moves by 0.00 mm at most"):
-        read_pressure_step(write_two_bodies(tmp_path / "1mbar.c3d", tip, still, base))
-    tip[5:, 1] = 0.02
-    with pytest.raises(UserError, match=r"moves 0.05 s after the recording begins; it must rest for 0.2 s"):
-        read_pressure_step(write_two_bodies(tmp_path / "2mbar.c3d", tip, still, base))
-    tip[:60, 1] = 0.0
-    with pytest.raises(UserError, match="says no pressure"):
-        read_pressure_step(write_two_bodies(tmp_path / "arm.c3d", tip, still, base))
+    _, _, upper = fit_stiffness(pressures[:2], true_bending(pressures[:2])).range_rad(500.0)
+    assert upper == pytest.approx(LARGEST_BENDING_RAD)
 
 
 @pytest.mark.data
@@ -77,8 +54,7 @@ def test_the_real_arm_at_a_pressure_left_out(recorded: dict[int, PressureStep], 
     arc = fit_arc(steps)
     bendings = arc.bending([step.plateau()[0] for step in steps])
     law, measured_m = fit_stiffness([step.pressure_mbar for step in steps], bendings), seen.plateau()[1]
-    expected = law.range(left_out)
-    predicted_m, lower_m, upper_m = arc.deflection([expected.expected_rad, expected.lower_rad, expected.upper_rad])
+    predicted_m, lower_m, upper_m = arc.deflection(law.range_rad(left_out))
     assert predicted_m == pytest.approx(measured_m, rel=0.08)
     assert lower_m < measured_m < upper_m
     assert upper_m / lower_m < 1.6, "and says something"

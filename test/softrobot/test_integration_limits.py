@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import root
 
 from onboard_estimation.base.errors import UserError
-from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.model.curvature_kernels import MOTION, acceleration
+from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
 from softrobot_estimation.model.grey_box import SAFETY, largest_stable_step_s, linearised, sub_steps
 
 Array = NDArray[np.float64]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.softrobot.peers import NumpyFilter
-from benchmarks.softrobot.steps import COMPARED_STEPS, GAINS, SEGMENT, TOLERANCE, Course, agreement, tracker
+from benchmarks.softrobot.steps import (
+    COMPARED_STEPS,
+    GAINS,
+    SEGMENT,
+    TOLERANCE,
+    Course,
+    NumpyFilter,
+    agreement,
+    tracker,
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("walk", [False, True])
-def test_particles_are_those_of_the_filter_in_numpy(walk: bool) -> None:
-    filter_, course = tracker(200, walk), Course(COMPARED_STEPS)
+def test_particles_are_those_of_the_filter_in_numpy() -> None:
+    filter_, course = tracker(200), Course(COMPARED_STEPS)
     assert agreement(filter_, NumpyFilter(filter_, SEGMENT, GAINS), course) < TOLERANCE

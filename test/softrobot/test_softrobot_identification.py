@@ -22,7 +22,7 @@ from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.judging.simulated_bags import write_series
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.description import TIP
-from softrobot_estimation.training.identification import fit_grey_box, free_run, unknowns, with_values
+from softrobot_estimation.training.identification import free_run
 from softrobot_estimation.training.identification_runs import run_from_recording
 from softrobot_estimation.training.identified import Identification, identify, mass_sentences
 
@@ -100,24 +100,6 @@ def test_wrench_and_base_tell_delay_load_share_and_tilt(found: Identification) -
     assert found.configuration.mounting.tilt_stddev_deg == NOMINAL.truth.alignment_stddev_deg
     assert found.configuration.segment == NOMINAL.segment
     assert found.configuration.filter == NOMINAL.filter
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_intervals_hold_true_values_as_often_as_they_say() -> None:
-    held = []
-    for seed in (1, 2):
-        rng = np.random.default_rng(seed)
-        wanted = unknowns(NOMINAL)
-        lower, upper = np.array([one.bounds for one in wanted]).T
-        drawn = np.clip(0.7 * rng.standard_normal(len(wanted)), lower + 0.2, upper - 0.2)
-        true = with_values(NOMINAL, wanted, drawn)
-        run = run_from_recording(NOMINAL, grey_box_recording(true, 12.0, seed, disturbance_n_m=0.004), "run")
-        fit = fit_grey_box(NOMINAL, [run])
-        held.append(np.abs(fit.deviations - drawn) <= 1.96 * fit.stddev)
-    determined = [number for number, one in enumerate(wanted) if one.name.startswith("stiffness")]
-    assert np.mean(held) >= 0.88
-    assert np.mean(np.array(held)[:, determined]) >= 0.8
 
 
 def test_a_wrench_of_the_other_sign_is_taken_as_what_it_is(recording: LoadedRecording, found: Identification) -> None:

@@ -13,15 +13,14 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.testing import check_robot
-from softrobot_estimation.model.channels import SPACE
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip, tip_quaternion_xyzw
 from softrobot_estimation.model.description import BASE, PIECES, TIP
 from softrobot_estimation.model.grey_box import GreyBox, linearised, nominal, undamped_segment
@@ -33,11 +32,16 @@ PLATE_M = CONFIGURATION.segment.tip_plate_thickness_m
 LENGTH_M = CONFIGURATION.segment.length_m + PLATE_M
 
 
-@pytest.mark.parametrize("name", ["open_loop", pytest.param("marginalized_pf", marks=pytest.mark.slow)])
-def test_estimators_keep_the_contract(name: str) -> None:
-    """`ukf`, the first estimator, is held to it beside the other robots."""
-    few = load(SoftRobotConfiguration, {"learning.particles": 60})
-    check_robot(ROBOT, few, name, ROBOT.simulate(few, "laboratory", "", 1.5, np.random.default_rng(1)).sensors)
+def test_the_file_has_the_defaults() -> None:
+    assert load(SoftRobotConfiguration, resource("config/softrobot.yaml")) == SoftRobotConfiguration()
+
+
+def test_gravity_of_a_tilted_base_points_where_the_base_sees_it() -> None:
+    """Turned about its own x, a hanging base sees what was along its z part in +y; about y an upright one in +x."""
+    tilted = load(SoftRobotConfiguration, {"mounting.tilt_deg": [30.0, 0.0]})
+    np.testing.assert_allclose(tilted.gravity_in_base_m_s2, 9.81 * np.array([0.0, 0.5, np.sqrt(0.75)]))
+    upright = load(SoftRobotConfiguration, {"mounting.attitude": "upright", "mounting.tilt_deg": [0.0, 30.0]})
+    np.testing.assert_allclose(upright.gravity_in_base_m_s2, 9.81 * np.array([0.5, 0.0, -np.sqrt(0.75)]))
 
 
 def pressures(steps: int, *gauge_pa: float, first: int = 1) -> list[Measurement]:

@@ -98,9 +98,9 @@ def test_what_was_written_is_read_to_the_last_bit(trained: TrainedFilters, saved
     assert loaded.tuned == trained.model.tuned
     assert loaded.stiffness is not None
     assert trained.learned is not None
-    assert loaded.stiffness.basis == trained.learned.function.basis
+    assert loaded.stiffness.basis == trained.learned.basis
     for name in ("weights", "covariances", "constants", "noise_stddevs"):
-        np.testing.assert_array_equal(getattr(loaded.stiffness, name), getattr(trained.learned.function, name))
+        np.testing.assert_array_equal(getattr(loaded.stiffness, name), getattr(trained.learned, name))
     ROBOT.check_model(path)
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     for name in ("ukf", "marginalized_pf"):
@@ -114,7 +114,7 @@ def test_particles_start_from_the_learned_stiffness(
 ) -> None:
     """What the first particles know of it is its mean, and a deviation that is larger but below the prior's."""
     assert trained.learned is not None
-    function, places = trained.learned.function, trained.learned.path[200:700:50]
+    function, places = trained.learned, trained.path[200:700:50]
     estimator = ROBOT.estimator(saved, "marginalized_pf")
     assert isinstance(estimator, ParticleEstimator)
     pipeline = Pipeline(estimator, ROBOT.channels(saved))

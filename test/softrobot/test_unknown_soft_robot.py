@@ -17,8 +17,12 @@ from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.simulated_bags import convert
 from onboard_estimation.judging.sources import configuration_in
-from softrobot_estimation.model.channels import WRENCH, pressure_channel, pressure_command_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import (
+    WRENCH,
+    SoftRobotConfiguration,
+    pressure_channel,
+    pressure_command_channel,
+)
 from softrobot_estimation.simulation.unknown_soft_robot import read_configuration, read_unknown_soft_robot
 
 START_NS = 1_777_277_384_000_000_000
@@ -134,6 +138,8 @@ def test_the_resting_wrench_is_said_beside_the_weight_and_what_nobody_reads(tmp_
     assert f"wrench.csv.gz: 1 of {ROWS} rows left out, not finite." in content.notes
     assert "robot.yaml: nothing reads robot.payload_kg." in content.notes
     assert any("mass and mounting say 0.00 0.00 -1.96 N" in note for note in content.notes)
+    changed(folder / "robot.yaml", lambda it: it["force_torque_sensor"].update(zeroed="with the robot"))
+    assert any("mass and mounting say 0.00 0.00 0.00 N" in note for note in read_unknown_soft_robot(folder).notes)
     write(folder / "pressure_command", [row.replace(",0.0", ",1.0") for row in lines(folder / "pressure_command")])
     assert any("never rests" in note for note in read_unknown_soft_robot(folder).notes)
     (folder / "pressure_command.csv.gz").unlink()
@@ -151,6 +157,7 @@ def test_the_resting_wrench_is_said_beside_the_weight_and_what_nobody_reads(tmp_
         ("chambers", {"count": 4}, "chambers.count is 4, and chambers.angles_deg has 3"),
         ("chambers", {"count": 2, "angles_deg": [0, 180]}, "2 chambers given; a segment that bends to every side"),
         ("chambers", {"angles_deg": [0, 120, 360]}, "two chambers at 0 deg"),
+        ("robot", {"tip_plate_mass_kg": 0.3}, "0.3 kg, and the whole robot is 0.2 kg"),
         ("chambers", {"centre_radius_m": 0.03}, "0.03 m is outside of a segment of segment.diameter_m 0.05 m"),
         ("force_torque_sensor", {"origin_in_base_m": [0, 1]}, "it must be 3 numbers"),
         ("force_torque_sensor", {"sign": "as usual"}, "force_torque_sensor.sign is 'as usual'"),
@@ -172,7 +179,6 @@ def test_what_is_wrong_in_robot_yaml_is_said(tmp_path: Path, section: str, value
     [
         ("robot.yaml", None, "has no robot.yaml"),
         ("pressure.csv.gz", None, "has no pressure.csv.gz"),
-        ("robot.yaml", b"robot: [\n", "robot.yaml"),
         ("robot.yaml", b"robot: 3\n", "robot is 3, no section"),
         ("wrench.csv.gz", b"stamp_ns", "is no whole gzip file"),
         ("pressure", lambda rows: [row + ",0" for row in rows], "its columns are stamp_ns, p1, p2, p3, 0"),

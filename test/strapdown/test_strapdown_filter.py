@@ -23,7 +23,7 @@ from strapdown_estimation.estimators.estimator import StrapdownEstimator
 from strapdown_estimation.model.configuration import Strapdown
 from strapdown_estimation.model.state import DIMENSION, SPACE, move
 from strapdown_estimation.robot import ROBOT
-from strapdown_estimation.simulation.simulator import GAITS, Conditions, Walk
+from strapdown_estimation.simulation.simulator import GAITS, Walk
 
 POSITION, VELOCITY, ATTITUDE = (SPACE.coordinates(name) for name in ("position", "velocity", "attitude"))
 SENSOR = "imu/foot"
@@ -64,7 +64,7 @@ def lying(seconds: float, seed: int = 0) -> list[Measurement]:
 
 def test_simulated_readings_are_the_motions_derivatives() -> None:
     """Integrated finely from the true state, the perfect readings lead along the true path."""
-    motion = Walk(GAITS["normal"], 12.0, np.random.default_rng(0), Conditions())
+    motion = Walk(GAITS["normal"], 12.0, np.random.default_rng(0))
     times = np.arange(0.0, 9.0, 5e-4)
     readings = motion.readings(times)
     positions, attitudes = motion.pose(times)
@@ -78,9 +78,8 @@ def test_simulated_readings_are_the_motions_derivatives() -> None:
     assert turn.magnitude() < 1e-4
 
 
-@pytest.mark.parametrize("gait", ["normal", "fast"])
-def test_simulated_walks_stay_on_the_ground(gait: str) -> None:
-    found = judged(walk("walk", gait, 11))
+def test_simulated_walks_stay_on_the_ground() -> None:
+    found = judged(walk("walk", "fast", 11))
     assert found["position_vertical_rmse_m"] < 0.01
     assert found["position_ate_rmse_m"] < 0.012 * found["true_path_length_m"]
     assert found["coverage_3_sigma"] > 0.99
@@ -102,7 +101,7 @@ def test_consistent_over_seeds() -> None:
     The filter allows for more than is simulated (the recorded sensor's unmodelled errors), so it errs to the safe side:
     the average stays below the band's upper end nearly always, and is no tenth of what it should be.
     """
-    seeds = 12
+    seeds = 6
     values = []
     for seed in range(seeds):
         loaded = from_simulator(walk("walk", "normal", 100 + seed), ("foot",))
@@ -195,7 +194,7 @@ def after(estimator: StrapdownEstimator, start: Estimate | None, given: list[Mea
 def test_it_follows_the_truth_from_the_middle_of_a_walk(start_s: float) -> None:
     """In swing or in stance: position, velocity and attitude in the frame of the start, and as sure as is stated."""
     rng = np.random.default_rng(4)
-    motion = Walk(GAITS["normal"], 20.0, rng, Conditions())
+    motion = Walk(GAITS["normal"], 20.0, rng)
     stamps_ns = np.arange(round(start_s * 200), 10 * 200) * 5_000_000
     times_s = stamps_ns * 1e-9
     positions, attitudes = motion.pose(times_s)

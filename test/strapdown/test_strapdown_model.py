@@ -19,7 +19,6 @@ from strapdown_estimation.estimators.contact import (
     Level,
     Levels,
     detected,
-    height_noise,
     match,
     stand_on,
 )
@@ -234,11 +233,14 @@ def test_alignment_is_as_sure_as_it_should_be() -> None:
 
 
 def stood(levels: Levels, on: Level, largest_count: int = 32) -> Levels:
-    """Levels after a settled contact there."""
+    """Levels after a settled contact there; on a known one the variance comes down to its bound, and no further."""
     mean, covariance = SPACE.origin(), np.zeros((SPACE.dimension, SPACE.dimension))
     mean[2], covariance[2, 2] = on
     ground = Ground(largest_count=largest_count)
-    return stand_on(ground, 0.1, GroundState(levels), Moments(mean, covariance), 0, 0.0)[0].levels
+    state, moments = stand_on(ground, 0.1, GroundState(levels), Moments(mean, covariance), 0, 0.0)
+    bound = state.levels[-1].variance + ground.unevenness_m**2 if state.stance.level == "known" else on.variance
+    assert moments.covariance[2, 2] == pytest.approx(min(on.variance, bound))
+    return state.levels
 
 
 def test_levels_are_found_again_and_new_ground_is_new() -> None:
@@ -246,16 +248,8 @@ def test_levels_are_found_again_and_new_ground_is_new() -> None:
     assert match(ORIGIN, 0.17, 0.02**2, 0.01, 0.95) is None
     levels = stood(ORIGIN, Level(0.17, 0.02**2))
     assert match(levels, 0.16, 0.02**2, 0.01, 0.95) == 1
+    assert stood(levels, Level(0.16, 0.03**2)) == levels
     assert stood(levels, Level(0.01, 0.0)) == (Level(0.17, 0.02**2), Level(0.0, 0.0))
     for k in range(1, 5):  # the oldest is forgotten
         levels = stood(levels, Level(float(k), 0.0), 3)
     assert [one.height for one in levels] == [2.0, 3.0, 4.0]
-
-
-@given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0))
-def test_height_update_stops_at_its_bound(variance: float, bound: float) -> None:
-    noise = height_noise(variance, bound)
-    if noise is None:
-        assert variance <= bound
-    else:
-        assert variance * noise / (variance + noise) == pytest.approx(bound, rel=1e-6)

@@ -53,11 +53,11 @@ def emulated_slaves(interface: str, *sensors: str, entering: Sequence[str] = ())
 
 def main(interface: str, sensors: Sequence[str]) -> None:
     """The far end."""
-    from drivers.emulators.ethercat.segment import Segment, Wire
-    from drivers.emulators.ethercat.slave import Slave, State
+    from drivers.emulators.ethercat_segment import Segment, Wire
+    from drivers.emulators.ethercat_slave import Slave, State
     from drivers.ethercat.description import find
 
-    values = [[0.0] * 6 if find(name).has_wrench else [0.0] * 8 for name in sensors]
+    values = [[0.0] * len(find(name).fields) for name in sensors]
     slaves = [Slave(find(name), lambda _, held=held: held) for name, held in zip(sensors, values, strict=True)]
     segment, wire = Segment(slaves), Wire(interface)
     ends, forgotten = threading.Event(), dict[tuple[int, int], Any]()
@@ -72,7 +72,7 @@ def main(interface: str, sensors: Sequence[str]) -> None:
                 for slave in slaves:
                     slave.power_up()
             case ["fall", place, code]:
-                slaves[int(place)].fail(State.SAFEOP, int(code, 0))
+                slaves[int(place)].enter(State.SAFEOP, int(code, 0))
             case ["values", place, *numbers]:
                 values[int(place)][:] = [float(number) for number in numbers]
             case ["status", place, *levels]:

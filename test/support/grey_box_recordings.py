@@ -14,8 +14,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
-from softrobot_estimation.model.channels import WRENCH, pressure_channel
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
+from softrobot_estimation.model.configuration import WRENCH, SoftRobotConfiguration, pressure_channel
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.model.grey_box import GreyBox
 from softrobot_estimation.model.grey_box_kernels import MOMENTS, RATES

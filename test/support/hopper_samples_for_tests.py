@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation.estimators.filter_model import TRAINED, FilterModel, untrained_entry
+from hopper_estimation.estimators.filters import TRAINED, FilterModel, untrained_entry
 from hopper_estimation.model import phases
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.model.topics import HIGH_G, LOW_G
+from hopper_estimation.model.configuration import HIGH_G, LOW_G, HopperConfiguration
 from hopper_estimation.training.filter_training import neutral_parameters
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.series import Recording, Series

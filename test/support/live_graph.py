@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -95,31 +95,47 @@ def running(executable: str, folder: Path, *ros_arguments: str, namespace: str =
 
 
 @contextmanager
-def listening_node(
-    name: str = "listener", namespace: str = "/salp", events: bool = True, make: Callable[..., Any] | None = None
-) -> Iterator[Any]:
-    """A node of this process, an ordinary one or what `make` makes; spin it with `spin_until`.
+def spun(*makers: Callable[[], Any], arguments: Sequence[str] = (), events: bool = False) -> Iterator[list[Any]]:
+    """Nodes of this process; `spin_until` with any of them spins all.
 
     The events executor, where rclpy has it, takes ten times the messages in the same time.
     """
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
-    from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
     kind: Any = SingleThreadedExecutor
     if events:
         with suppress(ImportError):
             from rclpy.experimental import EventsExecutor as kind
-    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node, executor = (make or Node)(name, namespace=namespace), kind()
-    executor.add_node(node)
+    rclpy.init(args=["--ros-args", *arguments], signal_handler_options=SignalHandlerOptions.NO)
+    nodes: list[Any] = []
+    executor = kind()
     try:
-        yield node
+        for make in makers:
+            nodes.append(make())
+            executor.add_node(nodes[-1])
+        yield nodes
     finally:
         executor.shutdown()
-        node.destroy_node()
+        for node in nodes:
+            node.destroy_node()
         rclpy.shutdown()
+
+
+@contextmanager
+def listening_node(
+    name: str = "listener", namespace: str = "/salp", events: bool = True, make: Callable[..., Any] | None = None
+) -> Iterator[Any]:
+    """A node of this process, an ordinary one or what `make` makes; spin it with `spin_until`."""
+
+    def made() -> Any:
+        from rclpy.node import Node
+
+        return (make or Node)(name, namespace=namespace)
+
+    with spun(made, events=events) as (node,):
+        yield node
 
 
 def collect(node: Any, message_type: str, topic: str, qos: Any = 100_000) -> list[Any]:

@@ -7,9 +7,11 @@ import socket
 import numpy as np
 
 from drivers.motion_capture.bodies import BodyPoses
+from drivers.motion_capture.optitrack_protocol import Frame
 
 LOOPBACK = "127.0.0.1"
 NAMES = ("base", "link 1", "link 2")
+TIME_S, TICKS = 12.5, (2**40 + 1, 2**40 + 2, 2**40 + 3)
 
 
 def poses(count: int = len(NAMES), stamp_ns: int = 0, seed: int = 1) -> BodyPoses:
@@ -21,6 +23,14 @@ def poses(count: int = len(NAMES), stamp_ns: int = 0, seed: int = 1) -> BodyPose
     positions = rng.normal(size=(count, 3)).astype(np.float32).astype(np.float64)
     quaternions = quaternions.astype(np.float32).astype(np.float64)
     return BodyPoses(stamp_ns, names, positions, quaternions, np.ones(count, dtype=np.bool_))
+
+
+def frame_of(poses: BodyPoses, number: int = 1) -> Frame:
+    """With models that have changed."""
+    ids = np.arange(1, len(poses.names) + 1, dtype=np.int32)
+    return Frame(
+        number, ids, poses.positions_m, poses.quaternions_xyzw, poses.tracked, TIME_S, *TICKS, models_changed=True
+    )
 
 
 def free_ports() -> tuple[int, int]:

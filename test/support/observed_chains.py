@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thruster_chain_estimation.judging.observed_chain import AssumedChain, ObservedChain, packed
+from thruster_chain_estimation.judging.information import AssumedChain, ObservedChain, packed
 from thruster_chain_estimation.model.dynamics import rods
 
 PAPER_ANGLES = (np.pi / 4, 2 * np.pi / 3, -np.pi / 2)

@@ -1,13 +1,16 @@
-"""Recordings of the ideal chain."""
+"""Recordings of the ideal chain, and the truth in any of a chain."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording
-from salp_estimation.model.configuration import ChainConfiguration
+from onboard_estimation.contract.recorded import LoadedRecording
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gaits import Gait
+from salp_estimation.robot import ROBOT
 from salp_estimation.simulation.simulator import IdealScenario, SalpSimulation
 
 
@@ -21,3 +24,12 @@ def simulate(
     """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
     simulation = SalpSimulation(configuration, gait, rng, scenario)
     return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+
+
+def true_state(
+    configuration: SalpConfiguration, recording: LoadedRecording, at_ns: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(K, N + 2) pose and joint angles, from the motion capture."""
+    bodies = {name: recording.tracks[name].at(at_ns, 1.0)[0] for name in configuration.chain.link_names}
+    parts = ROBOT.true_parts(configuration, bodies)
+    return np.hstack([parts["pose"], parts["joint_angles"]])

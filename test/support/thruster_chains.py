@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thruster_chain_estimation.judging.observed_chain import given_and_motion
+from thruster_chain_estimation.judging.information import given_and_motion
 from thruster_chain_estimation.model import dynamics as d
 
 Array = NDArray[np.float64]

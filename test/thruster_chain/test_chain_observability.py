@@ -13,6 +13,7 @@ import pytest
 from observed_chains import PAPER_ANGLES, drawn_state, paper_chain, paper_prior, paper_state
 from thruster_chains import drawn_links, read, slope
 
+from thruster_chain_estimation.judging.information import ObservedChain, blocks, given_and_motion, packed, quantities
 from thruster_chain_estimation.judging.observability import (
     HORIZON_S,
     Jet,
@@ -20,7 +21,6 @@ from thruster_chain_estimation.judging.observability import (
     observability_matrices,
     theorem_conditions,
 )
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, given_and_motion, packed, quantities
 
 Array = np.ndarray
 

@@ -9,8 +9,16 @@ import pytest
 from observed_chains import PAPER_ANGLES, assumed, paper_chain, paper_noise, paper_prior, paper_state
 
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import Push, forecast, moved, predict
-from thruster_chain_estimation.judging.observed_chain import AssumedChain, ObservedChain, blocks, quantities
+from thruster_chain_estimation.judging.information import (
+    AssumedChain,
+    ObservedChain,
+    Push,
+    blocks,
+    forecast,
+    moved,
+    predict,
+    quantities,
+)
 from thruster_chain_estimation.model.configuration import PaperConfiguration, ThrusterChainConfiguration
 
 PHYSICAL = paper_chain(True)
@@ -66,19 +74,6 @@ def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     _, covariance = told.published(moments)
     left = np.sqrt(np.diag(covariance))[quantities(3).index(name)]
     assert left == pytest.approx(push.after, rel=0.15)
-
-
-def test_no_other_thruster_halves_it_sooner() -> None:
-    chain, prior = noisy(3.0), known_but("m2")
-    push = best_push(assumed(chain), prior)
-    assert push.after <= 0.5 * push.before
-    left = []
-    for thruster in range(3):
-        thrust = np.zeros((round(100 * push.duration_s), 3))
-        thrust[:, thruster] = 1.0
-        path, _ = moved(chain, paper_state(), thrust, 0.01 * np.arange(len(thrust)))
-        left.append(predict(chain, path, prior)[0][-1, quantities(3).index("m2")])
-    assert int(np.argmin(left)) == push.thruster - 1
 
 
 def test_scale_that_no_push_can_tell_is_said_and_what_is_known_needs_none() -> None:

@@ -16,7 +16,7 @@ from thruster_chain_estimation.model import inertial_layout as layout
 Array = NDArray[np.float64]
 
 COUNT = 3
-JOINTS, CHAIN = layout.first_joint(COUNT), layout.chain_part(COUNT)
+JOINTS, CHAIN = layout.LINK * COUNT, layout.chain_part(COUNT)
 LINKS = layout.LINK * np.arange(COUNT)
 TICK_S = 0.01
 Given = Array | None
@@ -43,7 +43,7 @@ class Chain(NamedTuple):
             np.column_stack([stamps, rng.normal(0.0, 3.0, len(stamps)), rng.normal(0.0, 5.0, (len(stamps), 2))])
             for _ in range(COUNT)
         )
-        state = rng.normal(0.0, 0.01, layout.state_size(COUNT))
+        state = rng.normal(0.0, 0.01, CHAIN + layout.CHAIN)
         state[LINKS + layout.HEADING] = rng.uniform(-np.pi, np.pi, COUNT)
         state[JOINTS:CHAIN] = rng.normal(0.0, 0.3, CHAIN - JOINTS)
         state[CHAIN:] = rng.normal(0.0, 0.5, layout.CHAIN)
@@ -98,7 +98,7 @@ def test_a_given_motion_is_integrated_as_scipy_does_it() -> None:
 
     stamps, gain = np.arange(-0.001, 0.6, 0.001), 1.0 - np.array([scale + apart, scale - apart])
     raw = np.column_stack([stamps, rate(stamps) / (1.0 - gyro_scale) + rate_bias, force(stamps) / gain + bias])
-    state = np.zeros(layout.state_size(2))
+    state = np.zeros(2 * layout.LINK)
     parts = layout.HEADING, layout.GYRO_BIAS, layout.GYRO_SCALE, layout.MOUNTING
     state[layout.LINK + np.array(parts)] = start, rate_bias, gyro_scale, mounting
     state[[layout.LINK + layout.ACCELEROMETER_SCALE, layout.LINK + layout.SCALE_APART]] = scale, apart

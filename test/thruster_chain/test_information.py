@@ -8,8 +8,17 @@ from observed_chains import drawn_state, paper_chain, paper_noise, paper_prior, 
 from scipy.integrate import solve_ivp
 from thruster_chains import drawn_links, read, slope
 
-from thruster_chain_estimation.judging.information import Trajectory, gramians, moved, predict, scaled_jacobians
-from thruster_chain_estimation.judging.observed_chain import ObservedChain, blocks, given_and_motion, packed
+from thruster_chain_estimation.judging.information import (
+    ObservedChain,
+    Trajectory,
+    blocks,
+    given_and_motion,
+    gramians,
+    moved,
+    packed,
+    predict,
+    scaled_jacobians,
+)
 
 
 def drawn_path(count: int = 3, instants: int = 12, seed: int = 1) -> tuple[ObservedChain, Trajectory]:

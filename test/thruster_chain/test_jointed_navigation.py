@@ -21,10 +21,11 @@ from thruster_chain_estimation.estimators.jointed_navigation import (
     TICK_S,
     JointedNavigation,
     NavigationState,
-    Passage,
     errors_of,
-    of_tick,
+    told_of,
 )
+from thruster_chain_estimation.estimators.parameter_filter import ParameterPassage
+from thruster_chain_estimation.estimators.robust_estimator import PastTick
 from thruster_chain_estimation.model import inertial_layout
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.robot import ROBOT
@@ -61,7 +62,7 @@ class Tick(NamedTuple):
     before: NavigationState
     state: NavigationState
     accepted: bool
-    passage: Passage
+    passage: PastTick
 
 
 def driven(seed: int, duration_s: float) -> Run:
@@ -73,8 +74,7 @@ def driven(seed: int, duration_s: float) -> Run:
 def ticks(run: Run, spread: Array = SPREAD, configuration: ThrusterChainConfiguration = CONFIGURATION) -> list[Tick]:
     """The navigation alone, started from true headings."""
     navigation, out = JointedNavigation(configuration), list[Tick]()
-    mean, covariance = inertial_layout.started(configuration, run.headings(np.zeros(1))[0], spread, np.zeros(2))
-    state: NavigationState = navigation.start(mean, covariance)
+    state = navigation.start(run.headings(np.zeros(1))[0], spread, np.zeros(2))
     imus = {f"imu/{name}": link for link, name in enumerate(configuration.chain.link_names)}
     heard = [
         (1e-9 * stamp_ns, imus[one.channel.sensor], value)
@@ -87,9 +87,10 @@ def ticks(run: Run, spread: Array = SPREAD, configuration: ThrusterChainConfigur
         reading = np.array([now_s - configuration.imu.delay_s, rate[2], *force[:2]])
         state = navigation.heard(state, link, reading)
         while (tick_s := TICK_S * (len(out) + 1)) < now_s and navigation.ready(state, tick_s, now_s):
-            before = state
-            state, _, innovation, passage = navigation.tick(state, tick_s, tick_s < configuration.initial.rest_s)
-            out.append(Tick(before, state, innovation.accepted, passage))
+            tick = navigation.advanced(state, tick_s)
+            state, innovation, pinned = navigation.pinned(tick, tick_s < configuration.initial.rest_s)
+            passage = PastTick(tick.transition, pinned, ParameterPassage(np.empty((0, 3))))
+            out.append(Tick(tick.before, state, innovation.accepted, passage))
     return out
 
 
@@ -160,17 +161,16 @@ def test_one_covariance_becomes_the_other(kept: float) -> None:
     seen = np.linalg.cholesky(before) @ np.array([0.6, 0.8])
     after = before - (1.0 - kept) * np.outer(seen, seen)
     change = 0.3 * seen * np.sqrt(1.0 - kept)
-    errors = of_tick(before, before, after, np.append(change, [0.0, 0.0]))
-    np.testing.assert_allclose(errors.drift, 0.0, atol=1e-18)
-    told = corrected(Moments(np.zeros(2), before), errors.told, errors.by, np.diag(errors.variances))
+    value, by, variances = told_of(before, after, change)
+    told = corrected(Moments(np.zeros(2), before), value, by, np.diag(variances))
     np.testing.assert_allclose(told.covariance, after, rtol=1e-5)
     np.testing.assert_allclose(told.mean, change, rtol=1e-4)
 
 
 def test_what_a_turn_of_the_whole_does_is_left_out() -> None:
     """A velocity that is wrong by an unknown heading of all links alone is not wrong against drag."""
-    size, chain = inertial_layout.state_size(COUNT), inertial_layout.chain_part(COUNT)
-    turn = np.zeros(size)
+    chain = inertial_layout.chain_part(COUNT)
+    turn = np.zeros(chain + inertial_layout.CHAIN)
     turn[inertial_layout.LINK * np.arange(COUNT) + inertial_layout.HEADING] = 1.0
     turn[chain : chain + 2] = -0.4, 0.7
     covariance = 1e-2 * np.outer(turn, turn)

@@ -17,12 +17,11 @@ from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.series import Series
-from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.judging.simulated_bags import simulate_to_bag, simulated_recording
+from thruster_chain_estimation.judging.information import assumed_chain, blocks
 from thruster_chain_estimation.judging.observability import observed_now
-from thruster_chain_estimation.judging.observed_chain import assumed_chain, blocks
 from thruster_chain_estimation.judging.observed_run import ObservedRun, observe_run
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.robot import ROBOT
@@ -38,16 +37,16 @@ def replayed(
     estimator: str,
     duration_s: float = 1.0,
     configuration: ThrusterChainConfiguration = CONFIGURATION,
-) -> tuple[LoadedRecording, EvaluationResult]:
+) -> ReplayedRun:
     recording = simulated_recording(ROBOT, configuration, "thrusters", variant, duration_s, 3)
-    return recording, judge(ROBOT, replace(configuration, imu_model=variant), estimator, recording)
+    result = judge(ROBOT, replace(configuration, imu_model=variant), estimator, recording)
+    return ReplayedRun("run", variant, estimator, recording, result)
 
 
+@cache
 def observed(variant: ImuModel) -> ObservedRun:
     """What could be known, beside what the paper's filter claims."""
-    assumed = assumed_chain(replace(CONFIGURATION, imu_model=variant), papers=True)
-    recording, result = replayed(variant, "paper_ukf")
-    return observe_run(assumed, LINKS, recording.series, result, 0.3)
+    return observe_run(replace(CONFIGURATION, imu_model=variant), replayed(variant, "paper_ukf"), 0.3)
 
 
 @pytest.mark.parametrize("variant", ["physical", "paper"])
@@ -80,32 +79,35 @@ def test_rank_and_conditions_follow_the_square_waves() -> None:
 
 def test_tolerance_of_thrust_ends_what_can_be_known_of_the_scale() -> None:
     """Without paper: gains of the thrusters are uncertain, and with them the common scale of masses and inertias."""
-    recording, result = replayed("physical", "gyros", 4.0)
+    run = replayed("physical", "gyros", 4.0)
     # Weighed late only: a truth that follows an estimate is no jump from which a scale could be learned.
     for name in ("masses", "inertias"):
-        result.parts[name].truth[: len(result.stamps_ns) // 2] = np.nan
+        run.result.parts[name].truth[: len(run.result.stamps_ns) // 2] = np.nan
     assumed, scaled = assumed_chain(CONFIGURATION), slice(blocks(3).mass.start, None)
-    seen = observe_run(assumed, LINKS, recording.series, result, 0.3)
+    seen = observe_run(CONFIGURATION, run, 0.3)
     scale_stddev = np.sum((assumed.design[scaled] / assumed.prior_stddev[scaled]) ** 2) ** -0.5
     known = np.abs(seen.estimate[-1] - seen.error[-1])
     assert (seen.predicted[-1] / known > 0.9 * scale_stddev).all()
     assert any("the common scale of masses, inertias and thrust" in hidden for hidden in seen.seen.unobservable)
     with pytest.raises(UserError, match="without thrust"):
-        observe_run(assumed, LINKS, recording.series[1:], result, 0.3)
+        observe_run(CONFIGURATION, with_series(run, run.recording.series[1:]), 0.3)
 
 
-def cut_off(series: tuple[Series, ...], end_ns: int) -> list[Series]:
+def with_series(run: ReplayedRun, series: tuple[Series, ...]) -> ReplayedRun:
+    return replace(run, recording=replace(run.recording, series=series))
+
+
+def cut_off(run: ReplayedRun, end_ns: int) -> ReplayedRun:
     """With nothing of the second link's IMU from then on."""
-    return [one if one.channel.sensor != "imu/link_2" else one.rows(one.stamps_ns < end_ns) for one in series]
+    kept = (one.rows((one.stamps_ns < end_ns) | (one.channel.sensor != "imu/link_2")) for one in run.recording.series)
+    return with_series(run, tuple(kept))
 
 
 def test_silent_imu_tells_nothing() -> None:
-    recording, result = replayed("paper", "paper_ukf")
-    late = recording.first_stamp_ns() + 450_000_000
-    assumed = assumed_chain(replace(CONFIGURATION, imu_model="paper"), papers=True)
+    run, configuration = replayed("paper", "paper_ukf"), replace(CONFIGURATION, imu_model="paper")
+    late = run.recording.first_stamp_ns() + 450_000_000
     heard, silent, dying = (
-        observe_run(assumed, LINKS, series, result, 0.3).predicted
-        for series in (recording.series, cut_off(recording.series, 0), cut_off(recording.series, late))
+        observe_run(configuration, one, 0.3).predicted for one in (run, cut_off(run, 0), cut_off(run, late))
     )
     lost = silent[-1] / heard[-1]
     assert lost.min() > 1.0
@@ -139,17 +141,11 @@ def test_what_is_told_live_is_that_of_the_instant_with_a_forecast() -> None:
 # The command.
 
 
-@pytest.fixture(scope="module")
-def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("observability") / "square"
-    words = ("--scenario", "thrusters", "--duration", "1", "--seed", "3", "--output", folder)
-    made = command("simulate", "thruster_chain", *words)
-    assert made.code == 0, made.error
-    return folder
-
-
-def test_command_tells_robots_apart_by_the_topics(bag: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "picture.png"
+def test_the_command_tells_robots_apart_names_a_thruster_along_its_link_and_refuses_with_a_way_out(
+    tmp_path: Path,
+) -> None:
+    bag, picture = tmp_path / "bag", tmp_path / "picture.png"
+    simulate_to_bag(ROBOT, CONFIGURATION, "thrusters", "physical", 1.0, 3, bag)
     outcome = command("observability", bag, "--estimator", "paper_ukf", "--json", "--output", picture)
     assert outcome.code == 0, outcome.error
     (run,) = json.loads(outcome.out)["runs"]
@@ -161,17 +157,13 @@ def test_command_tells_robots_apart_by_the_topics(bag: Path, tmp_path: Path) -> 
         assert one["filter_stddev"] == pytest.approx(one["least_possible_stddev"], rel=0.12)
         assert abs(one["error"]) < 5.0 * one["filter_stddev"]
     assert len(run["series"]["time_s"]) == len(run["series"]["rank"]) >= 16
-    text = command("observability", "thruster_chain", bag)
-    assert text.code == 0
+    along = "chain.thruster_angles_rad=[0.785, 0.0, -1.571]"
+    text = command("observability", "thruster_chain", bag, "--estimator", "gyros", "--set", along)
+    assert text.code == 0, text.error
     assert "hidden for " in text.out
     assert "at the end: push thruster" in text.out
-    assert max(map(len, text.out.partition("- ")[0].splitlines())) <= 100
-
-
-def test_command_names_a_thruster_along_its_link_and_refuses_with_a_way_out(bag: Path) -> None:
-    text = command("observability", bag, "--set", "chain.thruster_angles_rad=[0.785, 0.0, -1.571]")
-    assert text.code == 0, text.error
     assert "the inertia of link_2 becomes unobservable" in text.out
+    assert max(map(len, text.out.partition("- ")[0].splitlines())) <= 100
     assert "are shown, not its joint angles" in refusal("observability", bag, "--joint", "1")
     assert "one picture shows one run" in refusal("observability", bag, bag, "--output", "x.png")
     assert "has no estimator 'none'" in refusal("observability", bag, "--estimator", "none")
@@ -180,7 +172,6 @@ def test_command_names_a_thruster_along_its_link_and_refuses_with_a_way_out(bag:
 
 def test_ten_links_go_the_same_way() -> None:
     ten = load(ThrusterChainConfiguration, resource("config/thruster_chain_ten_links.yaml"))
-    recording, result = replayed("physical", "paper_ukf", 1.0, ten)
-    seen = observe_run(assumed_chain(ten, papers=True), ten.chain.link_names, recording.series, result, 0.3)
+    seen = observe_run(ten, replayed("physical", "paper_ukf", 1.0, ten), 0.3)
     assert seen.seen.rank.max() == 39
     assert 0.8 < np.median(seen.claimed[-1] / seen.predicted[-1]) < 1.25

@@ -16,7 +16,14 @@ from scipy.signal import lfilter
 
 from onboard_estimation.filtering.moments import Moments
 from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
-from thruster_chain_estimation.estimators.parameter_filter import UNLIKELY, ParameterFilter, ParameterState, weighed
+from thruster_chain_estimation.estimators.parameter_filter import (
+    UNLIKELY,
+    WINDOW,
+    ParameterFilter,
+    ParameterPassage,
+    ParameterState,
+    weighed,
+)
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.simulation import simulation_kernels as simulated
@@ -133,6 +140,14 @@ def velocities(truth: Truth, states: Array) -> Array:
     return out
 
 
+def ticked(
+    tracker: ParameterFilter, state: ParameterState, tick: int, moved: Moved
+) -> tuple[ParameterState, ParameterPassage]:
+    """The tick of that number, and what is learned at the end of a window."""
+    state, passage = tracker.ticked(state, TICK_S * (tick + 1), moved, TICK_S * tick < FIRST_PUSH_S)
+    return tracker.learned(state, passage) if len(state.window) == WINDOW else (state, passage)
+
+
 def filtered(run: Driven, first: int = 0, state: ParameterState | None = None) -> list[ParameterState]:
     """States after each tick from a number on."""
     tracker = ParameterFilter(CONFIGURATION)
@@ -140,7 +155,7 @@ def filtered(run: Driven, first: int = 0, state: ParameterState | None = None) -
     for k in range(first, len(run.moved)):
         if k % COMMANDED == 0:
             state = tracker.commanded(state, TICK_S * k, run.commands[k])
-        state, _ = tracker.ticked(state, TICK_S * (k + 1), run.moved[k], TICK_S * k < FIRST_PUSH_S)
+        state, _ = ticked(tracker, state, k, run.moved[k])
         states.append(state)
     return states
 
@@ -195,7 +210,7 @@ def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
     along = np.zeros(len(belief.mean))
     along[LINKS + layout.LOG_MASS] = along[LINKS + layout.LOG_INERTIA] = 1.0
     along[LINKS + layout.GAIN] = 1.0 + belief.mean[LINKS + layout.GAIN]
-    forces = slice(layout.first_joint(COUNT), layout.chain_part(COUNT) + layout.DELAY)
+    forces = slice(layout.LINK * COUNT, layout.chain_part(COUNT) + layout.DELAY)
     along[forces] = belief.mean[forces]
     own = slice(0, layout.chain_part(COUNT) + layout.VELOCITY_X)  # errors of the navigation come and go
     before = along[own] @ np.linalg.solve(prior.covariance[own, own], along[own])

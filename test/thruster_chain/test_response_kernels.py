@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 COUNT = 3
 LIMIT_N = 1.0
+SIZE = layout.chain_part(COUNT) + layout.CHAIN
 
 
 class Pushed(NamedTuple):
@@ -66,7 +67,7 @@ def in_the_room(headings: Array, vectors: Array) -> Array:
 def some_parameters(seed: int) -> Array:
     """All a little off."""
     rng = np.random.default_rng(seed)
-    parameters = rng.normal(0.0, 0.05, layout.parameter_size(COUNT))
+    parameters = rng.normal(0.0, 0.05, SIZE)
     for link in range(COUNT):
         parameters[layout.LINK * link + layout.CENTRE_X : layout.LINK * link + layout.CENTRE_Y + 1] *= 0.2
     return parameters
@@ -77,13 +78,12 @@ def test_any_chain_is_mujoco_s() -> None:
     pytest.importorskip("mujoco")
     for seed in (1, 2):
         pushed, rng = Pushed.drawn(seed), np.random.default_rng(seed)
-        parameters, friction = np.zeros(layout.parameter_size(COUNT)), np.array([0.0, 0.01, 0.003])
+        parameters, friction = np.zeros(SIZE), np.array([0.0, 0.01, 0.003])
         own = parameters[: layout.LINK * COUNT].reshape(COUNT, layout.LINK)
         own[:] = 0.05 * rng.normal(size=own.shape)
         own[:, [layout.CENTRE_X, layout.CENTRE_Y, layout.THRUSTER_X, layout.THRUSTER_Y]] *= 0.2
         own[:, layout.LOG_LAG] = 0.0
-        first_joint = layout.first_joint(COUNT)
-        parameters[first_joint + layout.VISCOUS : layout.chain_part(COUNT) : layout.JOINT] = friction[1:]
+        parameters[layout.LINK * COUNT + layout.VISCOUS : layout.chain_part(COUNT) : layout.JOINT] = friction[1:]
         mass, inertia = pushed.design[:, 0] * np.exp(own[:, 0]), pushed.design[:, 1] * np.exp(own[:, 1])
         centre = own[:, [layout.CENTRE_X, layout.CENTRE_Y]]
         along = np.column_stack([pushed.design[:, 2], np.zeros(COUNT)])
@@ -104,7 +104,7 @@ def test_drag_takes_energy_and_turns_a_link_as_an_integral_says() -> None:
     """Quadratic drag of a turning link, summed over strips, against a fine sum."""
     pushed = Pushed.drawn(4)._replace(rates=np.array([3.0, 0.0, 0.0]), bristles=np.zeros(COUNT - 1))
     pushed.thrust[:] = 0.0
-    parameters = np.zeros(layout.parameter_size(COUNT))
+    parameters = np.zeros(SIZE)
     parameters[layout.chain_part(COUNT) + layout.ACROSS_QUADRATIC] = 0.2
     turning, half = pushed.rates, pushed.design[:, 2]
     extra = np.zeros(3 * COUNT)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from test_jointed_navigation import CONFIGURATION, COUNT, Run, Tick, driven, ticks
-from test_parameter_filter import COMMANDED, FIRST_PUSH_S, Truth
+from test_parameter_filter import COMMANDED, Truth, ticked
 from test_parameter_filter import CONFIGURATION as PARAMETERS
 from test_parameter_filter import driven as pushed
 
@@ -101,7 +101,7 @@ def plain(run: Run) -> list[Tick]:
 def test_navigation_gone_back_is_a_state_carried_forward(run: Run, plain: list[Tick], gate_probability: float) -> None:
     """At rest and in motion; and where the gate refuses much, and the covariance is inflated to recover."""
     found = plain if gate_probability > 0.9 else navigated(run, gate_probability)
-    n = inertial_layout.state_size(COUNT)
+    n = inertial_layout.chain_part(COUNT) + inertial_layout.CHAIN
     refused = [one.passage.pinned is None for one in found]
     assert any(refused) == (gate_probability < 0.9)
     fixed: dict[int, Fixed] = {}
@@ -126,7 +126,7 @@ def test_navigation_gone_back_is_a_state_carried_forward(run: Run, plain: list[T
 
 def test_transitions_are_those_of_the_covariances() -> None:
     rng = np.random.default_rng(2)
-    n = inertial_layout.state_size(COUNT)
+    n = inertial_layout.chain_part(COUNT) + inertial_layout.CHAIN
     root = rng.normal(size=(n, n))
     covariance, change = root @ root.T, rng.normal(0.0, 0.02, n)
     carried = inertial_kernels.keep_unobservable(covariance, change, COUNT)
@@ -168,7 +168,7 @@ def told() -> list[Told]:
             moved = moved._replace(errors=errors._replace(change=np.full(4, 1e-3)))
         if k % COMMANDED == 0:
             state = tracker.commanded(state, TICK_S * k, loaded.commands[k])
-        after, passage = tracker.ticked(state, TICK_S * (k + 1), moved, TICK_S * k < FIRST_PUSH_S)
+        after, passage = ticked(tracker, state, k, moved)
         out.append(Told(state, after, passage))
         state = after
     return out

@@ -25,7 +25,6 @@ def test_the_file_is_the_papers_robot() -> None:
     [
         ({"masses_kg": [0.5, 0.5]}, "chain: masses_kg: 2 values given, 3 links need 3"),
         ({"masses_kg": [0.5, -0.5, 0.5]}, "chain.masses_kg: [0.5, -0.5, 0.5]"),
-        ({"link_lengths_m": [0.0, 0.25, 0.25]}, "chain.link_lengths_m: [0.0, 0.25, 0.25]"),
         ({"link_names": ["a", "b", "a"]}, "names must differ, got a, b, a"),
         ({"link_names": ["a"]}, "1 links given, a chain has 2 to 200"),
         ({"imu_x_m": [26.0, 0.0, 0.0]}, "imu_x_m: 26 m from the middle of link_1, which is 0.25 m long"),

@@ -44,13 +44,6 @@ def test_gyros_are_honest_on_hardware(hardware: LoadedRecording) -> None:
     assert np.sqrt(np.nanmean(exact.parts["headings"].error ** 2)) < np.deg2rad(4.0)
 
 
-def test_a_given_initial_pose_goes_before_the_truth(hardware: LoadedRecording) -> None:
-    initial = replace(CONFIGURATION.initial, given=True, headings_rad=(0.1, 0.2, 0.3), position_m=(1.0, 2.0))
-    result = judge(ROBOT, replace(CONFIGURATION, initial=initial), "gyros", hardware)
-    np.testing.assert_allclose(result.parts["headings"].estimate[0], [0.1, 0.2, 0.3], atol=0.01)
-    assert any("Initial state as configured" in note for note in result.notes)
-
-
 def test_a_load_changes_the_truth_when_it_is_taken_up() -> None:
     recording = simulated_recording(ROBOT, CONFIGURATION, "load", "mixed", 16.0, 2)
     result = judge(ROBOT, CONFIGURATION, "gyros", recording)
@@ -59,15 +52,6 @@ def test_a_load_changes_the_truth_when_it_is_taken_up() -> None:
     assert sorted(np.round(gained, 6)) == [0.0, 0.0, 0.2]
     before = result.time_s < 14.9
     assert (masses[before] == masses[0]).all()
-
-
-def test_the_centre_of_mass_is_that_of_the_weighed_links() -> None:
-    recording = simulated_recording(ROBOT, CONFIGURATION, "thrusters", "physical", 1.0, 4)
-    result = judge(ROBOT, CONFIGURATION, "gyros", recording, JudgeSettings(initial="exact"))
-    # By Newton: the sum of the thrusts over the whole mass, from rest.
-    truth = result.parts["position"].truth
-    assert np.abs(truth[result.time_s < 0.2] - truth[0]).max() < 1e-9
-    assert np.abs(truth[-1] - truth[0]).max() > 0.01
 
 
 def test_a_silent_imu_is_said_and_its_heading_becomes_unsure() -> None:

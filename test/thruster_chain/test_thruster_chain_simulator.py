@@ -14,8 +14,7 @@ from thruster_chain_estimation.model.configuration import ThrusterChainConfigura
 from thruster_chain_estimation.model.dynamics import propagate, rods
 from thruster_chain_estimation.robot import ROBOT
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
-from thruster_chain_estimation.simulation.hardware_scenario import hardware_scenario
-from thruster_chain_estimation.simulation.robot_build import hardware_build
+from thruster_chain_estimation.simulation.robot_build import hardware_build, hardware_scenario
 from thruster_chain_estimation.simulation.simulator import laboratory_mixture, square_waves
 
 CONFIGURATION = ThrusterChainConfiguration()

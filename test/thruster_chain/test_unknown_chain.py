@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -72,8 +71,8 @@ def table(file: Path, header: list[str], period_ns: int, values: list[float], la
     write(file, [",".join(header), *rows])
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_robots_of_any_length(tmp_path: Path, count: int) -> None:
+def test_robots_of_any_length(tmp_path: Path) -> None:
+    count = 4
     content = read_unknown_chain(run_folder(tmp_path / "run", count))
     configuration, names = content.configurations["thruster_chain"], tuple(f"link_{k + 1}" for k in range(count))
     assert configuration.chain.link_names == names
@@ -133,9 +132,6 @@ def test_rows_that_are_lost_or_out_of_order_are_counted(tmp_path: Path) -> None:
     assert "rows sorted by their stamps" in said
 
 
-IMU_GZ = gzip.compress(b"stamp_ns,gx,gy,gz,ax,ay,az\n" + b"1777277384000000000,0,0,0,0.1,0.2,9.8\n" * 99)
-
-
 def drop(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
@@ -162,7 +158,6 @@ def in_table(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[P
         (lambda folder: (folder / "robot.yaml").write_text("- 1\n"), "robot.yaml"),
         (lambda folder: (folder / "robot.yaml").write_text("a: &a [1]\nlinks: [*a, *a]\n"), "reads no aliases"),
         (in_robot(lambda it, link: it.update(number_of_links=5)), "number_of_links is 5, and links has 2"),
-        (in_robot(lambda it, link: it.update(links=[])), "links is []; it must be a list"),
         (in_robot(lambda it, link: link.pop("length_m")), "length_m of link_1 is missing"),
         (in_robot(lambda it, link: link.update(length_m=-0.2)), "chain.link_lengths_m: [-0.2, 0.26]"),
         (in_robot(lambda it, link: link.update(nominal_mass_kg=float("nan"))), "nominal_mass_kg"),
@@ -176,14 +171,9 @@ def in_table(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[P
         (in_table("thrusters", lambda rows: [row + ",0" for row in rows]), "its columns are stamp_ns, u1, u2, 0"),
         (in_table("imu_link_1", lambda rows: [*rows, rows[1].replace("9.8", "x")]), "line 102: could not convert"),
         (in_table("imu_link_1", lambda rows: [*rows, "-5" + rows[1][19:]]), "line 102: -5 is no stamp"),
-        (in_table("imu_link_1", lambda rows: rows[:2]), "1 of 1 rows can be used"),
         (in_table("imu_link_1", lambda rows: [row.replace("9.8", "1.0") for row in rows]), "reads 1.02 in the median"),
         (in_table("imu_link_1", lambda rows: [row.replace("17772", "17773") for row in rows]), "all outside of those"),
-        (lambda folder: (folder / "imu_link_1.csv.gz").write_bytes(IMU_GZ[:90]), "is no whole gzip file"),
-        (
-            lambda folder: (folder / "imu_link_3.csv.gz").write_bytes(IMU_GZ),
-            "has tables imu_link_3, and robot.yaml",
-        ),
+        (lambda folder: (folder / "imu_link_3.csv.gz").write_bytes(b""), "has tables imu_link_3, and robot.yaml"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_numbers(tmp_path: Path, harm: Any, words: str) -> None:

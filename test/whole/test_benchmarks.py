@@ -9,17 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.run import RESULTS, load_results, parts
+from benchmarks.run import RESULTS, git, load_results, parts
 from benchmarks.salp import accuracy, runs
 from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
-from benchmarks.table import TABLE_FILE, render, replaced, shown
+from benchmarks.table import OLDER, TABLE_FILE, render, replaced, shown
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 
 
 def test_table_in_the_docs_is_that_of_the_results() -> None:
-    text = TABLE_FILE.read_text()
-    assert replaced(text, render(load_results())) == text
+    """What is older than the code that it measures is marked, where git has the history that tells."""
+    text, results = TABLE_FILE.read_text(), load_results()
+    page = replaced(text, render(results))
+    assert page.replace(OLDER, "") == text.replace(OLDER, ""), "`python -m benchmarks` writes the page"
+    if git("rev-parse", "--is-shallow-repository") == "false":
+        lines = text.splitlines()
+        unmarked = {line.split("`")[1] for line in lines if line.startswith("`") and not line.endswith(OLDER)}
+        changed = {one["benchmark"] for some in results.values() for one in some if one["older"]}
+        assert not changed & unmarked, "their code was changed: `python -m benchmarks --page` marks them"
 
 
 def test_every_benchmark_says_what_it_measures_and_kept_results_are_whole() -> None:

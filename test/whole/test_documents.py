@@ -188,7 +188,7 @@ def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mo
             folder.mkdir()
             (folder / "config").symlink_to(REPOSITORY / "config")
         monkeypatch.chdir(folder)
-        outcome = command(*line.words[1:])
+        outcome = command(*line.words[1:], *(("--duration", "2") if line.words[1] == "simulate" else ()))
         assert outcome.code == 0, f"{line}\n{outcome.error}"
         ran += 1
     assert ran >= 10

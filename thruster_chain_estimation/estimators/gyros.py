@@ -8,7 +8,7 @@ with what is not known of both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,13 @@ from onboard_estimation.base.measurement import (
 from onboard_estimation.filtering.gating import Innovation, gate_threshold
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import BOUND_TO_STDDEV, COMMAND, initial_covariance, published_space
+from thruster_chain_estimation.model.space import (
+    BOUND_TO_STDDEV,
+    COMMAND,
+    initial_covariance,
+    initial_mean,
+    published_space,
+)
 
 _TELLS_EVERY_NS = 10_000_000
 _SILENT_NS = NANOSECONDS_PER_SECOND // 2
@@ -91,10 +97,8 @@ class GyrosEstimator(Estimator[GyrosState]):
 
     def start(self, initial: Estimate | None) -> GyrosState:
         """At rest: as given, else as configured."""
-        space, c, n = self.space, self._c, self._chain.count
-        mean, covariance = space.origin(), self._prior
-        mean[space.coordinates("headings")] = c.initial_headings_rad
-        mean[space.coordinates("position")] = c.initial.position_m
+        space, c, n, covariance = self.space, self._c, self._chain.count, self._prior
+        mean = initial_mean(c, c.initial_headings_rad, np.array(c.initial.position_m))
         if initial is not None:
             mean, covariance = initial.mean, initial.covariance
         own, each = np.zeros((n, 3)), np.zeros((n, 3, 3))
@@ -148,7 +152,9 @@ class GyrosEstimator(Estimator[GyrosState]):
     ) -> tuple[GyrosState, Innovation | None]:
         """With the next reading of a link's gyro."""
         c, step_s = self._c, (stamp_ns - int(state.last_ns[link])) / NANOSECONDS_PER_SECOND
-        mean, covariance, innovation = state.mean[link].copy(), state.covariance[link], None
+        means, covariances, rates = (one.copy() for one in (state.mean, state.covariance, state.rate))
+        last_ns = state.last_ns.copy()
+        mean, covariance, innovation = means[link], covariances[link], None
         noise = c.gyro_stddev_rad_s**2
         if abs(reading) >= c.gyro.range_rad_s:  # it may turn faster than it can read
             noise += (0.5 * c.gyro.range_rad_s) ** 2
@@ -157,11 +163,9 @@ class GyrosEstimator(Estimator[GyrosState]):
         seen_s = min(step_s, 3.0 / c.imu.rate_hz)
         mean[0] += used * step_s
         transition = np.array([[1.0, -step_s, -used * step_s], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        walk = c.gyro.bias_walk_rad_s_sqrt_s**2 * step_s
-        blind = _UNSEEN_RATE_RAD_S * (step_s - seen_s)
         covariance = transition @ covariance @ transition.T
-        covariance[0, 0] += noise * seen_s / c.imu.rate_hz + blind**2
-        covariance[1, 1] += walk
+        covariance[0, 0] += noise * seen_s / c.imu.rate_hz + (_UNSEEN_RATE_RAD_S * (step_s - seen_s)) ** 2
+        covariance[1, 1] += c.gyro.bias_walk_rad_s_sqrt_s**2 * step_s
         rest_until_ns = state.rest_until_ns
         if rest_until_ns is not None and stamp_ns < rest_until_ns:
             value, spread = reading - mean[1], covariance[1, 1] + noise
@@ -170,19 +174,15 @@ class GyrosEstimator(Estimator[GyrosState]):
             innovation = Innovation(np.array([value]), np.array([[np.sqrt(spread)]]), float(nis), resting)
             if resting:
                 gain = covariance[:, 1] / spread
-                mean = mean + gain * value
+                mean += gain * value
                 covariance = covariance - np.outer(gain, gain) * spread
             elif nis > gate_threshold(1.0 - 1e-9, 1):
                 rest_until_ns = stamp_ns  # it moves
-        covariance = 0.5 * (covariance + covariance.T)
-        rate = (reading - mean[1]) / (1.0 + mean[2])
+        covariances[link], last_ns[link] = 0.5 * (covariance + covariance.T), stamp_ns
+        rates[link] = (reading - mean[1]) / (1.0 + mean[2])
         mean[0] = np.arctan2(np.sin(mean[0]), np.cos(mean[0]))
         turned = state._replace(
-            mean=_with(state.mean, link, mean),
-            covariance=_with(state.covariance, link, covariance),
-            rate=_with(state.rate, link, rate),
-            last_ns=_with(state.last_ns, link, stamp_ns),
-            rest_until_ns=rest_until_ns,
+            mean=means, covariance=covariances, rate=rates, last_ns=last_ns, rest_until_ns=rest_until_ns
         )
         return turned, innovation
 
@@ -231,26 +231,12 @@ class GyrosEstimator(Estimator[GyrosState]):
         heading += (0.5 * unknown_rate * ahead_s) ** 2 + (_UNSEEN_RATE_RAD_S * blind_s) ** 2
         rate = state.covariance[:, 1, 1] + state.rate**2 * state.covariance[:, 2, 2] + c.gyro_stddev_rad_s**2
         rate += unknown_rate**2
-        mean = space.origin()
-        mean[space.coordinates("headings")] = state.mean[:, 0] + state.rate * ahead_s
-        mean[space.coordinates("rates")] = state.rate
-        mean[space.coordinates("masses")] = self._chain.masses
-        mean[space.coordinates("inertias")] = self._chain.inertias
-        mean[space.coordinates("position")], mean[space.coordinates("velocity")] = state.centre[:2], state.centre[2:]
+        mean = initial_mean(c, state.mean[:, 0] + state.rate * ahead_s, state.centre[:2])
+        mean[space.coordinates("rates")], mean[space.coordinates("velocity")] = state.rate, state.centre[2:]
         for block, variance in (("headings", heading), ("rates", rate)):
             rows = space.tangent(block)
             covariance[rows, rows] = np.diag(np.minimum(variance, 1e3 * _HALF_TURN_VARIANCE))
-        covariance[-4:, -4:] = _planar(state.centre_stddev)
+        # Of position and velocity, the same along both axes.
+        correlations = np.array([[1.0, _CORRELATION], [_CORRELATION, 1.0]])
+        covariance[-4:, -4:] = np.kron(np.outer(state.centre_stddev, state.centre_stddev) * correlations, np.eye(2))
         return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
-
-
-def _planar(stddev: Vector) -> Matrix:
-    """(4, 4) of position and velocity, the same along both axes."""
-    cross = _CORRELATION * stddev[0] * stddev[1]
-    return np.kron(np.array([[stddev[0] ** 2, cross], [cross, stddev[1] ** 2]]), np.eye(2))
-
-
-def _with(values: NDArray[Any], link: int, value: Any) -> NDArray[Any]:
-    changed = values.copy()
-    changed[link] = value
-    return changed

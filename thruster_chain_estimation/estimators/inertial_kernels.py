@@ -34,18 +34,7 @@ MOVED = 7  # of a link over a tick: turn, velocity x y, way x y of its IMU; vari
 TURN_VARIANCE, VELOCITY_VARIANCE = 5, 6
 STEP = 1.0 / np.sqrt(12.0)  # of a step that lies anywhere between two readings, against a straight line between them
 ASIDE = 1e-30  # of the complex step: derivatives are exact to rounding
-CAUSE = np.array(
-    [
-        parts.HEADING,
-        parts.GYRO_BIAS,
-        parts.GYRO_SCALE,
-        parts.BIAS_X,
-        parts.BIAS_X + 1,
-        parts.MOUNTING,
-        parts.ACCELEROMETER_SCALE,
-        parts.SCALE_APART,
-    ]
-)  # that they depend on
+CAUSE = np.array([*range(parts.MOUNTING + 1), parts.ACCELEROMETER_SCALE, parts.SCALE_APART])  # that they depend on
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
 CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
 BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns by 0.1 rad in 10 ms
@@ -121,7 +110,7 @@ def _strap_down(own: Numbers, raw: Vector, step: float, motion: Numbers) -> None
     """Turn, velocity and way of an IMU (5,) a step on, as its readings (3,) in the step's middle say."""
     rate = (1.0 - own[parts.GYRO_SCALE]) * (raw[0] - own[parts.GYRO_BIAS])
     along = (1.0 - own[parts.ACCELEROMETER_SCALE] - own[parts.SCALE_APART]) * (raw[1] - own[parts.BIAS_X])
-    across = (1.0 - own[parts.ACCELEROMETER_SCALE] + own[parts.SCALE_APART]) * (raw[2] - own[parts.BIAS_X + 1])
+    across = (1.0 - own[parts.ACCELEROMETER_SCALE] + own[parts.SCALE_APART]) * (raw[2] - own[parts.BIAS_Y])
     ax, ay = _turned(own[parts.HEADING] + motion[0] + 0.5 * rate * step + own[parts.MOUNTING], along, across)
     motion[3] += step * motion[1] + 0.5 * step * step * ax
     motion[4] += step * motion[2] + 0.5 * step * step * ay
@@ -200,10 +189,8 @@ def _transition(state: Vector, chain: Chain, did: Did) -> Rows:
     transition, e = np.empty((count * (10 * parts.LINK + 2 * count + 6) + 4 * parts.LINK + 6, 3)), 0
     for i in range(count):
         for column in range(parts.LINK):
-            own, moved = (
-                state[parts.LINK * i : parts.LINK * (i + 1)].astype(np.complex128),
-                did.moved[i].astype(np.complex128),
-            )
+            own = state[parts.LINK * i : parts.LINK * (i + 1)].astype(np.complex128)
+            moved = did.moved[i].astype(np.complex128)
             own[column] += 1j * ASIDE
             for row in range(5):
                 moved[row] += 1j * ASIDE * did.by[i, row, column]
@@ -340,7 +327,7 @@ def unobservable(change: Vector, count: int) -> tuple[Rows, Rows]:
     """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n)."""
     n, links = len(change), parts.LINK * np.arange(count)
     directions, means = np.zeros((2, n)), np.zeros((2, n))
-    vectors = slice(parts.first_joint(count), n)
+    vectors = slice(parts.LINK * count, n)
     x, y = change[vectors].reshape(-1, 2).T
     directions[0, vectors] = np.column_stack([-y, x]).ravel()
     directions[1, vectors] = change[vectors]

@@ -14,6 +14,7 @@ A turn of the whole, to which drag is blind, is taken out of all of it.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
-from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, see
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, put, see
 from thruster_chain_estimation.estimators import inertial_kernels as kernels
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -93,6 +94,29 @@ class NavigationState(NamedTuple):
     rejected_in_a_row: int = 0
 
 
+class Advanced(NamedTuple):
+    """The navigation a tick on, before its pins are held together.
+
+    Attributes
+    ----------
+    before, state
+        The navigation before the tick and after it.
+    did
+        What each link's IMU did over it.
+    transition
+        Of the errors, as `kernels.predict` gives it.
+    lost, heard
+        (N,) headings that are; whether all links were heard, and no heading is lost.
+    """
+
+    before: NavigationState
+    state: NavigationState
+    did: kernels.Did
+    transition: Matrix
+    lost: NDArray[np.bool_]
+    heard: bool
+
+
 class Moved(NamedTuple):
     """What the links did over a tick, for whoever explains it by forces.
 
@@ -134,22 +158,18 @@ class Pinned(NamedTuple):
     onward: Vector
 
 
-class Passage(NamedTuple):
-    """How errors went through a tick: by the `transition` of `kernels.predict`, and by the pins, if they were held."""
-
-    transition: Matrix
-    pinned: Pinned | None
-
-
 class JointedNavigation:
-    """The filter; it has no state but its settings."""
+    """The filter; it has no state but its settings. A tick is `advanced`, then `pinned`; `moved` tells what it was.
 
-    def __init__(self, configuration: ThrusterChainConfiguration) -> None:
+    `learned`: what was found out before of the parts that are `inertial_layout.lasting`.
+    """
+
+    def __init__(self, configuration: ThrusterChainConfiguration, learned: Moments | None = None) -> None:
         chain = configuration.chain
         self.count = chain.count
         self.half = 0.5 * chain.lengths
         self.places = np.ascontiguousarray(chain.imu_places)
-        self._chain = kernels.Chain(self.half, self.places)
+        self._geometry = kernels.Chain(self.half, self.places)
         self._noise = np.square(
             [
                 configuration.gyro.noise_density_rad_s_sqrt_hz,
@@ -161,15 +181,23 @@ class JointedNavigation:
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self.headings = parts.LINK * np.arange(self.count) + parts.HEADING
         self.clocks = parts.LINK * np.arange(self.count) + parts.CLOCK
-        joints = parts.first_joint(self.count) + parts.JOINT * np.arange(self.count - 1)[:, None]
-        first = parts.chain_part(self.count)
+        first = self.chain = parts.chain_part(self.count)
+        joints = parts.LINK * self.count + parts.JOINT * np.arange(self.count - 1)[:, None]
         self._moving = np.concatenate([[first, first + 1], (joints + np.arange(2)).ravel()])
         self._gaps = (joints + 2 + np.arange(2)).ravel()
+        stddev = parts.prior_stddev(configuration)
+        stddev[first + 2 : first + 4] = configuration.initial.position_stddev_m
+        self._prior = Moments(np.zeros(len(stddev)), np.diag(stddev**2))
+        if learned is not None:
+            put(self._prior, parts.lasting(self.count), learned)
 
-    def start(self, mean: Vector, covariance: Matrix) -> NavigationState:
-        """Before the first reading, at rest."""
-        unset = np.full(self.count, np.nan)
-        return NavigationState(mean, covariance, 0.0, unset, np.zeros(self.count), (np.empty((0, 4)),) * self.count)
+    def start(self, headings: Vector, heading_covariance: Matrix, first_imu: Vector) -> NavigationState:
+        """At rest before the first reading, with headings (N,) and the first link's IMU at a place (2,)."""
+        mean, covariance = (one.copy() for one in self._prior)
+        mean[self.headings], mean[self.chain + 2 : self.chain + 4] = headings, first_imu
+        covariance[np.ix_(self.headings, self.headings)] = heading_covariance
+        unset, still = np.full(self.count, np.nan), np.zeros(self.count)
+        return NavigationState(mean, covariance, 0.0, unset, still, (np.empty((0, 4)),) * self.count)
 
     def set_moving(self, state: NavigationState, rates: Vector, middles: Matrix) -> NavigationState:
         """Started in motion: turning rates (N,) of the links, velocities (N, 2) of their middles, to 0.05 m/s."""
@@ -183,15 +211,14 @@ class JointedNavigation:
 
     def heard(self, state: NavigationState, link: int, reading: Vector) -> NavigationState:
         """With one more reading (4,) of a link."""
-        before = state.readings[link]
+        before, labels = state.readings[link], state.labels_s
         if len(before) and reading[0] <= before[-1, 0]:
             return state
-        readings = (*state.readings[:link], np.vstack([before, reading]), *state.readings[link + 1 :])
-        if np.isnan(state.labels_s[link]):
-            labels = state.labels_s.copy()
+        if np.isnan(labels[link]):
+            labels = labels.copy()
             labels[link] = reading[0]
-            return state._replace(readings=readings, labels_s=labels)
-        return state._replace(readings=readings)
+        readings = (*state.readings[:link], np.vstack([before, reading]), *state.readings[link + 1 :])
+        return state._replace(readings=readings, labels_s=labels)
 
     def ready(self, state: NavigationState, tick_s: float, now_s: float) -> bool:
         """Whether all links that are heard at all were heard up to a tick, at a measurement's stamp."""
@@ -201,56 +228,94 @@ class JointedNavigation:
                 return False
         return True
 
-    def tick(
-        self, state: NavigationState, tick_s: float, at_rest: bool
-    ) -> tuple[NavigationState, Moved, Innovation, Passage]:
-        """Go on to an instant, and hold the pins together: what came of it.
+    def advanced(self, state: NavigationState, tick_s: float) -> Advanced:
+        """Up to an instant, by what the IMUs read."""
+        count, mean, covariance = self.count, state.mean.copy(), state.covariance.copy()
+        did = kernels.Did(
+            np.zeros((count, kernels.MOVED)), np.zeros((count, 5, parts.LINK)), np.empty(count), np.zeros(count)
+        )
+        labels, rates, kept = np.empty(count), np.zeros(count), []
+        for link, readings in enumerate(state.readings):
+            target, begin, reached = tick_s + mean[self.clocks[link]], state.labels_s[link], -np.inf
+            own = mean[parts.LINK * link : parts.LINK * (link + 1)]
+            if len(readings) > 1 and target > begin:
+                reached = kernels.integrate(own, readings, begin, target, did.moved[link], did.by[link])
+            if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
+                begin = state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
+                did.blind[link], labels[link] = 1.0, target
+            else:
+                labels[link] = max(reached, begin)
+                raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
+                rates[link] = (raw - own[parts.GYRO_BIAS]) * (1.0 - own[parts.GYRO_SCALE])
+            did.lasted_s[link] = max(labels[link] - begin, 0.0)
+            kept.append(readings[max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2) :])
+        transition = kernels.predict(mean, covariance, self._geometry, did, self._noise)
+        lost = covariance[self.headings, self.headings] > LOST_RAD**2
+        after = NavigationState(mean, covariance, tick_s, labels, rates, tuple(kept), state.rejected_in_a_row)
+        return Advanced(state, after, did, transition, lost, not (did.blind.any() or lost.any()))
+
+    def pinned(self, tick: Advanced, at_rest: bool) -> tuple[NavigationState, Innovation, Pinned | None]:
+        """With the pins held together, what they showed, and how that corrected, unless it was refused.
 
         Raises
         ------
         numpy.linalg.LinAlgError
             The covariance of the gaps is not positive.
         """
-        count = self.count
-        mean, covariance = state.mean.copy(), state.covariance.copy()
-        lasted_s = tick_s - state.tick_s
-        before = mean[self.headings].copy()
-        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, parts.LINK))
-        labels, lasted, blind, rates = np.empty(count), np.empty(count), np.zeros(count), np.empty(count)
-        rows = []
-        for link, readings in enumerate(state.readings):
-            target = tick_s + mean[self.clocks[link]]
-            begin = state.labels_s[link]
-            reached = -np.inf
-            if len(readings) > 1 and target > begin:
-                own = mean[parts.LINK * link : parts.LINK * (link + 1)]
-                reached = kernels.integrate(own, readings, begin, target, moved[link], by[link])
-            if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
-                blind[link], begin = 1.0, state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
-                labels[link] = target
-            else:
-                labels[link] = max(reached, begin)
-            lasted[link] = max(labels[link] - begin, 0.0)
-            rates[link] = 0.0
-            if not blind[link]:
-                raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
-                base = parts.LINK * link
-                rates[link] = (raw - mean[base + parts.GYRO_BIAS]) * (1.0 - mean[base + parts.GYRO_SCALE])
-            keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
-            rows.append(readings[keep:])
-        known = errors_of(covariance, count)
-        did = kernels.Did(moved, by, lasted, blind)
-        transition = kernels.predict(mean, covariance, self._chain, did, self._noise)
-        lost = covariance[self.headings, self.headings] > LOST_RAD**2
-        heard = not (blind.any() or lost.any())
-        predicted, place = errors_of(covariance, count), slice(parts.chain_part(count), parts.chain_part(count) + 4)
-        pins = mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost
-        after, covariance, innovation, rejected, pinned = self._pinned(*pins, state.rejected_in_a_row)
-        change = after[place] - mean[place]
-        errors = of_tick(known, predicted, errors_of(covariance, count), change)
-        motion = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
-        now = NavigationState(after, covariance, tick_s, labels, rates, tuple(rows), rejected)
-        return now, motion, innovation, Passage(transition, pinned)
+        state, gaps, n = tick.state, 2 * (self.count - 1), len(tick.state.mean)
+        mean, covariance, nothing = state.mean, state.covariance, self._gaps
+        residual, jacobian = np.empty(gaps), np.empty((gaps, n))
+        labels = state.labels_s - state.tick_s
+        kernels.expect_pins(mean, state.rates, self._geometry, labels, residual, jacobian)
+        variances = np.full(gaps, PIN_STDDEV_M**2)
+        apart = np.repeat(tick.lost[1:] | tick.lost[:-1], 2)
+        jacobian[apart], residual[apart] = 0.0, 0.0
+        if at_rest and tick.heard:
+            still, by, noise = self._still(mean, tick.did)
+            residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
+            variances, nothing = np.concatenate([variances, noise]), np.concatenate([self._gaps, self._moving])
+        # Turn and scale are taken as unobserved as they are in truth, where gaps, and at rest velocities, are nothing:
+        # else what an estimate has of those, turned by an error of the heading, would pass for a measurement of it.
+        toward = np.zeros(n)
+        toward[nothing] = -mean[nothing]
+        rejected, inflation = state.rejected_in_a_row, math.inf
+        while inflation > 1.0:  # once more where it is to recover
+            held = kernels.keep_unobservable(covariance, toward, self.count)
+            seen = see(held, residual, jacobian, np.diag(variances))
+            accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected)
+            if inflation > 1.0:
+                covariance, rejected = covariance * inflation, 0
+        # Of the gaps alone: the first rows of a lower root are the root of the first rows.
+        innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
+        if not accepted:
+            return state._replace(covariance=covariance, rejected_in_a_row=rejected), innovation, None
+        change, covariance = correction(held, seen)
+        onward = change - toward
+        covariance = kernels.keep_unobservable(covariance, onward, self.count)
+        after = state._replace(mean=mean + change, covariance=covariance, rejected_in_a_row=rejected)
+        return after, innovation, Pinned(toward, jacobian, seen, onward)
+
+    def moved(self, tick: Advanced, after: NavigationState) -> Moved:
+        """What the links did over a tick, after which the navigation is that of `pinned`."""
+        state, did, before = tick.state, tick.did, tick.before
+        lasted, lasted_s = np.maximum(did.lasted_s, 1e-6), state.tick_s - before.tick_s
+        headings, turning = before.mean[self.headings] + 0.5 * did.moved[:, 0], did.moved[:, 0] / lasted
+        angular = (state.rates - before.rates) / max(lasted_s, 1e-6)
+        arm = -(self.places[0] + state.mean[parts.PLACE_X : parts.PLACE_X + 2])
+        force = _turned(-headings[0], did.moved[0, 1:3] / lasted[0])
+        force = force + angular[0] * _across(arm) - turning[0] ** 2 * arm
+        _, velocity = self.first_middle(state.mean, state.rates)
+        # From each middle over the pin to the next one: what half a link turns, and half of the next.
+        across = (self.half * turning)[:, None] * np.column_stack([-np.sin(headings), np.cos(headings)])
+        velocities = [velocity]
+        for link in range(1, self.count):
+            velocities.append(velocities[-1] + across[link - 1] + across[link])
+        predicted, place = errors_of(state.covariance, self.count), slice(self.chain, self.chain + 4)
+        change = after.mean[place] - state.mean[place]
+        drift = _positive(predicted - errors_of(before.covariance, self.count))
+        told = told_of(predicted, errors_of(after.covariance, self.count), change[:2])
+        errors = NavigationErrors(drift, *told, change)
+        return Moved(lasted_s, headings, turning, angular, np.array(velocities), force, tick.heard, errors)
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -260,121 +325,43 @@ class JointedNavigation:
         `headings` (N,), NaN where a link is not seen, and the `middle` (2,) of the first link.
         """
         expected, by = self.ahead(state, state.tick_s)
-        seen = np.isfinite(headings)
         place, _ = self.first_middle(state.mean, state.rates)
-        chain = parts.chain_part(self.count)
-        arm = place - state.mean[chain + 2 : chain + 4]
         of_middle = np.zeros((2, len(state.mean)))
-        of_middle[[0, 1], [chain + 2, chain + 3]] = 1.0
-        of_middle[:, parts.HEADING] = _across(arm)
-        turned = (headings[seen] - expected[seen] + np.pi) % (2.0 * np.pi) - np.pi
-        residual, jacobian = turned, by[seen]
-        variances = np.full(len(turned), heading_stddev_rad**2)
-        if np.isfinite(middle).all():
-            residual, jacobian = np.concatenate([residual, middle - place]), np.vstack([jacobian, of_middle])
-            variances = np.append(variances, [stddev_m**2] * 2)
-        if not len(residual):
+        of_middle[[0, 1], [self.chain + 2, self.chain + 3]] = 1.0
+        of_middle[:, parts.HEADING] = _across(place - state.mean[self.chain + 2 : self.chain + 4])
+        turned = (headings - expected + np.pi) % (2.0 * np.pi) - np.pi
+        residual, jacobian = np.concatenate([turned, middle - place]), np.vstack([by, of_middle])
+        variances = np.repeat(np.square([heading_stddev_rad, stddev_m]), [self.count, 2])
+        seen = np.isfinite(residual)
+        if not seen.any():
             return state
-        after = corrected(Moments(state.mean, state.covariance), residual, jacobian, np.diag(variances))
+        before = Moments(state.mean, state.covariance)
+        after = corrected(before, residual[seen], jacobian[seen], np.diag(variances[seen]))
         return state._replace(mean=after.mean, covariance=after.covariance)
 
     def ahead(self, state: NavigationState, at_s: float) -> tuple[Vector, Matrix]:
         """Headings (N,) at an instant, and how they depend (N, n) on the state: turning on as at the last tick."""
         late = at_s - state.labels_s + state.mean[self.clocks]
         late = np.where(np.isfinite(late), late, 0.0)
-        jacobian = np.zeros((self.count, len(state.mean)))
-        links = np.arange(self.count)
-        jacobian[links, self.headings] = 1.0
-        jacobian[links, self.clocks] = state.rates
+        links, jacobian = np.arange(self.count), np.zeros((self.count, len(state.mean)))
+        jacobian[links, self.headings], jacobian[links, self.clocks] = 1.0, state.rates
         return state.mean[self.headings] + state.rates * late, jacobian
 
     def first_middle(self, mean: Vector, rates: Vector) -> tuple[Vector, Vector]:
         """Position and velocity (2,) of the middle of the first link, m and m/s, in a state's mean and rates."""
-        chain = parts.chain_part(self.count)
+        chain = self.chain
         turned = _turned(mean[parts.HEADING], -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2]))
         return mean[chain + 2 : chain + 4] + turned, mean[chain : chain + 2] + rates[0] * _across(turned)
 
-    def _did(
-        self,
-        state: NavigationState,
-        mean: Vector,
-        moved: Matrix,
-        before: Vector,
-        rates: Vector,
-        lasted: Vector,
-        lasted_s: float,
-        heard: bool,
-        errors: NavigationErrors,
-    ) -> Moved:
-        headings = before + 0.5 * moved[:, 0]
-        turning = moved[:, 0] / np.maximum(lasted, 1e-6)
-        angular = (rates - state.rates) / max(lasted_s, 1e-6)
-        arm = -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2])
-        room = moved[0, 1:3] / max(lasted[0], 1e-6)
-        force = _turned(-headings[0], room) + angular[0] * _across(arm) - turning[0] ** 2 * arm
-        _, velocity = self.first_middle(mean, rates)
-        velocities = np.empty((self.count, 2))
-        velocities[0] = velocity
-        for i in range(1, self.count):
-            for link in (i - 1, i):
-                across = np.array([-np.sin(headings[link]), np.cos(headings[link])])
-                velocity = velocity + self.half[link] * turning[link] * across
-            velocities[i] = velocity
-        return Moved(lasted_s, headings, turning, angular, velocities, force, heard, errors)
-
-    def _pinned(
-        self,
-        mean: Vector,
-        covariance: Matrix,
-        rates: Vector,
-        labels: Vector,
-        moved: Matrix,
-        lasted: Vector,
-        at_rest: bool,
-        lost: NDArray[np.bool_],
-        rejected_in_a_row: int,
-    ) -> tuple[Vector, Matrix, Innovation, int, Pinned | None]:
-        count, n = self.count, len(mean)
-        gaps = 2 * (count - 1)
-        residual, jacobian = np.empty(gaps), np.empty((gaps, n))
-        kernels.expect_pins(mean, rates, self._chain, labels, residual, jacobian)
-        variances = np.full(gaps, PIN_STDDEV_M**2)
-        apart = np.repeat(lost[1:] | lost[:-1], 2)
-        jacobian[apart], residual[apart] = 0.0, 0.0
-        if at_rest:
-            still, by, noise = self._still(mean, moved, lasted)
-            residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
-            variances = np.concatenate([variances, noise])
-        # Turn and scale are taken as unobserved as they are in truth, where gaps, and at rest velocities, are nothing:
-        # else what an estimate has of those, turned by an error of the heading, would pass for a measurement of it.
-        toward = np.zeros(n)
-        nothing = self._gaps if not at_rest else np.concatenate([self._gaps, self._moving])
-        toward[nothing] = -mean[nothing]
-        held = kernels.keep_unobservable(covariance, toward, count)
-        seen = see(held, residual, jacobian, np.diag(variances))
-        accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected_in_a_row)
-        if inflation > 1.0:
-            return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, lost, 0)
-        # Of the gaps alone: the first rows of a lower root are the root of the first rows.
-        innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
-        if not accepted:
-            return mean, covariance, innovation, rejected, None
-        change, covariance = correction(held, seen)
-        onward = change - toward
-        covariance = kernels.keep_unobservable(covariance, onward, count)
-        return mean + change, covariance, innovation, rejected, Pinned(toward, jacobian, seen, onward)
-
-    def _still(self, mean: Vector, moved: Matrix, lasted: Vector) -> tuple[Vector, Matrix, Vector]:
+    def _still(self, mean: Vector, did: kernels.Did) -> tuple[Vector, Matrix, Vector]:
         """Rest: no gyro turns, no IMU moves."""
-        count, n = self.count, len(mean)
-        links = np.arange(count)
-        by = np.zeros((count + 2 + 2 * (count - 1), n))
-        lasted = np.maximum(lasted, 1e-6)
+        count, links, lasted = self.count, np.arange(self.count), np.maximum(did.lasted_s, 1e-6)
+        by = np.zeros((count + len(self._moving), len(mean)))
         by[links, parts.LINK * links + parts.GYRO_BIAS] = -(1.0 - mean[parts.LINK * links + parts.GYRO_SCALE])
         by[np.arange(count, len(by)), self._moving] = 1.0
         still = np.full(len(self._moving), STILL_STDDEV_M_S**2)
         noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, still])
-        return np.concatenate([-moved[:, 0] / lasted, -mean[self._moving]]), by, noise
+        return np.concatenate([-did.moved[:, 0] / lasted, -mean[self._moving]]), by, noise
 
 
 def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
@@ -397,12 +384,7 @@ def errors_of(covariance: Matrix, count: int) -> Matrix:
     return errors
 
 
-def of_tick(before: Matrix, predicted: Matrix, after: Matrix, change: Vector) -> NavigationErrors:
-    """From the (2, 2) of `errors_of` before a tick, after its prediction, and after its correction; `change` (4,)."""
-    return NavigationErrors(_positive(predicted - before), *_told(predicted, after, change[:2]), change)
-
-
-def _told(before: Matrix, after: Matrix, change: Vector) -> tuple[Vector, Matrix, Vector]:
+def told_of(before: Matrix, after: Matrix, change: Vector) -> tuple[Vector, Matrix, Vector]:
     """The measurement that moves zero to `change`, and makes `after` of the covariance `before`.
 
     Along the axes in which both covariances are diagonal, the first all ones, the second's entries m are 1 / (1 + 1/r)

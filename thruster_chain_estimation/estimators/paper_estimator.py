@@ -7,7 +7,6 @@ robots that are not, see the other estimator of the chain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,49 +24,7 @@ from onboard_estimation.pipeline.estimator import Estimator, Event, Step
 from onboard_estimation.pipeline.sensor_trust import SILENT_S, TRUST_READINGS, SensorTrust, bridged_s, others_are_well
 from thruster_chain_estimation.estimators.paper_filter import Moments, PaperFilter
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import COMMAND, published_space
-
-
-class StampGroups(NamedTuple):
-    """What is known of that; a value.
-
-    Attributes
-    ----------
-    partners
-        By sensor, those that it was last heard together with, itself among them.
-    stamp_ns
-        Of the instant that is being gathered; None before the first.
-    heard
-        Sensors that were heard at that instant, in that order.
-    """
-
-    partners: tuple[frozenset[int], ...]
-    stamp_ns: int | None = None
-    heard: tuple[int, ...] = ()
-
-    @classmethod
-    def start(cls, count: int) -> StampGroups:
-        """So many sensors, which are all expected to speak together."""
-        return cls((frozenset(range(count)),) * count)
-
-    def is_over(self, stamp_ns: int) -> bool:
-        """Whether something that comes at that stamp ends the instant that is being gathered."""
-        return self.stamp_ns is not None and stamp_ns > self.stamp_ns
-
-    def with_sensor(self, sensor: int, stamp_ns: int) -> StampGroups:
-        """One more message."""
-        if self.stamp_ns == stamp_ns:
-            return self._replace(heard=(*self.heard, sensor))
-        return StampGroups(self._learned(), stamp_ns, (sensor,))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all that were expected have been heard."""
-        return self.partners[self.heard[0]] <= set(self.heard)
-
-    def _learned(self) -> tuple[frozenset[int], ...]:
-        together = frozenset(self.heard)
-        return tuple(together if sensor in together else known for sensor, known in enumerate(self.partners))
+from thruster_chain_estimation.model.space import COMMAND, initial_mean, prior_stddev, published_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +41,12 @@ class PaperState:
         (N,) commanded last, N.
     imus
         What is known of each link's IMU.
-    groups, waiting
-        Which of them speak together; readings (3,) of the present instant that have not been used yet, by link.
+    partners
+        By link, those that it was last heard together with, itself among them: at first all.
+    heard, heard_ns
+        Links that were heard at the instant that is being gathered, in that order, and its stamp.
+    waiting
+        Readings (3,) of that instant that have not been used yet, by link.
     untold
         By link, what its last correction saw, until its next message tells it.
     silent
@@ -96,10 +57,12 @@ class PaperState:
     stamp_ns: int | None
     thrust: Vector
     imus: tuple[SensorTrust, ...]
-    groups: StampGroups
-    waiting: tuple[tuple[int, Vector], ...]
+    partners: tuple[frozenset[int], ...]
     untold: tuple[Innovation | None, ...]
-    silent: frozenset[int]
+    heard: tuple[int, ...] = ()
+    heard_ns: int | None = None
+    waiting: tuple[tuple[int, Vector], ...] = ()
+    silent: frozenset[int] = frozenset()
 
 
 class PaperEstimator(Estimator[PaperState]):
@@ -136,10 +99,8 @@ class PaperEstimator(Estimator[PaperState]):
             None if initial is None else initial.stamp_ns,
             np.zeros(count),
             (SensorTrust(),) * count,
-            StampGroups.start(count),
-            (),
+            (frozenset(range(count)),) * count,
             (None,) * count,
-            frozenset(),
         )
 
     def step(self, state: PaperState, measurement: Measurement) -> Step:
@@ -148,38 +109,31 @@ class PaperEstimator(Estimator[PaperState]):
         if state.stamp_ns is None:
             state = replace(state, stamp_ns=stamp_ns)
         events: list[Event] = []
-        if state.waiting and state.groups.is_over(stamp_ns):
+        if state.waiting and stamp_ns > (state.heard_ns or 0):
             state = self._corrected(state, events)
         state = self._predicted(state, stamp_ns)
         if sensor == COMMAND:
             return Step(replace(state, thrust=np.array(value)), events=tuple(events))
         link = self._link_of[sensor]
         reading = np.append(value[IMU.linear_acceleration][:2], value[IMU.angular_velocity][2])
-        groups = state.groups.with_sensor(link, stamp_ns)
-        state = replace(state, groups=groups, waiting=(*state.waiting, (link, reading)))
+        state = replace(_gathered(state, link, stamp_ns), waiting=(*state.waiting, (link, reading)))
         told, estimate = state.untold[link], None
-        if groups.is_whole:
+        if state.partners[state.heard[0]] <= set(state.heard):  # it is whole
             state = self._corrected(state, events)
             estimate = Estimate(stamp_ns, *self._filter.published(state.moments))
         if told is None or state.untold[link] is told:
-            told, state = state.untold[link], replace(state, untold=_placed(state.untold, link, None))
+            told, untold = state.untold[link], list(state.untold)
+            untold[link] = None
+            state = replace(state, untold=tuple(untold))
         state = self._listened(state, link, stamp_ns, events)
         return Step(state, estimate, told, tuple(events))
 
     def _configured(self) -> tuple[Vector, Matrix]:
-        configuration, space = self.configuration, self.space
-        chain, initial, paper = configuration.chain, configuration.initial, configuration.paper
-        mean, stddev = np.zeros(space.dimension), np.empty(space.dimension)
-        for part, value, deviation in (
-            ("headings", configuration.initial_headings_rad, initial.heading_stddev_rad),
-            ("rates", 0.0, initial.rate_stddev_rad_s),
-            ("masses", chain.masses, paper.mass_stddev_kg),
-            ("inertias", chain.inertias, paper.inertia_stddev_kg_m2),
-            ("position", initial.position_m, initial.position_stddev_m),
-            ("velocity", 0.0, initial.velocity_stddev_m_s),
-        ):
-            mean[space.coordinates(part)], stddev[space.tangent(part)] = value, deviation
-        return mean, np.diag(stddev**2)
+        configuration, stddev = self.configuration, prior_stddev(self.configuration)
+        stddev[self.space.tangent("masses")] = configuration.paper.mass_stddev_kg
+        stddev[self.space.tangent("inertias")] = configuration.paper.inertia_stddev_kg_m2
+        position = np.array(configuration.initial.position_m)
+        return initial_mean(configuration, configuration.initial_headings_rad, position), np.diag(stddev**2)
 
     def _predicted(self, state: PaperState, stamp_ns: int) -> PaperState:
         assert state.stamp_ns is not None  # set by every step
@@ -202,7 +156,12 @@ class PaperEstimator(Estimator[PaperState]):
             whole = bool(nis <= self._thresholds[0])
             decision = decide(self._gate, 0.0 if whole else gyro_nis, 1, imu.rejected_in_a_row, may_recover)
             if not may_recover and decision.rejected_in_a_row == self._gate.recover_after > 0:
-                events.append(self._contradiction(link, decision.rejected_in_a_row, stamp_ns))
+                sentence = (
+                    f"{decision.rejected_in_a_row} turning rates in a row of imu/{self._names[link]}, at "
+                    f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, contradict the state that the other IMUs confirm: "
+                    "refused until they fit it"
+                )
+                events.append(Notice(sentence))
             inflation = max(inflation, decision.inflation)
             heeded = decision.accepted or decision.inflation > 1.0
             if heeded:
@@ -223,26 +182,22 @@ class PaperEstimator(Estimator[PaperState]):
         """Say once which IMUs have fallen silent."""
         silent = set(state.silent) - {link}
         for other, imu in enumerate(state.imus):
-            if other in silent or other == link or imu.last_ns is None:
-                continue
-            if stamp_ns - imu.last_ns > SILENT_S * NANOSECONDS_PER_SECOND:
+            last_ns = stamp_ns if imu.last_ns is None or other == link else imu.last_ns
+            if other not in silent and stamp_ns - last_ns > SILENT_S * NANOSECONDS_PER_SECOND:
                 silent.add(other)
-                events.append(
-                    Notice(
-                        f"nothing of imu/{self._names[other]} for {SILENT_S:g} s, at "
-                        f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: the filter goes on with the others, and what "
-                        f"only that IMU tells of {self._names[other]} grows less certain"
-                    )
+                sentence = (
+                    f"nothing of imu/{self._names[other]} for {SILENT_S:g} s, at "
+                    f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: the filter goes on with the others, and what "
+                    f"only that IMU tells of {self._names[other]} grows less certain"
                 )
+                events.append(Notice(sentence))
         return replace(state, silent=frozenset(silent))
 
-    def _contradiction(self, link: int, rejected: int, stamp_ns: int) -> Notice:
-        return Notice(
-            f"{rejected} turning rates in a row of imu/{self._names[link]}, at "
-            f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, contradict the state that the other IMUs confirm: refused "
-            "until they fit it"
-        )
 
-
-def _placed(items: tuple[Innovation | None, ...], place: int, item: Innovation | None) -> tuple[Innovation | None, ...]:
-    return (*items[:place], item, *items[place + 1 :])
+def _gathered(state: PaperState, link: int, stamp_ns: int) -> PaperState:
+    """With one more message at the instant that is being gathered, or the first of the next one."""
+    if stamp_ns == state.heard_ns:
+        return replace(state, heard=(*state.heard, link))
+    together = frozenset(state.heard)
+    partners = tuple(together if other in together else known for other, known in enumerate(state.partners))
+    return replace(state, partners=partners, heard=(link,), heard_ns=stamp_ns)

@@ -96,14 +96,11 @@ class ParameterState(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """A belief after a correction: what was `seen` of it, by `slopes` (k, n), entered as of a spread 1 / `share` times
-    as large; `likelihood` is its log, but for a constant."""
+    """How a belief was: by what was `seen` of it, by `slopes` (k, n), as of a spread 1 / `share` times as large."""
 
-    belief: Moments
     slopes: Matrix
     seen: Seen
-    share: float
-    likelihood: float
+    share: float = 1.0
 
 
 class ParameterPassage(NamedTuple):
@@ -147,7 +144,7 @@ class ParameterFilter:
         self.design = np.column_stack(
             [chain.masses, chain.inertias, 0.5 * chain.lengths, chain.thruster_places, chain.thruster_angles]
         )
-        self.lag_s = layout.lag_s(configuration)
+        self._lag_s = float(np.sqrt(np.prod(layout.lag_bounds_s(configuration))))
         mean, stddev = layout.prior(configuration)
         self.prior = Moments(mean, np.diag(stddev**2))
         self.chain = layout.chain_part(self.count)
@@ -177,16 +174,8 @@ class ParameterFilter:
     def start(self) -> ParameterState:
         """Before the first command, at rest."""
         reference = np.append(self.prior.mean[self._lags], self.prior.mean[self.chain + layout.DELAY])
-        return ParameterState(
-            self.prior,
-            self._freed(self.prior),
-            0.0,
-            0,
-            np.zeros((self.count, 6)),
-            np.zeros(self.count - 1),
-            ((-np.inf, np.zeros(self.count)),),
-            reference,
-        )
+        thrust, bristles, none = np.zeros((self.count, 6)), np.zeros(self.count - 1), (-np.inf, np.zeros(self.count))
+        return ParameterState(self.prior, self._freed(self.prior), 0.0, 0, thrust, bristles, (none,), reference)
 
     def commanded(self, state: ParameterState, stamp_s: float, thrusts: Vector) -> ParameterState:
         """Other thrusts (N,) are asked for, from a stamp on."""
@@ -195,25 +184,88 @@ class ParameterFilter:
     def ticked(
         self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool
     ) -> tuple[ParameterState, ParameterPassage]:
-        """Go on over a tick that ends there; every few of them are a measurement."""
+        """Go on over a tick that ends there; once the window is full, `learned` makes a measurement of it."""
         thrust, middle, commands = self._thrust(state, tick_s, moved.lasted_s)
         turned = moved.lasted_s * np.diff(moved.rates)
         bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
         bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
-        transition, noise = self._passing(moved.lasted_s, moved.errors)
-        belief, ours = self._passed(state.belief, transition, noise, moved.errors)
-        challenger, theirs = self._passed(state.challenger, transition, noise, moved.errors)
-        state = state._replace(
-            thrust=thrust, bristles=bristles, commands=commands, belief=belief, challenger=challenger
-        )
-        passage = ParameterPassage(transition, ours, theirs)
         # Air off, an end stop, or a link that is not heard: nothing to learn from.
-        if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
-            return state._replace(window=()), passage
-        window = (*state.window, (moved, middle, bristles))
-        if len(window) < WINDOW:
-            return state._replace(window=window), passage
-        return self._learned(state._replace(window=()), window, passage)
+        idle = at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any()
+        window = () if idle else (*state.window, (moved, middle, bristles))
+        errors, (transition, noise) = moved.errors, self._passing(moved.lasted_s, moved.errors)
+        rows, columns = transition[:, :2].astype(np.intp).T
+        velocity = slice(self.chain + layout.VELOCITY_X, self.chain + layout.VELOCITY_Y + 1)
+        beliefs, told = [], []
+        for belief in (state.belief, state.challenger):
+            mean, covariance = belief.mean.copy(), belief.covariance.copy()
+            mean[rows] += transition[:, 2] * belief.mean[columns]
+            transform(covariance, transition)
+            covariance += noise
+            if len(errors.told):
+                by = np.zeros((len(errors.told), len(mean)))
+                by[:, velocity] = errors.by
+                seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
+                change, covariance = correction(covariance, seen)
+                mean = mean + change
+                told.append(Corrected(by, seen))
+            mean[velocity.start : velocity.start + len(errors.change)] -= errors.change
+            beliefs.append(Moments(mean, covariance))
+        after = state._replace(
+            thrust=thrust,
+            bristles=bristles,
+            commands=commands,
+            belief=beliefs[0],
+            challenger=beliefs[1],
+            window=window,
+        )
+        return after, ParameterPassage(transition, tuple(told[:1]), tuple(told[1:]))
+
+    def learned(self, state: ParameterState, passage: ParameterPassage) -> tuple[ParameterState, ParameterPassage]:
+        """Both beliefs corrected by the window as a measurement, and their `passage` over its last tick."""
+        rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in state.window]
+        measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in state.window], axis=0)
+        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
+        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
+        size, n = self.count + 2, len(state.belief.mean)
+        beliefs, found, likelihoods = [], [], []
+        for before in (state.belief, state.challenger):
+            predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
+            expect(before.mean, given, self._steps, predicted, jacobian, disturbed)
+            noise = state.scale * (disturbed * self._disturbance) @ disturbed.T
+            noise[np.diag_indices(size)] += self._noise
+            seen = see(before.covariance, measured - predicted, jacobian, noise)
+            # A blow is taken as if it were as likely as the cap.
+            share = min(1.0, self._cap / seen.nis)
+            change, covariance = correction(before.covariance, seen, share)
+            beliefs.append(Moments(before.mean + change, covariance))
+            found.append(Corrected(jacobian, seen, share))
+            likelihoods.append(-0.5 * min(seen.nis, self._cap) - float(np.log(np.diag(seen.root)).sum()))
+        (belief, challenger), (ours, other) = beliefs, found
+        evidence, age = state.evidence + likelihoods[1] - likelihoods[0], state.age + 1
+        taken_over = evidence > EVIDENCE
+        begun_anew = not taken_over and age >= (RESTART if evidence < PROMISING else LONGEST)
+        if taken_over:
+            belief = challenger
+        if taken_over or begun_anew:
+            challenger, evidence, age = self._freed(belief), 0.0, 0
+        scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
+        reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
+        after = ParameterState(
+            belief,
+            challenger,
+            evidence,
+            age,
+            _shifted(state.thrust, reference - state.reference),
+            state.bristles,
+            state.commands,
+            reference,
+            (),
+            scale,
+            past,
+            state.changes + taken_over,
+        )
+        corrections = (*passage.belief, ours), (*passage.challenger, other)
+        return after, ParameterPassage(passage.transition, *corrections, taken_over, begun_anew)
 
     def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
         """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
@@ -244,10 +296,9 @@ class ParameterFilter:
     ) -> tuple[Matrix, Matrix, tuple[tuple[float, Vector], ...]]:
         """Thrusters at the end of the tick and in its middle, and the commands that are still of use."""
         thrust, commands = state.thrust.copy(), list(state.commands)
-        lag_s, delay_s = self.lag_s * np.exp(state.reference[:-1]), state.reference[-1]
-        at, middle = tick_s - lasted_s, tick_s - 0.5 * lasted_s
-        seen = thrust
-        for end in (middle, tick_s):
+        lag_s, delay_s = self._lag_s * np.exp(state.reference[:-1]), state.reference[-1]
+        at, seen = tick_s - lasted_s, thrust
+        for end in (middle := tick_s - 0.5 * lasted_s, tick_s):
             while at < end:
                 while len(commands) > 1 and commands[1][0] + delay_s <= at + 1e-9:
                     commands.pop(0)
@@ -269,12 +320,8 @@ class ParameterFilter:
             self.chain + first + pairs for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
         )
         shifted = layout.LINK * np.arange(self.count)
-        transition = np.vstack(
-            [
-                np.column_stack([position, velocity, [step_s] * 2]),
-                np.column_stack([air, air, [calmer - 1.0] * 2]),
-            ]
-        )
+        entries = np.repeat([step_s, calmer - 1.0], 2)
+        transition = np.column_stack([np.append(position, air), np.append(velocity, air), entries])
         noise = np.zeros((len(self._free),) * 2)
         for inertial in (shifted + layout.LOG_MASS, shifted + layout.LOG_INERTIA):
             noise[inertial, inertial] = SLOWLY**2 * step_s
@@ -282,85 +329,16 @@ class ParameterFilter:
         noise[air, air] = (1.0 - calmer**2) * layout.AIR_M_S**2
         return transition, noise
 
-    def _passed(
-        self, belief: Moments, transition: Matrix, noise: Matrix, errors: NavigationErrors
-    ) -> tuple[Moments, tuple[Corrected, ...]]:
-        """A belief after a tick, and what the navigation told of its velocity then."""
-        velocity = slice(self.chain + layout.VELOCITY_X, self.chain + layout.VELOCITY_Y + 1)
-        rows, columns = transition[:, :2].astype(np.intp).T
-        mean, covariance = belief.mean.copy(), belief.covariance.copy()
-        mean[rows] += transition[:, 2] * belief.mean[columns]
-        transform(covariance, transition)
-        covariance += noise
-        told: tuple[Corrected, ...] = ()
-        if len(errors.told):
-            by = np.zeros((len(errors.told), len(mean)))
-            by[:, velocity] = errors.by
-            seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
-            change, covariance = correction(covariance, seen)
-            mean = mean + change
-            told = (Corrected(Moments(mean.copy(), covariance), by, seen, 1.0, 0.0),)
-        mean[velocity.start : velocity.start + len(errors.change)] -= errors.change
-        return Moments(mean, covariance), told
-
-    def _learned(
-        self, state: ParameterState, window: tuple[tuple[Moved, Matrix, Vector], ...], passage: ParameterPassage
-    ) -> tuple[ParameterState, ParameterPassage]:
-        rows = [(one.headings, one.rates, one.velocities, *pushed) for one, *pushed in window]
-        measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in window], axis=0)
-        headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
-        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
-        ours = self._corrected(state.belief, given, measured, state.scale)
-        other = self._corrected(state.challenger, given, measured, state.scale)
-        scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
-        belief, challenger = ours.belief, other.belief
-        evidence, age, changes = state.evidence + other.likelihood - ours.likelihood, state.age + 1, state.changes
-        taken_over = evidence > EVIDENCE
-        begun_anew = not taken_over and age >= (RESTART if evidence < PROMISING else LONGEST)
-        if taken_over:
-            belief, changes = challenger, changes + 1
-        if taken_over or begun_anew:
-            challenger, evidence, age = self._freed(belief), 0.0, 0
-        reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
-        moved_thrust = state.thrust.copy()
-        change = reference - state.reference
-        for way in range(2):
-            moved_thrust[:, way] += change[:-1] * state.thrust[:, 2 + way] - change[-1] * state.thrust[:, 4 + way]
-        after = state._replace(
-            belief=belief,
-            challenger=challenger,
-            evidence=evidence,
-            age=age,
-            thrust=moved_thrust,
-            reference=reference,
-            scale=scale,
-            past=past,
-            changes=changes,
-        )
-        passage = passage._replace(
-            belief=(*passage.belief, ours),
-            challenger=(*passage.challenger, other),
-            taken_over=taken_over,
-            begun_anew=begun_anew,
-        )
-        return after, passage
-
-    def _corrected(self, belief: Moments, given: Given, measured: Vector, scale: float) -> Corrected:
-        size, n = self.count + 2, len(belief.mean)
-        predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
-        expect(belief.mean, given, self._steps, predicted, jacobian, disturbed)
-        noise = scale * (disturbed * self._disturbance) @ disturbed.T
-        noise[np.diag_indices(size)] += self._noise
-        seen = see(belief.covariance, measured - predicted, jacobian, noise)
-        nis = seen.nis
-        likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
-        # A blow is taken as if it were as likely as the cap.
-        share = min(1.0, self._cap / nis)
-        change, covariance = correction(belief.covariance, seen, share)
-        return Corrected(Moments(belief.mean + change, covariance), jacobian, seen, share, likelihood)
-
     def _freed(self, belief: Moments) -> Moments:
         return Moments(belief.mean, belief.covariance + np.diag(self._free))
+
+
+def _shifted(thrust: Matrix, change: Vector) -> Matrix:
+    """Thrusters (N, 6) as they would be with other time constants and another delay, by what changed (N + 1,)."""
+    shifted = thrust.copy()
+    for way in range(2):
+        shifted[:, way] += change[:-1] * thrust[:, 2 + way] - change[-1] * thrust[:, 4 + way]
+    return shifted
 
 
 def _adapted(scale: float, past: tuple[Vector, ...], whitened: Vector) -> tuple[float, tuple[Vector, ...]]:

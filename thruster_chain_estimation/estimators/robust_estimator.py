@@ -27,17 +27,17 @@ from onboard_estimation.base.measurement import (
     Notice,
     Vector,
 )
-from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.pipeline.estimator import Estimator, Event, Step
+from onboard_estimation.pipeline.estimator import Estimator, Step
 from thruster_chain_estimation.estimators.jointed_navigation import (
     SILENT_S,
     TICK_NS,
     JointedNavigation,
     NavigationState,
-    Passage,
+    Pinned,
 )
 from thruster_chain_estimation.estimators.parameter_filter import (
+    WINDOW,
     ParameterFilter,
     ParameterPassage,
     ParameterState,
@@ -66,6 +66,14 @@ RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
 
 
+class PastTick(NamedTuple):
+    """How errors of both filters went through a tick: those of the navigation by its transition and by the pins."""
+
+    transition: Matrix
+    pinned: Pinned | None
+    parameters: ParameterPassage
+
+
 class RobustState(NamedTuple):
     """All that measurements change.
 
@@ -83,6 +91,8 @@ class RobustState(NamedTuple):
         Links that are gone on without.
     moving
         It was given a start in motion.
+    restarted, passed
+        What the last measurement did, for whoever looks back: whether the navigation was started anew, and ticks.
     """
 
     start_ns: int | None
@@ -92,31 +102,8 @@ class RobustState(NamedTuple):
     pushed: bool = False
     silent: frozenset[int] = frozenset()
     moving: bool = False
-
-
-class PastTick(NamedTuple):
-    """How errors of both filters went through a tick."""
-
-    navigation: Passage
-    parameters: ParameterPassage
-
-
-class Followed(NamedTuple):
-    """What came of a measurement, and how, for whoever looks back.
-
-    Attributes
-    ----------
-    step
-        The estimator's.
-    begun_anew
-        The navigation was, before the ticks.
-    ticks
-        In order.
-    """
-
-    step: Step
-    begun_anew: bool = False
-    ticks: tuple[PastTick, ...] = ()
+    restarted: bool = False
+    passed: tuple[PastTick, ...] = ()
 
 
 class RobustEstimator(Estimator[RobustState]):
@@ -125,47 +112,40 @@ class RobustEstimator(Estimator[RobustState]):
     def __init__(self, configuration: ThrusterChainConfiguration, calibration: Calibration | None = None) -> None:
         if calibration is None and configuration.calibration:
             calibration = Calibration.load(Path(configuration.calibration), configuration)
-        self.calibration = calibration
+        imus, parameters = calibration or (None, None)
         self.configuration = configuration
         self.space = published_space(configuration)
-        chain = configuration.chain
-        self._chain = chain
+        chain = self._chain = configuration.chain
+        # Where masses and inertias are, one after the other.
+        self._told = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._delay_s = configuration.imu.delay_s
-        self._rest_s = configuration.initial.rest_s
-        self.navigation = JointedNavigation(configuration)
-        self.parameters = ParameterFilter(configuration, None if calibration is None else calibration.parameters)
+        self.navigation = JointedNavigation(configuration, imus)
+        self.parameters = ParameterFilter(configuration, parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
         self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
-        chain, count, space = self._chain, self._chain.count, self.space
-        start = self.configuration.initial
+        chain, space, start = self._chain, self.space, self.configuration.initial
         headings, position = self.configuration.initial_headings_rad, np.array(start.position_m)
-        covariance = start.heading_stddev_rad**2 * np.eye(count)
+        covariance = start.heading_stddev_rad**2 * np.eye(chain.count)
         if initial is not None:
             headings = initial.mean[space.coordinates("headings")]
             position = initial.mean[space.coordinates("position")]
-            place = space.tangent("headings")
-            covariance = initial.covariance[place, place]
+            covariance = initial.covariance[space.tangent("headings"), space.tangent("headings")]
         headings = np.unwrap(headings)  # a joint's angle is a difference, and its cable and its stops know it
         middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
         c, s = np.cos(headings[0]), np.sin(headings[0])
         first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]
-        mean, spread = inertial_layout.started(
-            self.configuration, headings, covariance, first, None if self.calibration is None else self.calibration.imus
-        )
+        navigation = self.navigation.start(headings, covariance, first)
         # The whole is where it is: a first heading that is wrong has put the first link elsewhere.
-        by, first_place = (
-            first_by_headings(chain.lengths, headings, chain.masses),
-            inertial_layout.chain_part(count) + 2,
-        )
-        spread[first_place : first_place + 2, self.navigation.headings] = by @ covariance
-        spread[self.navigation.headings, first_place : first_place + 2] = (by @ covariance).T
-        spread[first_place : first_place + 2, first_place : first_place + 2] += by @ covariance @ by.T
-        navigation = self.navigation.start(mean, spread)
+        place, spread = slice(self.navigation.chain + 2, self.navigation.chain + 4), navigation.covariance
+        by = first_by_headings(chain.lengths, headings, chain.masses)
+        spread[place, self.navigation.headings] = by @ covariance
+        spread[self.navigation.headings, place] = (by @ covariance).T
+        spread[place, place] += by @ covariance @ by.T
         if initial is None:
             return RobustState(None, navigation, self.parameters.start())
         rates, velocity = initial.mean[space.coordinates("rates")], initial.mean[space.coordinates("velocity")]
@@ -177,66 +157,74 @@ class RobustEstimator(Estimator[RobustState]):
 
     def step(self, state: RobustState, measurement: Measurement) -> Step:
         """Take a command, or a reading and all ticks that it makes possible."""
-        return self.followed(state, measurement).step
-
-    def followed(self, state: RobustState, measurement: Measurement) -> Followed:
-        """As `step`, with what happened at each tick."""
-        if state.start_ns is None:
-            state = state._replace(start_ns=measurement.stamp_ns)
-        assert state.start_ns is not None
-        now_s = (measurement.stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND
+        start_ns = measurement.stamp_ns if state.start_ns is None else state.start_ns
+        state = state._replace(start_ns=start_ns, restarted=False, passed=())
+        now_s = (measurement.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
         if measurement.sensor == COMMAND:
             pushed = state.pushed or bool((np.abs(measurement.value) > MOVING_N).any())
             parameters = self.parameters.commanded(state.parameters, now_s, measurement.value)
-            return Followed(Step(state._replace(parameters=parameters, pushed=pushed)))
+            return Step(state._replace(parameters=parameters, pushed=pushed))
         rate, force = measurement.value[IMU.angular_velocity], measurement.value[IMU.linear_acceleration]
         if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
-            return Followed(Step(state, used=False))
+            return Step(state, used=False)
         reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
-        state = state._replace(
-            navigation=self.navigation.heard(state.navigation, self._link_of[measurement.sensor], reading)
-        )
-        followed = self._ticked(state, now_s)
-        if not followed.ticks:
-            return followed
-        return followed._replace(
-            step=followed.step._replace(estimate=self.told(followed.step.state, measurement.stamp_ns))
-        )
+        heard = self.navigation.heard(state.navigation, self._link_of[measurement.sensor], reading)
+        state, innovation, events = state._replace(navigation=heard), None, list[Notice]()
+        if (gap_s := now_s - heard.tick_s) > LONGEST_GAP_S:
+            state = self._restarted(state, now_s)
+            events += [Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")]
+        while True:
+            tick_s, before = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND, state
+            if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
+                break
+            at_rest = not (state.pushed or state.moving) and tick_s < self.configuration.initial.rest_s
+            tick = self.navigation.advanced(state.navigation, tick_s)
+            navigation, innovation, pinned = self.navigation.pinned(tick, at_rest)
+            moved = self.navigation.moved(tick, navigation)
+            parameters, passage = self.parameters.ticked(state.parameters, tick_s, moved, not state.pushed)
+            if len(parameters.window) == WINDOW:
+                parameters, passage = self.parameters.learned(parameters, passage)
+            navigation, parameters = self.guided(state, navigation, parameters, tick_s)
+            state = state._replace(
+                navigation=navigation,
+                parameters=parameters,
+                ticks=state.ticks + 1,
+                passed=(*state.passed, PastTick(tick.transition, pinned, passage)),
+                silent=self._silent(navigation, now_s),
+            )
+            events += self._notices(before, state, tick_s, now_s)
+        estimate = self.told(state, measurement.stamp_ns) if state.passed else None
+        return Step(state, estimate, innovation, tuple(events))
 
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
         assert state.start_ns is not None
         now_s, navigation = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND, state.navigation
-        chain, belief, rates = self._chain, weighed(state.parameters), navigation.rates
+        chain, count, belief, rates = self._chain, self._chain.count, weighed(state.parameters), navigation.rates
         late_s, surer = self._shared(navigation, belief)
         headings, by = self.navigation.ahead(navigation, now_s + late_s)
-        masses, inertias = parameter_layout.LOG_MASS, parameter_layout.LOG_INERTIA
-        logs = (parameter_layout.LINK * np.arange(chain.count) + np.array([[masses], [inertias]])).ravel()
-        scales = np.concatenate([chain.masses, chain.inertias]) * np.exp(belief.mean[logs])
+        links = np.arange(count)
+        logs = parameter_layout.LINK * links + np.array([[parameter_layout.LOG_MASS], [parameter_layout.LOG_INERTIA]])
+        scales = np.concatenate([chain.masses, chain.inertias]) * np.exp(belief.mean[logs.ravel()])
         middle, velocity = self.navigation.first_middle(navigation.mean, rates)
         off = belief.mean[self.parameters.chain + parameter_layout.VELOCITY_X :][:4]
         middle, velocity = middle + off[2:], velocity + off[:2]
         middle = middle + velocity * (now_s + late_s - navigation.tick_s)
-        pose = chain.lengths, headings[None]
-        links = link_positions(*pose, scales[: chain.count], np.zeros((1, 2)))[0]
-        turning = link_velocities(*pose, rates[None], scales[: chain.count], np.zeros((1, 2)))[0, 0]
-        mean = np.concatenate([headings, rates, scales, middle - links[0], velocity - turning])
+        pose, about = (chain.lengths, headings[None]), (scales[:count], np.zeros((1, 2)))
+        places = link_positions(*pose, *about)[0]
+        turning = link_velocities(*pose, rates[None], *about)[0, 0]
+        mean = np.concatenate([headings, rates, scales, middle - places[0], velocity - turning])
         covariance = np.zeros((self.space.dimension, self.space.dimension))
         place = self.space.tangent("headings")
         covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
-        links_of, place = inertial_layout.LINK * np.arange(chain.count), self.space.tangent("rates")
-        biases = links_of + inertial_layout.GYRO_BIAS
+        place, biases = self.space.tangent("rates"), inertial_layout.LINK * links + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
-        covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(chain.count)
-        covariance[self._told, self._told] = belief.covariance[np.ix_(logs, logs)] * np.outer(scales, scales)
+        covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(count)
+        known = belief.covariance[np.ix_(logs.ravel(), logs.ravel())]
+        covariance[self._told, self._told] = known * np.outer(scales, scales)
         self._put_odometry(covariance, navigation, belief, state.pushed)
-        self._put_centre(covariance, links, scales[: chain.count])
+        self._put_centre(covariance, places, scales[:count])
         return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)
-
-    @property
-    def _told(self) -> slice:
-        """Where masses and inertias are, one after the other."""
-        return slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
 
     def _shared(self, navigation: NavigationState, belief: Moments) -> tuple[float, float]:
         """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
@@ -254,7 +242,7 @@ class RobustEstimator(Estimator[RobustState]):
     def _put_odometry(self, covariance: Matrix, navigation: NavigationState, belief: Moments, pushed: bool) -> None:
         """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
         headings, known = self.navigation.headings, navigation.covariance
-        chain, base = inertial_layout.chain_part(self._chain.count), self.parameters.chain
+        chain, base = self.navigation.chain, self.parameters.chain
         unsure = covariance[self.space.tangent("headings"), self.space.tangent("headings")]
         # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
         shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(unsure), 1e-12)))
@@ -287,66 +275,42 @@ class RobustEstimator(Estimator[RobustState]):
         covariance[place, self._told] += known
         covariance[self._told, place] += known.T
 
-    def _begun_again(self, state: RobustState, now_s: float) -> RobustState:
+    def _restarted(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""
-        ticks = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS)
-        before, count = state.navigation.mean, self._chain.count
-        place = inertial_layout.chain_part(count) + 2
-        mean, spread = inertial_layout.started(
-            self.configuration,
-            before[self.navigation.headings],
-            LOST_RAD**2 * np.eye(count),
-            before[place : place + 2],
-            None if self.calibration is None else self.calibration.imus,
+        ticks, before = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS), state.navigation
+        velocity, gap_s = self.navigation.chain, now_s - before.tick_s
+        place = slice(velocity + 2, velocity + 4)
+        lost = LOST_RAD**2 * np.eye(self._chain.count)
+        navigation = self.navigation.start(before.mean[self.navigation.headings], lost, before.mean[place])
+        unseen = np.repeat([UNSEEN_M_S, UNSEEN_M_S * gap_s], 2)
+        navigation.covariance[range(velocity, place.stop), range(velocity, place.stop)] += unseen**2
+        return state._replace(
+            navigation=navigation._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND),
+            parameters=self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s),
+            ticks=ticks,
+            restarted=True,
         )
-        gap_s = now_s - state.navigation.tick_s
-        velocity = inertial_layout.chain_part(count)
-        for first, stddev in ((velocity, UNSEEN_M_S), (place, UNSEEN_M_S * gap_s)):
-            spread[[first, first + 1], [first, first + 1]] += stddev**2
-        navigation = self.navigation.start(mean, spread)._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND)
-        parameters = self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s)
-        return state._replace(navigation=navigation, parameters=parameters, ticks=ticks)
 
-    def _ticked(self, state: RobustState, now_s: float) -> Followed:
-        innovation: Innovation | None = None
-        events: tuple[Event, ...] = ()
-        ticks: tuple[PastTick, ...] = ()
-        gap_s = now_s - state.navigation.tick_s
-        if begun_anew := gap_s > LONGEST_GAP_S:
-            events = (Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept"),)
-            state = self._begun_again(state, now_s)
-        while True:
-            tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
-            if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
-                return Followed(Step(state, None, innovation, events), begun_anew, ticks)
-            at_rest = not (state.pushed or state.moving) and tick_s < self._rest_s
-            navigation, did, innovation, passed = self.navigation.tick(state.navigation, tick_s, at_rest)
-            parameters, learned = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
-            ticks = (*ticks, PastTick(passed, learned))
-            navigation, parameters = self.guided(state, navigation, parameters, tick_s)
-            if parameters.changes > state.parameters.changes:
-                sentence = f"masses changed at about {self._clock(state, tick_s):.2f} s: they are learned anew"
-                events = (*events, Notice(sentence))
-            silent = frozenset(
-                link
-                for link, readings in enumerate(navigation.readings)
-                if now_s - (readings[-1, 0] if len(readings) else -np.inf) > 2.0 * SILENT_S
+    @staticmethod
+    def _silent(navigation: NavigationState, now_s: float) -> frozenset[int]:
+        last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in navigation.readings]
+        return frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
+
+    def _notices(self, before: RobustState, after: RobustState, tick_s: float, now_s: float) -> list[Notice]:
+        """What a tick brought that somebody should know."""
+        out, start_s = [], (after.start_ns or 0) / NANOSECONDS_PER_SECOND
+        if after.parameters.changes > before.parameters.changes:
+            out.append(Notice(f"masses changed at about {start_s + tick_s:.2f} s: they are learned anew"))
+        for link in after.silent - before.silent:
+            sentence = (
+                f"the IMU of {self._chain.link_names[link]} is silent at {start_s + now_s:.2f} s: its heading grows "
+                "uncertain, and is lost if that lasts; then nothing more is learned of masses"
             )
-            for link in silent - state.silent:
-                name = self._chain.link_names[link]
-                sentence = (
-                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading grows uncertain, "
-                    "and is lost if that lasts; then nothing more is learned of masses"
-                )
-                events = (*events, Notice(sentence))
-            state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
+            out.append(Notice(sentence))
+        return out
 
     def guided(
         self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
     ) -> tuple[NavigationState, ParameterState]:
         """With what else is known at a tick: nothing, but where it is calibrated."""
         return navigation, parameters
-
-    @staticmethod
-    def _clock(state: RobustState, at_s: float) -> float:
-        return (state.start_ns or 0) / NANOSECONDS_PER_SECOND + at_s

@@ -22,9 +22,9 @@ from onboard_estimation.base.measurement import Estimate, Matrix, Measurement, V
 from onboard_estimation.filtering.moments import Later, Moments, Seen
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from thruster_chain_estimation.estimators import inertial_kernels
-from thruster_chain_estimation.estimators.jointed_navigation import NavigationState, Passage
+from thruster_chain_estimation.estimators.jointed_navigation import NavigationState
 from thruster_chain_estimation.estimators.parameter_filter import ParameterPassage, ParameterState
-from thruster_chain_estimation.estimators.robust_estimator import Followed, RobustEstimator, RobustState
+from thruster_chain_estimation.estimators.robust_estimator import PastTick, RobustEstimator, RobustState
 from thruster_chain_estimation.model import inertial_layout
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
@@ -79,20 +79,15 @@ class RobustSmoother(Estimator[SmootherState]):
         later = Hindsight.at_the_end(state.filtered)
         out: list[Estimate] = []
         for stretch in reversed((*state.past, state.last)):
-            for followed in reversed(self._followed(stretch)):
-                if followed.step.estimate is not None:
-                    smoothed = later.smoothed(followed.step.state, evidence)
-                    out.append(self._filter.told(smoothed, followed.step.estimate.stamp_ns))
-                later = later.before(followed, self._count)
+            steps = [Step(stretch.start)]
+            for measurement in stretch.measurements:
+                steps.append(self._filter.step(steps[-1].state, measurement))
+            for step in reversed(steps[1:]):
+                if step.estimate is not None:
+                    smoothed = later.smoothed(step.state, evidence)
+                    out.append(self._filter.told(smoothed, step.estimate.stamp_ns))
+                later = later.before(step.state, self._count)
         return out[::-1]
-
-    def _followed(self, stretch: Stretch) -> list[Followed]:
-        out, filtered = [], stretch.start
-        for measurement in stretch.measurements:
-            followed = self._filter.followed(filtered, measurement)
-            out.append(followed)
-            filtered = followed.step.state
-        return out
 
 
 class Hindsight(NamedTuple):
@@ -107,14 +102,14 @@ class Hindsight(NamedTuple):
         nothing = Later.nothing(len(state.parameters.belief.mean))
         return cls(Later.nothing(len(state.navigation.mean)), Line(nothing, False), Line(nothing, True))
 
-    def before(self, followed: Followed, count: int) -> Hindsight:
-        """Before a measurement."""
+    def before(self, state: RobustState, count: int) -> Hindsight:
+        """Before the measurement that led to a state."""
         navigation, belief, challenger = self
-        for tick in reversed(followed.ticks):
-            navigation = before_navigation_tick(navigation, tick.navigation, count)
+        for tick in reversed(state.passed):
+            navigation = before_navigation_tick(navigation, tick, count)
             belief = belief.before_tick(tick.parameters)
             challenger = challenger.before_tick(tick.parameters)
-        if followed.begun_anew:
+        if state.restarted:
             navigation = Later.nothing(len(navigation.adjoint))
         return Hindsight(navigation, belief, challenger)
 
@@ -143,14 +138,14 @@ def _smoothed(state: NavigationState, later: Later) -> NavigationState:
     return state._replace(mean=mean, covariance=covariance, rates=rates)
 
 
-def before_navigation_tick(later: Later, passage: Passage, count: int) -> Later:
+def before_navigation_tick(later: Later, tick: PastTick, count: int) -> Later:
     """What is said of the navigation's state (n,) before a tick of a chain of `count` links."""
-    if passage.pinned is not None:
-        toward, slopes, seen, onward = passage.pinned
+    if tick.pinned is not None:
+        toward, slopes, seen, onward = tick.pinned
         later = _before_carrying(later, onward, count)
         later = _before_correction(later, slopes, seen, 1.0)
         later = _before_carrying(later, toward, count)
-    return _before_prediction(later, passage.transition)
+    return _before_prediction(later, tick.transition)
 
 
 class Line(NamedTuple):

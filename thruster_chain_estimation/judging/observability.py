@@ -23,9 +23,9 @@ is the rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 from math import factorial
 from typing import NamedTuple
 
@@ -33,11 +33,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
-from thruster_chain_estimation.judging.information import forecast
-from thruster_chain_estimation.judging.observed_chain import (
+from thruster_chain_estimation.judging.information import (
     AssumedChain,
     ObservedChain,
     blocks,
+    forecast,
     given_and_motion,
     quantities,
 )
@@ -49,6 +49,7 @@ HORIZON_S = 0.1
 """T of the scaling: the length of one pulse of the paper's square waves."""
 LETTERS = 2
 """Longest words."""
+_MOST_SYMBOLS = LETTERS + 1
 _RANK_TOLERANCE = 1e-10
 """Of the largest singular value: rounding leaves about 1e-15 of it."""
 _NULL_SHARE = 1e-3
@@ -107,32 +108,29 @@ class Jet:
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: float) -> Jet:
-        """By the geometric series, which ends."""
-        ratio = -self._nilpotent() * (1.0 / self.real)
-        total, term = Jet({0: np.ones(1)}), ratio
-        while term.parts:
-            total, term = total + term, term * ratio
-        return total * (other / self.real)
+        reciprocal = 1.0 / self.real
+        return self._series(
+            other * (-1.0) ** k * factorial(k) * reciprocal ** (k + 1) for k in range(_MOST_SYMBOLS + 1)
+        )
 
     def sine_cosine(self) -> tuple[Jet, Jet]:
-        """By the addition theorem with the series of the nilpotent part, which ends."""
-        nilpotent = self._nilpotent()
         sine, cosine = np.sin(self.real), np.cos(self.real)
-        series = [Jet({0: np.ones(1)}), Jet({0: np.zeros(1)})]
-        term, order = nilpotent, 1
-        while term.parts:
-            series[order % 2] = series[order % 2] + (-1.0 if order % 4 in (2, 3) else 1.0) * term
-            order += 1
-            term = (term * nilpotent) * (1.0 / order)
-        return series[0] * sine + series[1] * cosine, series[0] * cosine - series[1] * sine
+        return self._series(cycle((sine, cosine, -sine, -cosine))), self._series(cycle((cosine, -sine, -cosine, sine)))
+
+    def _series(self, derivatives: Iterable[Array]) -> Jet:
+        """Taylor's, of a function with these derivatives at the value: it ends, as powers of the nilpotent part do."""
+        nilpotent = Jet({mask: part for mask, part in self.parts.items() if mask})
+        total, power = Jet({}), Jet({0: np.ones(1)})
+        for order, derivative in enumerate(derivatives):
+            total, power = total + power * (derivative / factorial(order)), power * nilpotent
+            if not power.parts:
+                break
+        return total
 
     def times(self, symbol: int) -> Jet:
         """The jet times e_symbol."""
         bit = 1 << symbol
         return Jet({mask | bit: part for mask, part in self.parts.items() if not mask & bit})
-
-    def _nilpotent(self) -> Jet:
-        return Jet({mask: part for mask, part in self.parts.items() if mask})
 
 
 def _parts(number: Jet | Array | float) -> Mapping[int, Array]:
@@ -180,7 +178,7 @@ def observability(
     Parameters
     ----------
     states
-        (K, 5N), see `observed_chain.Blocks`.
+        (K, 5N), see `information.Blocks`.
     thrust_n
         (K, N); thrusters at zero are off and give no field.
     prior_stddev
@@ -239,19 +237,15 @@ def _started(states: Matrix, stddev: Vector, free: NDArray[np.intp]) -> Jets:
     unit = stddev[:, None] * (np.arange(len(stddev))[:, None] == free)
     start = np.empty((len(stddev), 1), dtype=object)
     for row in range(len(stddev)):
-        start[row, 0] = Jet(
-            {0: states[:, row, None, None], 1: unit[row]} if unit[row].any() else {0: states[:, row, None, None]}
-        )
+        start[row, 0] = Jet({0: states[:, row, None, None]} | ({1: unit[row]} if unit[row].any() else {}))
     return start
 
 
 def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Matrix, symbol: int) -> Jets:
     """x + e_symbol g(x), with a field g for each word: f0 (None), or u_i f_i, which is what the thrust adds to f0."""
     pushed = np.array([[one == link for one in field] for link in range(chain.count)])[:, None, :, None]
-    drifting, slopes = (
-        _slopes(chain, at, 0.0 * thrust.T[:, :, None, None]),
-        _slopes(chain, at, thrust.T[:, :, None, None] * pushed),
-    )
+    by_link = thrust.T[:, :, None, None]
+    drifting, slopes = _slopes(chain, at, 0.0 * by_link), _slopes(chain, at, by_link * pushed)
     taken_off = np.array([float(one is not None) for one in field])[:, None]
     after = at.copy()
     for row, (slope, drift) in enumerate(zip(slopes, drifting, strict=True)):
@@ -266,7 +260,9 @@ def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
     for link in range(count):
         pushed[link, 0] = thrust[link]
     blocks_of, whole = np.zeros((count + 2) * dynamics.LINK, dtype=object), np.zeros(dynamics.WHOLE, dtype=object)
-    dynamics.load(count, *given_and_motion(at, pushed), 0, 1, blocks_of, whole)
+    given, motion = given_and_motion(at, pushed)
+    dynamics.load_given(count, given, 0, 1, blocks_of, whole)
+    dynamics.load_motion(count, motion, 0, 1, blocks_of)
     return blocks_of, whole
 
 
@@ -274,7 +270,7 @@ def _slopes(chain: ObservedChain, at: Jets, thrust: Array) -> list[Jet]:
     """Derivatives of headings and rates (2N)."""
     of_links, whole = _loaded(at, thrust)
     dynamics.push_links(chain.links, True, 1, of_links, whole)
-    dynamics.move_links(chain.count, 1, 0.0, 0.0, of_links, whole)
+    dynamics.move_links(chain.count, 1, of_links)
     turning = of_links[dynamics.LINK + dynamics.TURN : -dynamics.LINK : dynamics.LINK]
     return [*at[chain.count : 2 * chain.count, 0], *turning]
 
@@ -342,8 +338,7 @@ def common_directions(state: ArrayLike, prior_stddev: ArrayLike) -> dict[str, Ve
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class Conditions:
+class Conditions(NamedTuple):
     """At K instants, per link; zero is where a condition fails.
 
     Attributes
@@ -421,10 +416,7 @@ def observed_now(
     conditions = theorem_conditions(assumed.chain, state, thrust)
     seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)
     best = forecast(assumed, state, whole)
-    blocks = {"normal_n": conditions.normal_n, "net_n": conditions.net_n, "turning": conditions.turning}
-    names = tuple(f"{block}.{link}" for block in blocks for link in link_names)
-    values = np.concatenate(
-        [*(block[0] for block in blocks.values()), [seen.rank[0], len(seen.states), seen.smallest_observable[0]]]
-    )
-    hidden = ", ".join(seen.unobservable[0])
-    return ObservedNow((*names, "rank", "states", "smallest"), values, hidden, str(best))
+    names = tuple(f"{side}.{link}" for side in conditions._fields for link in link_names)
+    told = [seen.rank[0], len(seen.states), seen.smallest_observable[0]]
+    values = np.concatenate([*(side[0] for side in conditions), told])
+    return ObservedNow((*names, "rank", "states", "smallest"), values, ", ".join(seen.unobservable[0]), str(best))

@@ -1,21 +1,38 @@
-"""Observability along a recorded or simulated run of a thruster chain, beside what its filter claimed.
+"""What can be known of masses and inertias along runs of a thruster chain, beside what its filter claimed.
 
-At the last true masses and inertias, else at the last estimated ones; at the estimated headings and rates.
+At the last true masses and inertias, else at the last estimated ones; at the estimated headings and rates. The report
+has tables, a picture, a forecast.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.presentation import format_number
 from onboard_estimation.base.series import Series
-from onboard_estimation.contract.result import EvaluationResult
-from thruster_chain_estimation.judging.information import Forecast, Trajectory, forecast, gramians, predict
+from onboard_estimation.contract.observed import ReplayedRun
+from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup
+from onboard_estimation.contract.trained import ReportTable
+from thruster_chain_estimation.judging.information import (
+    AssumedChain,
+    Forecast,
+    Trajectory,
+    assumed_chain,
+    blocks,
+    forecast,
+    gramians,
+    packed,
+    predict,
+    quantities,
+)
 from thruster_chain_estimation.judging.observability import (
     Conditions,
     Observability,
@@ -23,7 +40,7 @@ from thruster_chain_estimation.judging.observability import (
     observability,
     theorem_conditions,
 )
-from thruster_chain_estimation.judging.observed_chain import AssumedChain, blocks, packed, quantities
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND
 
 STEP_S = 0.01
@@ -35,6 +52,8 @@ _LONGEST_GAP_S = 0.1
 _MOST_INSTANTS = 60_000
 _HIDDEN = 1e-9
 """Of the largest element of a Gramian: a direction with less is hidden."""
+_MOST_LINES = 6
+"""Links in a diagram of the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +62,17 @@ class ObservedRun:
 
     Attributes
     ----------
+    name, source, estimator, warnings
+        Of the bag, and sentences on the robot's build.
+    least_n
+        Thrust that does not start a thruster.
     time_s
         (K,) of the trajectory, since the first estimate.
     thrust_n
         (K, N) that acted, as far as is known.
-    parameters
-        2N names: m1, ..., j1, ...
     prior, estimate, predicted, claimed, error
-        (2N,) standard deviations that the filter began with; (K, 2N) estimates, the least possible standard deviations,
-        the filter's, and its errors; kg, kg m^2, NaN where not known.
+        (2N,) standard deviations of `parameters` that the filter began with; (K, 2N) estimates, the least possible
+        standard deviations, the filter's, and its errors; kg, kg m^2, NaN where not known.
     lie_time_s, conditions, seen
         At (L,) instants: Theorem 4, and rank and singular values.
     window_starts_s, window_smallest
@@ -60,9 +81,14 @@ class ObservedRun:
         From where the filter stood at the end.
     """
 
+    name: str
+    source: str
+    estimator: str
+    warnings: tuple[str, ...]
+    link_names: tuple[str, ...]
+    least_n: float
     time_s: Vector
     thrust_n: Matrix
-    parameters: tuple[str, ...]
     prior: Vector
     estimate: Matrix
     predicted: Matrix
@@ -75,50 +101,44 @@ class ObservedRun:
     window_smallest: Vector
     forecast: Forecast
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """2N names: m1, ..., j1, ..."""
+        return quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
 
-def observe_run(
-    assumed: AssumedChain,
-    link_names: tuple[str, ...],
-    series: Sequence[Series],
-    result: EvaluationResult,
-    window_s: float,
-) -> ObservedRun:
-    """All of it, for a replayed and judged run.
 
-    Parameters
-    ----------
-    series
-        What was measured and commanded, one of each sensor.
-    result
-        Estimates, errors and truth by part.
-    window_s
-        Of the Gramians.
+def observe_run(configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float) -> ObservedRun:
+    """What could be known over a replayed and judged run, with Gramians over windows of that length.
 
     Raises
     ------
     UserError
         No commands, or a run too short or too long.
     """
-    sensors = {one.channel.sensor: one for one in series}
+    assumed = assumed_chain(configuration, papers=run.estimator.startswith("paper"))
+    link_names, count = configuration.chain.link_names, configuration.chain.count
+    result, sensors = run.result, {one.channel.sensor: one for one in run.recording.series}
     if (command := sensors.get(COMMAND)) is None or not len(command.stamps_ns):
         raise UserError(f"no commands ({COMMAND}) were used, and without thrust nothing is told of masses")
     stamps = _grid(result.stamps_ns)
     rows = np.searchsorted(result.stamps_ns, stamps, side="right") - 1
     time = (stamps - result.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    count, parameters = len(link_names), slice(2 * len(link_names), 4 * len(link_names))  # here as in `Blocks`
+    parameters = slice(2 * count, 4 * count)  # here as in `Blocks`
     estimate, unknown = result.mean[rows, parameters], np.full((len(rows), count), np.nan)
     parts = [result.parts.get(name) for name in ("masses", "inertias")]
     true = np.hstack([unknown if part is None else part.truth[rows] for part in parts])
     known = np.split(_constant(true, estimate), 2, axis=1)
     states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)
-    assumed = replace(assumed, rate_hz=_rate_hz(sensors, link_names, assumed.rate_hz))
-    prior = _begun(assumed, result, states[0])
+    imus = {link: one for link, name in enumerate(link_names) if (one := sensors.get(f"imu/{name}")) is not None}
+    steps = [np.median(np.diff(one.stamps_ns)) for one in imus.values() if len(one.stamps_ns) > 1]
+    if steps:
+        assumed = replace(assumed, rate_hz=float(NANOSECONDS_PER_SECOND / np.median(steps)))
+    prior = _prior(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
     path = Trajectory(time, states, thrust)
-    seen_imus = _seen(sensors, link_names, stamps)
     chain = assumed.chain.averaged(assumed.rate_hz * STEP_S)
-    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), seen_imus)
+    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), _seen(imus, count, stamps))
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
     faint = max(assumed.dead_band_n, 1e-3 * assumed.limit_n)
@@ -127,9 +147,14 @@ def observe_run(
     best = forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
+        run.name,
+        result.source,
+        run.estimator,
+        tuple(configuration.chain.unobservable()),
+        link_names,
+        assumed.dead_band_n,
         time,
         thrust,
-        quantities(count)[parameters],
         prior_stddev[parameters],
         estimate,
         least[:, parameters],
@@ -145,36 +170,21 @@ def observe_run(
 
 
 def _constant(true: Matrix, estimated: Matrix) -> Matrix:
-    """(K, N) the last truth of each link, else the last estimate, all the time.
+    """(K, 2N) the last truth of each parameter, else the last estimate, all the time.
 
     Parameters that change along the trajectory would tell of a scale that no sensor sees.
     """
-    last = estimated[-1].copy()
-    for link in range(true.shape[1]):
-        rows = np.flatnonzero(np.isfinite(true[:, link]))
-        if len(rows):
-            last[link] = true[rows[-1], link]
-    return np.repeat(last[None], len(true), axis=0)
+    known = np.where(np.isfinite(true).any(axis=0), true, estimated[-1])
+    last = len(known) - 1 - np.isfinite(known)[::-1].argmax(axis=0)
+    return np.tile(np.take_along_axis(known, last[None], axis=0), (len(true), 1))
 
 
-def _rate_hz(sensors: Mapping[str, Series], link_names: tuple[str, ...], otherwise: float) -> float:
-    """Samples a second of the IMUs, the median over links and intervals."""
-    steps = [np.median(np.diff(one.stamps_ns)) for one in _imus(sensors, link_names).values() if len(one.stamps_ns) > 1]
-    return float(NANOSECONDS_PER_SECOND / np.median(steps)) if steps else otherwise
-
-
-def _imus(sensors: Mapping[str, Series], link_names: tuple[str, ...]) -> dict[int, Series]:
-    """By the link's number."""
-    found = {link: sensors.get(f"imu/{name}") for link, name in enumerate(link_names)}
-    return {link: one for link, one in found.items() if one is not None and len(one.stamps_ns)}
-
-
-def _begun(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
+def _prior(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
     """Covariance (5N, 5N) that the filter began with; masses and inertias keep their relative deviations."""
     estimate, covariance = assumed.from_published(result.mean[0], result.covariance[0])
     at, factor = blocks(assumed.chain.count), np.ones_like(state)
-    for place in (at.mass, at.inertia):
-        factor[place] = state[place] / estimate[place]
+    bodies = slice(at.mass.start, at.inertia.stop)
+    factor[bodies] = state[bodies] / estimate[bodies]
     return covariance * np.outer(factor, factor)
 
 
@@ -183,10 +193,8 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     step = round(STEP_S * NANOSECONDS_PER_SECOND)
     grid = np.arange(int(stamps_ns[0]), int(stamps_ns[-1]) + 1, step) if len(stamps_ns) else np.zeros(0, np.int64)
     if not 2 <= len(grid) <= _MOST_INSTANTS:
-        longest = _MOST_INSTANTS * STEP_S
-        raise UserError(
-            f"{len(grid) * STEP_S:.3g} s of estimates: observability takes runs of {STEP_S:g} to {longest:g} s"
-        )
+        may_be = f"{STEP_S:g} to {_MOST_INSTANTS * STEP_S:g} s"
+        raise UserError(f"{len(grid) * STEP_S:.3g} s of estimates: observability takes runs of {may_be}")
     return grid
 
 
@@ -207,12 +215,10 @@ def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]
     return np.asarray(np.where(np.abs(lagged) < 1e-9, 0.0, lagged), dtype=np.float64)
 
 
-def _seen(
-    sensors: Mapping[str, Series], link_names: tuple[str, ...], stamps_ns: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _seen(imus: Mapping[int, Series], count: int, stamps_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(K, 3N) where a link's IMU was heard shortly before."""
-    heard = np.zeros((len(stamps_ns), len(link_names)), dtype=np.bool_)
-    for link, one in _imus(sensors, link_names).items():
+    heard = np.zeros((len(stamps_ns), count), dtype=np.bool_)
+    for link, one in imus.items():
         usable = np.sort(one.stamps_ns[np.isfinite(one.values).any(axis=1)])
         place = np.searchsorted(usable, stamps_ns, side="right")
         last = np.concatenate([[np.iinfo(np.int64).min // 2], usable])[place]
@@ -224,12 +230,170 @@ def _smallest_eigenvalues(
     windows: NDArray[np.float64], states: Matrix, prior_stddev: Vector, time_s: Vector, starts_s: Vector
 ) -> Vector:
     """(W,) of each Gramian, beside what a symmetry hides: what is seen worst of all that can be seen."""
-    out: Vector = np.zeros(len(windows))
-    for number, (gramian, row) in enumerate(zip(windows, np.searchsorted(time_s, starts_s), strict=True)):
-        largest = float(np.abs(gramian).max())
-        shown = gramian.copy()
+    out = []
+    for gramian, row in zip(windows, np.searchsorted(time_s, starts_s), strict=True):
+        largest, shown = float(np.abs(gramian).max()), gramian.copy()
         for unit in common_directions(states[row], prior_stddev).values():
             if unit @ gramian @ unit < _HIDDEN * largest:
                 shown += largest * np.outer(unit, unit)
-        out[number] = max(float(np.linalg.eigvalsh(shown)[0]), 0.0)
+        out.append(max(float(np.linalg.eigvalsh(shown)[0]), 0.0))
+    return np.array(out)
+
+
+@dataclass(frozen=True)
+class ChainReport:
+    """What could be known of masses and inertias, in runs of one kind of robot."""
+
+    runs: Sequence[ObservedRun]
+
+    def summary(self) -> dict[str, Any]:
+        """Figures and series of all runs."""
+        return {"runs": [_mapping(run) for run in self.runs]}
+
+    def columns(self) -> list[tuple[str, Vector, PanelGroup]]:
+        """Of the only run; UserError where there are more."""
+        if len(self.runs) > 1:
+            raise UserError(f"--output: one picture shows one run of a thruster chain, and {len(self.runs)} are given")
+        return _columns(self.runs[0])
+
+    def tables(self) -> list[ReportTable]:
+        """Of each run one of links and one of parameters."""
+        return [table for run in self.runs for table in (_link_table(run), _parameter_table(run))]
+
+    def sentences(self) -> list[str]:
+        """Of each run, and what the columns mean."""
+        out: list[str] = []
+        for run in self.runs:
+            named = f"{printable(run.name)}: " if len(self.runs) > 1 else ""
+            told = (*_sentences(run), *run.warnings, f"at the end: {run.forecast}")
+            out += [f"{named}{sentence}" for sentence in told]
+        return [*out, *_MEANINGS]
+
+
+_MEANINGS = (
+    "both met: share of the time in which both conditions of Theorem 4 hold for the link; row of F: how much thrust "
+    "can turn it, median while something pushes (where it is zero the theorem's proof fails)",
+    "standard deviations in per cent of the value: before the run, the least that any filter could reach (Cramer-Rao, "
+    "nominal geometry), the filter's; m in kg, j in kg m^2",
+    "singular values: what one prior deviation does, in standard deviations of one sample's noise; from exact Lie "
+    "derivatives",
+)
+
+
+def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:
+    """Of a picture: Theorem 4 and the rank, masses, inertias."""
+    at, count = np.searchsorted(run.time_s, run.lie_time_s), len(run.link_names)
+    worst = np.argsort(-(run.predicted[-1] / np.where(run.prior > 0.0, run.prior, 1.0)), kind="stable")
+    links = np.sort(list(dict.fromkeys((worst % count).tolist()))[:_MOST_LINES])
+
+    def lines(values: Any) -> dict[str, Vector]:
+        return {run.link_names[link]: values[:, link] for link in links}
+
+    def deviations(index: int, unit: str) -> Panel:
+        lines = {"least possible": run.predicted[:, index], "filter": run.claimed[:, index]}
+        if np.isfinite(run.error[:, index]).any():
+            lines["|error|"] = np.abs(run.error[:, index])
+        return Panel(run.parameters[index], unit, lines)
+
+    conditions = (
+        Panel("thrust", "N", lines(run.thrust_n[at])),
+        Panel("|u sin psi|", "N", lines(np.abs(run.conditions.normal_n))),
+        Panel("|net force|", "N", lines(np.abs(run.conditions.net_n))),
+        Panel("rank", "1", {"rank": run.seen.rank.astype(float)}),
+        Panel("smallest singular value", "1", {"of what can be observed": run.seen.smallest_observable}),
+    )
+    heading = f"Theorem 4 and rank: {run.source.upper()} data, {run.name}, estimator {run.estimator}"
+    out = [(heading, run.lie_time_s, PanelGroup("Conditions", conditions))]
+    for title, offset, unit in (("masses", 0, "kg"), ("inertias", count, "kg m^2")):
+        group = PanelGroup(title, tuple(deviations(offset + int(link), unit) for link in links))
+        out.append((f"Standard deviations of {title}: least possible and filter's", run.time_s, group))
     return out
+
+
+def _mapping(run: ObservedRun) -> dict[str, Any]:
+    """Figures and series of a run, for JSON."""
+    met = run.conditions.met(run.least_n).mean(axis=0)
+    return {
+        "name": run.name,
+        "source": run.source,
+        "estimator": run.estimator,
+        "states": list(run.seen.states),
+        "rank_largest": int(run.seen.rank.max()),
+        "smallest_singular_value_median": float(np.median(run.seen.smallest_observable)),
+        "hidden": dict(_hidden(run)),
+        "conditions_met_share": dict(zip(run.link_names, met.tolist(), strict=True)),
+        "parameters": {name: _figures(run, index) for index, name in enumerate(run.parameters)},
+        "forecast": str(run.forecast),
+        "series": {
+            "time_s": run.lie_time_s,
+            **run.conditions._asdict(),
+            "rank": run.seen.rank,
+            "smallest_singular_value": run.seen.smallest_observable,
+            "gramian_time_s": run.window_starts_s,
+            "gramian_smallest_eigenvalue": run.window_smallest,
+        },
+    }
+
+
+def _figures(run: ObservedRun, index: int) -> dict[str, float]:
+    """Of one parameter, at the end of the run."""
+    error = run.error[np.isfinite(run.error[:, index]), index]
+    return {
+        "prior_stddev": float(run.prior[index]),
+        "least_possible_stddev": float(run.predicted[-1, index]),
+        "filter_stddev": float(run.claimed[-1, index]),
+        "error": float(error[-1]) if len(error) else float("nan"),
+    }
+
+
+def _hidden(run: ObservedRun) -> list[tuple[str, float]]:
+    """What is hidden, the most frequent first, with the share of instants."""
+    found = Counter("; ".join(names) or "nothing" for names in run.seen.unobservable)
+    return [(names, count / found.total()) for names, count in found.most_common()]
+
+
+def _link_table(run: ObservedRun) -> ReportTable:
+    (normal, net, turning), met = run.conditions, run.conditions.met(run.least_n)
+    pushing = (turning > 0.0).any(axis=1)
+    headings = ("u sin psi", "net force", "both met", "row of F")
+    holds = (np.abs(normal) > run.least_n, np.abs(net) > run.least_n, met)
+    rows = tuple(
+        (
+            printable(name),
+            *(_percent(float(one[:, link].mean())) for one in holds),
+            _number(np.median(turning[pushing, link]) if pushing.any() else np.nan),
+        )
+        for link, name in enumerate(run.link_names)
+    )
+    title = f"{printable(run.name)} ({run.source}, estimator {run.estimator})"
+    return ReportTable(title, ("link", *headings), rows, headings)
+
+
+def _parameter_table(run: ObservedRun) -> ReportTable:
+    headings = ("estimate", "before", "least", "filter", "error")
+    rows = []
+    for index, (name, value) in enumerate(zip(run.parameters, run.estimate[-1], strict=True)):
+        shares = (f"{_number(100.0 * one / value)} %" for one in _figures(run, index).values())
+        rows.append((name, _number(value, 3), *shares))
+    return ReportTable("", ("", *headings), tuple(rows), headings)
+
+
+def _sentences(run: ObservedRun) -> list[str]:
+    ranks = Counter(run.seen.rank.tolist()).most_common(3)
+    told = ", ".join(f"{rank} for {_percent(times / len(run.lie_time_s))}" for rank, times in ranks)
+    out = [f"rank of {len(run.seen.states)} states: {told} of the time"]
+    out += [f"hidden for {_percent(share)} of the time: {names}" for names, share in _hidden(run)[:2]]
+    smallest = _number(np.median(run.seen.smallest_observable))
+    out.append(f"smallest singular value of what can be observed: {smallest} (median)")
+    if len(run.window_smallest):
+        low, median = np.quantile(run.window_smallest, [0.05, 0.5])
+        out.append(f"smallest eigenvalue of the Gramian over windows: {_number(median)} (median), {_number(low)} (5 %)")
+    return out
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return format_number(float(value), digits) if np.isfinite(value) else "-"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %" if share >= 0.01 else f"{100.0 * share:.1g} %"

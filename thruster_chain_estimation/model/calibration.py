@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.filtering.moments import Moments
@@ -23,7 +24,7 @@ ROBOT = "thruster_chain"
 
 
 class Calibration(NamedTuple):
-    """Momentss on what lasts from one switch-on to the next.
+    """What is known of what lasts from one switch-on to the next.
 
     Attributes
     ----------
@@ -47,10 +48,7 @@ class Calibration(NamedTuple):
         sensors = tuple(f"imu/{name}" for name in configuration.chain.link_names)
         header = ModelHeader(KIND, ROBOT, sensors, design_hash(configuration), (), (), (), (), conditions)
         arrays = {
-            "imus_mean": self.imus.mean,
-            "imus_covariance": self.imus.covariance,
-            "parameters_mean": self.parameters.mean,
-            "parameters_covariance": self.parameters.covariance,
+            f"{name}_{part}": values for name, one in self._asdict().items() for part, values in one._asdict().items()
         }
         model_file.save(path, header, arrays)
 
@@ -63,9 +61,7 @@ class Calibration(NamedTuple):
         UserError
             Not a calibration, or one of a robot of another design.
         """
-        header, arrays = model_file.load(path)
-        if header.kind != KIND:
-            raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+        header, arrays = read(path)
         links = tuple(sensor.removeprefix("imu/") for sensor in header.sensors)
         if links != configuration.chain.link_names:
             raise UserError(
@@ -84,14 +80,19 @@ class Calibration(NamedTuple):
             mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
             if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
                 raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
-            belief = Moments(mean.astype(np.float64), covariance.astype(np.float64))
-            if (
-                not np.allclose(belief.covariance, belief.covariance.T)
-                or np.linalg.eigvalsh(belief.covariance)[0] < 0.0
-            ):
+            mean, covariance = mean.astype(np.float64), covariance.astype(np.float64)
+            if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] < 0.0:
                 raise UserError(f"model {path}: the covariance of {name} is none; train it anew")
-            beliefs.append(belief)
+            beliefs.append(Moments(mean, covariance))
         return cls(*beliefs)
+
+
+def read(path: Path) -> tuple[ModelHeader, dict[str, NDArray[Any]]]:
+    """A file's header and arrays; UserError where it is no calibration of a chain."""
+    header, arrays = model_file.load(path)
+    if header.kind != KIND:
+        raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+    return header, arrays
 
 
 def design_hash(configuration: ThrusterChainConfiguration) -> str:

@@ -56,16 +56,11 @@ class ChainConfiguration:
         for name in PER_LINK:
             if len(getattr(self, name)) != count:
                 yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count}"
-        for what in ("thruster", "imu"):
-            for axis in "xy":
-                for link, place_m, length_m in zip(
-                    self.link_names, getattr(self, f"{what}_{axis}_m"), self.link_lengths_m, strict=False
-                ):
-                    if not abs(place_m) <= length_m:
-                        yield (
-                            f"{what}_{axis}_m: {place_m:g} m from the middle of {link}, which is {length_m:g} m long; "
-                            "places are in the link's own frame"
-                        )
+        for name in ("thruster_x_m", "thruster_y_m", "imu_x_m", "imu_y_m"):
+            for link, place_m, length_m in zip(self.link_names, getattr(self, name), self.link_lengths_m, strict=False):
+                if not abs(place_m) <= length_m:
+                    place = f"{place_m:g} m from the middle of {link}, which is {length_m:g} m long"
+                    yield f"{name}: {place}; places are in the link's own frame"
 
     @property
     def count(self) -> int:

@@ -56,20 +56,17 @@ LANES = 16
 
 # Rows of a link's block. What it is told:
 HEADING, RATE, RECIPROCAL, TURNED_BY, THRUST, MASS = range(0, 6 * LANES, LANES)
-# Its motion at the start of an integration step, and what the slopes add up to.
-_OLD_HEADING, _OLD_RATE, _SUM_HEADING, _SUM_RATE = range(6 * LANES, 10 * LANES, LANES)
 # Cosine and sine of the heading; acceleration and turning by external forces alone.
-COSINE, SINE, FREE_X, FREE_Y, FREE_TURN = range(10 * LANES, 15 * LANES, LANES)
+COSINE, SINE, FREE_X, FREE_Y, FREE_TURN = range(6 * LANES, 11 * LANES, LANES)
 # Pins, turned by a right angle; how the pin ahead would accelerate without joints.
-BX, BY, HX, HY, _AHEAD_X, _AHEAD_Y = range(15 * LANES, 21 * LANES, LANES)
+BX, BY, HX, HY, _AHEAD_X, _AHEAD_Y = range(11 * LANES, 17 * LANES, LANES)
 # The joint behind: its force, and how that changes with the next joint's; the link's acceleration and turning.
-JX, JY, _XX, _XY, _YX, _YY, AX, AY, TURN = range(21 * LANES, 30 * LANES, LANES)
+JX, JY, _XX, _XY, _YX, _YY, AX, AY, TURN = range(17 * LANES, 26 * LANES, LANES)
 LINK = 33 * LANES  # not 32: blocks 4 KiB apart share the lines of a cache
 
-# Rows of the chain as a whole: velocity of its centre of mass, its acceleration, total mass.
-_WHOLE_VX, _WHOLE_VY, WHOLE_AX, WHOLE_AY, _TOTAL = range(0, 5 * LANES, LANES)
-_X, _Y, _OLD_VX, _OLD_VY, _SUM_X, _SUM_Y, _SUM_VX, _SUM_VY = range(5 * LANES, 13 * LANES, LANES)
-WHOLE = 13 * LANES
+# Rows of the chain as a whole: acceleration of its centre of mass, total mass.
+WHOLE_AX, WHOLE_AY, _TOTAL = range(0, 3 * LANES, LANES)
+WHOLE = 3 * LANES
 
 equation = register_jitable(error_model="numpy")
 """Of a function that is compiled where compiled code calls it, and is plain Python elsewhere."""
@@ -123,15 +120,37 @@ def propagate(links: Array, given: Numbers, motion: Numbers, duration: float, lo
     h = duration / steps
     blocks, whole = np.zeros((n + 2) * LINK, motion.dtype), np.zeros(WHOLE, motion.dtype)
     for first in range(0, points, LANES):
-        count = _lanes(points - first)
-        load(n, given, motion, first, count, blocks, whole)
+        count, last = _lanes(points - first), min(LANES, points - first)
+        load_given(n, given, first, count, blocks, whole)
+        at = np.empty((len(motion), count), motion.dtype)
+        for k in range(count):
+            at[:, k] = motion[:, first + min(k, last - 1)]
+        slope = np.empty_like(at)
         for _ in range(steps):
-            _begin(n, count, blocks, whole)
+            before, total = at, np.zeros_like(at)
             for weight, ahead in ((1.0, 0.5 * h), (2.0, 0.5 * h), (2.0, h), (1.0, 0.0)):
-                push_links(links, True, count, blocks, whole)
-                move_links(n, count, weight, ahead, blocks, whole)
-            _finish(n, count, h / 6.0, blocks, whole)
-        _store(n, motion, first, blocks, whole)
+                _slope(links, at, blocks, whole, slope)
+                total += weight * slope
+                at = before + ahead * slope
+            at = before + h / 6.0 * total
+        motion[:, first : first + last] = at[:, :last]
+
+
+@equation
+def _slope(links: Array, at: Numbers, blocks: Numbers, whole: Numbers, slope: Numbers) -> None:
+    """Into `slope` how motions `at` go on, both (2N or 2N + 4, lanes), of what `load_given` has put into the blocks."""
+    n, count = len(links), at.shape[1]
+    load_motion(n, at, 0, count, blocks)
+    push_links(links, True, count, blocks, whole)
+    move_links(n, count, blocks)
+    for i in range(n):
+        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
+        for k in range(count):
+            slope[i, k], slope[n + i, k] = block[RATE + k], block[TURN + k]
+    if at.shape[0] > 2 * n:
+        for k in range(count):
+            slope[2 * n, k], slope[2 * n + 1, k] = at[2 * n + 2, k], at[2 * n + 3, k]
+            slope[2 * n + 2, k], slope[2 * n + 3, k] = whole[WHOLE_AX + k], whole[WHOLE_AY + k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -141,7 +160,8 @@ def read_imus(physical: bool, links: Array, given: Numbers, motion: Numbers, rea
     blocks, whole = np.zeros((n + 2) * LINK, motion.dtype), np.zeros(WHOLE, motion.dtype)
     for first in range(0, points, LANES):
         count = _lanes(points - first)
-        load(n, given, motion, first, count, blocks, whole)
+        load_given(n, given, first, count, blocks, whole)
+        load_motion(n, motion, first, count, blocks)
         read_links(physical, links, count, blocks, whole)
         for i in range(n):
             block = blocks[(i + 1) * LINK : (i + 2) * LINK]
@@ -158,72 +178,33 @@ def _lanes(points: int) -> int:
 
 
 @equation
-def load(n: int, given: Numbers, motion: Numbers, first: int, count: int, blocks: Numbers, whole: Numbers) -> None:
+def load_given(n: int, given: Numbers, first: int, count: int, blocks: Numbers, whole: Numbers) -> None:
     """Columns from `first` on into the blocks 1 to N; what is missing to `count` repeats the last one.
 
     Block 0 is none, and block N + 1 has no force in the joint behind it.
     """
-    last = min(count, motion.shape[1] - first)
+    last = min(count, given.shape[1] - first)
     for k in range(count):
         whole[_TOTAL + k] = 0.0
     for i in range(n):
         block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(last):
-            block[HEADING + k], block[RATE + k] = motion[i, first + k], motion[n + i, first + k]
-            block[RECIPROCAL + k], block[TURNED_BY + k] = given[i, first + k], given[n + i, first + k]
-            block[THRUST + k] = given[2 * n + i, first + k]
-        for row in (HEADING, RATE, RECIPROCAL, TURNED_BY, THRUST):
-            for k in range(last, count):
-                block[row + k] = block[row + last - 1]
         for k in range(count):
+            column = first + min(k, last - 1)
+            block[RECIPROCAL + k], block[TURNED_BY + k] = given[i, column], given[n + i, column]
+            block[THRUST + k] = given[2 * n + i, column]
             block[MASS + k] = 1.0 / block[RECIPROCAL + k]
             whole[_TOTAL + k] += block[MASS + k]
-    if motion.shape[0] > 2 * n:
-        for row, offset in enumerate((_X, _Y, _WHOLE_VX, _WHOLE_VY)):
-            for k in range(count):
-                whole[offset + k] = motion[2 * n + row, first + min(k, last - 1)]
 
 
 @equation
-def _store(n: int, motion: Numbers, first: int, blocks: Numbers, whole: Numbers) -> None:
-    """The motion of the blocks into the columns from `first` on."""
-    last = min(LANES, motion.shape[1] - first)
-    for i in range(n):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(last):
-            motion[i, first + k], motion[n + i, first + k] = block[HEADING + k], block[RATE + k]
-    if motion.shape[0] > 2 * n:
-        for row, offset in enumerate((_X, _Y, _WHOLE_VX, _WHOLE_VY)):
-            for k in range(last):
-                motion[2 * n + row, first + k] = whole[offset + k]
-
-
-@equation
-def _begin(n: int, count: int, blocks: Numbers, whole: Numbers) -> None:
-    """An integration step starts here."""
+def load_motion(n: int, motion: Numbers, first: int, count: int, blocks: Numbers) -> None:
+    """Headings and turning rates likewise."""
+    last = min(count, motion.shape[1] - first)
     for i in range(n):
         block = blocks[(i + 1) * LINK : (i + 2) * LINK]
         for k in range(count):
-            block[_OLD_HEADING + k], block[_OLD_RATE + k] = block[HEADING + k], block[RATE + k]
-            block[_SUM_HEADING + k] = block[_SUM_RATE + k] = 0.0
-    for k in range(count):
-        whole[_OLD_VX + k], whole[_OLD_VY + k] = whole[_WHOLE_VX + k], whole[_WHOLE_VY + k]
-        whole[_SUM_X + k] = whole[_SUM_Y + k] = whole[_SUM_VX + k] = whole[_SUM_VY + k] = 0.0
-
-
-@equation
-def _finish(n: int, count: int, share: float, blocks: Numbers, whole: Numbers) -> None:
-    """An integration step ends: from its start by the sums of the slopes."""
-    for i in range(n):
-        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
-        for k in range(count):
-            block[HEADING + k] = block[_OLD_HEADING + k] + share * block[_SUM_HEADING + k]
-            block[RATE + k] = block[_OLD_RATE + k] + share * block[_SUM_RATE + k]
-    for k in range(count):
-        whole[_X + k] += share * whole[_SUM_X + k]
-        whole[_Y + k] += share * whole[_SUM_Y + k]
-        whole[_WHOLE_VX + k] = whole[_OLD_VX + k] + share * whole[_SUM_VX + k]
-        whole[_WHOLE_VY + k] = whole[_OLD_VY + k] + share * whole[_SUM_VY + k]
+            column = first + min(k, last - 1)
+            block[HEADING + k], block[RATE + k] = motion[i, column], motion[n + i, column]
 
 
 @equation
@@ -249,30 +230,10 @@ def push_links(links: Array, joined: bool, count: int, blocks: Numbers, whole: N
 
 
 @equation
-def move_links(n: int, count: int, weight: float, ahead: float, blocks: Numbers, whole: Numbers) -> None:
-    """From the last link to the first: forces in the joints, accelerations; with a weight, go on along the slopes.
-
-    Slopes are added to the sums with that weight, and the motion is that at the start of the step and `ahead` seconds
-    along them.
-    """
+def move_links(n: int, count: int, blocks: Numbers) -> None:
+    """From the last link to the first: forces in the joints, and what the links do under them."""
     for i in range(n, 0, -1):
-        block = blocks[i * LINK : (i + 1) * LINK]
-        substitute(count, block, blocks[(i + 1) * LINK : (i + 2) * LINK])
-        if weight > 0.0:
-            for k in range(count):
-                rate, turn = block[RATE + k], block[TURN + k]
-                block[_SUM_HEADING + k] += weight * rate
-                block[_SUM_RATE + k] += weight * turn
-                block[HEADING + k] = block[_OLD_HEADING + k] + ahead * rate
-                block[RATE + k] = block[_OLD_RATE + k] + ahead * turn
-    if weight > 0.0:
-        for k in range(count):
-            whole[_SUM_X + k] += weight * whole[_WHOLE_VX + k]
-            whole[_SUM_Y + k] += weight * whole[_WHOLE_VY + k]
-            whole[_SUM_VX + k] += weight * whole[WHOLE_AX + k]
-            whole[_SUM_VY + k] += weight * whole[WHOLE_AY + k]
-            whole[_WHOLE_VX + k] = whole[_OLD_VX + k] + ahead * whole[WHOLE_AX + k]
-            whole[_WHOLE_VY + k] = whole[_OLD_VY + k] + ahead * whole[WHOLE_AY + k]
+        substitute(count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
 
 
 @equation
@@ -283,7 +244,7 @@ def read_links(physical: bool, links: Array, count: int, blocks: Numbers, whole:
         joined = joined or links[i, IMU_X] != 0.0 or links[i, IMU_Y] != 0.0
     push_links(links, joined, count, blocks, whole)
     if joined:
-        move_links(len(links), count, 0.0, 0.0, blocks, whole)
+        move_links(len(links), count, blocks)
     for i in range(len(links)):
         block, x, y = blocks[(i + 1) * LINK : (i + 2) * LINK], links[i, IMU_X], links[i, IMU_Y]
         for k in range(count):
@@ -327,8 +288,7 @@ def join(n: int, count: int, blocks: Numbers) -> None:
     """What the links do, from what they would do freely (FREE_X, FREE_Y, FREE_TURN) and how they are joined."""
     for i in range(n):
         eliminate(i > 0, count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
-    for i in range(n, 0, -1):
-        substitute(count, blocks[i * LINK : (i + 1) * LINK], blocks[(i + 1) * LINK : (i + 2) * LINK])
+    move_links(n, count, blocks)
 
 
 @equation

@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import Matrix, Vector
-from onboard_estimation.filtering.moments import Moments, put
+from onboard_estimation.base.measurement import Vector
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import BOUND_TO_STDDEV
 
@@ -46,16 +45,6 @@ OF_TOLERANCE = 2.0 / 3.0
 gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.9 of lengths, which are taken whole.
 """
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
-
-
-def state_size(count: int) -> int:
-    """Dimensions for that many links."""
-    return LINK * count + JOINT * (count - 1) + CHAIN
-
-
-def first_joint(count: int) -> int:
-    """Where the blocks of the joints start."""
-    return LINK * count
 
 
 def chain_part(count: int) -> int:
@@ -95,27 +84,3 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     joint = np.full(JOINT, 1e-4)
     chain = np.array([1e-4, 1e-4, 0.0, 0.0, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]])
     return np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])
-
-
-def started(
-    configuration: ThrusterChainConfiguration,
-    headings: Vector,
-    heading_covariance: Matrix,
-    first_imu: Vector,
-    learned: Moments | None = None,
-) -> tuple[Vector, Matrix]:
-    """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU.
-
-    `learned`: what was found out of `lasting` parts before.
-    """
-    count = configuration.chain.count
-    mean, covariance = np.zeros(state_size(count)), np.diag(prior_stddev(configuration) ** 2)
-    places = LINK * np.arange(count) + HEADING
-    mean[places] = headings
-    covariance[np.ix_(places, places)] = heading_covariance
-    base = chain_part(count)
-    mean[base + 2 : base + 4] = first_imu
-    covariance[[base + 2, base + 3], [base + 2, base + 3]] = configuration.initial.position_stddev_m**2
-    if learned is not None:
-        put(Moments(mean, covariance), lasting(count), learned)
-    return mean, covariance

@@ -44,33 +44,16 @@ AIR_TIME_S = 20.0  # in which a room's circulation turns over at a table of 2 m
 BRISTLE_RAD = 0.02  # turn over which dry friction builds up (Dahl, "A solid friction model", 1968)
 
 
-def parameter_size(count: int) -> int:
-    """Dimensions for that many links."""
-    return LINK * count + JOINT * (count - 1) + CHAIN
-
-
-@njit(cache=True)
-def first_joint(count: int) -> int:
-    """Where the blocks of the joints start."""
-    return LINK * count
-
-
 @njit(cache=True)
 def chain_part(count: int) -> int:
     """Where the block of the chain starts."""
     return LINK * count + JOINT * (count - 1)
 
 
-def lag_s(configuration: ThrusterChainConfiguration) -> float:
-    """Time constant of the thrusters before anything is learned: the geometric mean of its bounds."""
-    least, largest = (max(bound, 1e-3) for bound in configuration.thruster.time_constant_s)
-    return float(np.sqrt(least * largest))
-
-
-def delay_stddev_s(configuration: ThrusterChainConfiguration) -> float:
-    """Of the delay of thrust as the IMUs see it: with what their clocks have in common, which looks the same."""
-    shared_s = clock_stddev_s(configuration) / np.sqrt(configuration.chain.count)
-    return float(np.hypot(configuration.thruster.delay_stddev_s, shared_s))
+def lag_bounds_s(configuration: ThrusterChainConfiguration) -> tuple[float, float]:
+    """Least and largest time constant of the thrusters; what is learned is the log of one by their geometric mean."""
+    least, largest = configuration.thruster.time_constant_s
+    return max(least, 1e-3), max(largest, 1e-3)
 
 
 def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
@@ -79,10 +62,9 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     Friction, drag and stiffness are not on any data sheet: their deviations are shares of what the thrusters can do,
     with a link's half length as lever, and speeds of 0.5 m/s and 2 rad/s.
     """
-    count, tolerances = configuration.chain.count, configuration.tolerances
-    limit_n = configuration.thruster.limit_n
-    torque = limit_n * 0.5 * float(configuration.chain.lengths.mean())
-    least, largest = (max(bound, 1e-3) for bound in configuration.thruster.time_constant_s)
+    count, tolerances, thruster = configuration.chain.count, configuration.tolerances, configuration.thruster
+    torque = thruster.limit_n * 0.5 * float(configuration.chain.lengths.mean())
+    least, largest = lag_bounds_s(configuration)
     link = np.empty(LINK)
     link[LOG_MASS], link[LOG_INERTIA] = tolerances.mass_fraction, tolerances.inertia_fraction
     link[[CENTRE_X, CENTRE_Y]] = tolerances.centre_of_mass_m
@@ -92,12 +74,14 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     link *= OF_TOLERANCE
     link[LOG_LAG] = 0.5 * np.log(largest / least) + 0.05
     joint = torque * np.array([0.04, 0.02, 0.02, 0.02])
-    drag = limit_n * np.array([0.2, 0.4, 0.3, 0.5])
-    navigation = [1e-3, 1e-3, 1e-3, 1e-3, AIR_M_S, AIR_M_S]
-    chain = np.concatenate([drag, [delay_stddev_s(configuration), 0.1], navigation])
-    mean = np.zeros(parameter_size(count))
+    drag = thruster.limit_n * np.array([0.2, 0.4, 0.3, 0.5])
+    # As the IMUs see it: what their clocks have in common looks the same.
+    delay = np.hypot(thruster.delay_stddev_s, clock_stddev_s(configuration) / np.sqrt(count))
+    chain = np.concatenate([drag, [delay, 0.1], np.full(4, 1e-3), np.full(2, AIR_M_S)])
+    stddev = np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])
+    mean = np.zeros(len(stddev))
     mean[chain_part(count) : chain_part(count) + 4] = 0.5 * drag
-    return mean, np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])
+    return mean, stddev
 
 
 def inertial(count: int) -> NDArray[np.intp]:

@@ -94,13 +94,8 @@ def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vect
     d.join(count, LANES, blocks)
     block, c, s = blocks[LINK : 2 * LINK], np.cos(given.headings[tick, 0]), np.sin(given.headings[tick, 0])
     for k in range(LANES):
-        cx, cy, ax, ay, turn = (
-            parameters[parts.CENTRE_X, k],
-            parameters[parts.CENTRE_Y, k],
-            block[d.AX + k],
-            block[d.AY + k],
-            block[d.TURN + k],
-        )
+        cx, cy = parameters[parts.CENTRE_X, k], parameters[parts.CENTRE_Y, k]
+        ax, ay, turn = block[d.AX + k], block[d.AY + k], block[d.TURN + k]
         out[0, k] = c * ax + s * ay + turn * cy + rate * rate * cx
         out[1, k] = c * ay - s * ax - turn * cx + rate * rate * cy
     for i in range(count):
@@ -133,9 +128,8 @@ def _thrust(given: Given, tick: int, i: int, parameters: Rows, block: Vector) ->
         later = parameters[chain + parts.DELAY, k] - reference[-1]
         forward = thrust[FORWARD] + lag * thrust[FORWARD_BY_LAG] - later * thrust[FORWARD_RATE]
         backward = thrust[BACKWARD] + lag * thrust[BACKWARD_BY_LAG] - later * thrust[BACKWARD_RATE]
-        push = (1.0 + parameters[base + parts.GAIN, k]) * (
-            forward + (1.0 + parameters[base + parts.REVERSE, k]) * backward
-        )
+        both = forward + (1.0 + parameters[base + parts.REVERSE, k]) * backward
+        push = (1.0 + parameters[base + parts.GAIN, k]) * both
         push *= 1.0 + parameters[chain + parts.CURVATURE, k] * (abs(push) / limit_n - MIDDLE)
         sine, cosine = sine_cosine(design[5] + parameters[base + parts.DIRECTION, k])
         px, py = design[3] + parameters[base + parts.THRUSTER_X, k], design[4] + parameters[base + parts.THRUSTER_Y, k]
@@ -171,11 +165,8 @@ def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block:
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
     for k in range(LANES):
         fx, fy = block[d.FREE_X + k] + extra[count + 2 * i, k], block[d.FREE_Y + k] + extra[count + 2 * i + 1, k]
-        cx, cy, reciprocal = (
-            parameters[base + parts.CENTRE_X, k],
-            parameters[base + parts.CENTRE_Y, k],
-            block[d.RECIPROCAL + k],
-        )
+        cx, cy = parameters[base + parts.CENTRE_X, k], parameters[base + parts.CENTRE_Y, k]
+        reciprocal = block[d.RECIPROCAL + k]
         torque = block[d.FREE_TURN + k] - cx * fy + cy * fx + extra[i, k]
         block[d.FREE_X + k], block[d.FREE_Y + k] = reciprocal * (c * fx - s * fy), reciprocal * (s * fx + c * fy)
         block[d.FREE_TURN + k] = block[d.TURNED_BY + k] * torque
@@ -184,14 +175,12 @@ def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block:
 @njit(cache=True, error_model="numpy")
 def _pass_torque(given: Given, tick: int, j: int, parameters: Rows, behind: Vector, ahead: Vector) -> None:
     """Cable and friction of a joint turn both of its links."""
-    base = parts.first_joint(len(given.design)) + parts.JOINT * j
+    base = parts.LINK * len(given.design) + parts.JOINT * j
     bent = given.headings[tick, j + 1] - given.headings[tick, j]
     bending = given.rates[tick, j + 1] - given.rates[tick, j]
     for k in range(LANES):
-        passed = (
-            parameters[base + parts.REST_TORQUE, k]
-            + parameters[base + parts.DRY, k] * given.bristles[tick, j] / parts.BRISTLE_RAD
-        )
+        dry = parameters[base + parts.DRY, k] * given.bristles[tick, j] / parts.BRISTLE_RAD
+        passed = parameters[base + parts.REST_TORQUE, k] + dry
         passed += parameters[base + parts.STIFFNESS, k] * bent + parameters[base + parts.VISCOUS, k] * bending
         behind[d.FREE_TURN + k] += behind[d.TURNED_BY + k] * passed
         ahead[d.FREE_TURN + k] -= ahead[d.TURNED_BY + k] * passed

@@ -20,8 +20,9 @@ BOUND_TO_STDDEV = float(1.0 / np.sqrt(3.0))
 
 
 @cache
-def state_space(link_names: tuple[str, ...]) -> StateSpace:
-    """That of a chain of links with these names; see `published_space`."""
+def published_space(configuration: ThrusterChainConfiguration) -> StateSpace:
+    """Headings, rates, masses and inertias of the N links; position and velocity of the centre of mass of them all."""
+    link_names = configuration.chain.link_names
     return StateSpace(
         angles("headings", link_names),
         vector("rates", link_names, "rad/s"),
@@ -30,11 +31,6 @@ def state_space(link_names: tuple[str, ...]) -> StateSpace:
         vector("position", ("x", "y"), "m"),
         vector("velocity", ("x", "y"), "m/s"),
     )
-
-
-def published_space(configuration: ThrusterChainConfiguration) -> StateSpace:
-    """Headings, rates, masses and inertias of the N links; position and velocity of the centre of mass of them all."""
-    return state_space(configuration.chain.link_names)
 
 
 def prior_stddev(configuration: ThrusterChainConfiguration) -> NDArray[np.float64]:
@@ -49,6 +45,12 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> NDArray[np.float6
     stddev[space.tangent("position")] = initial.position_stddev_m
     stddev[space.tangent("velocity")] = initial.velocity_stddev_m_s
     return stddev
+
+
+def initial_mean(configuration: ThrusterChainConfiguration, headings: Rows, position: Rows) -> Rows:
+    """(4N + 4,) at rest, masses and inertias as designed, with headings (N,) and the centre of mass at a place (2,)."""
+    chain = configuration.chain
+    return np.concatenate([headings, np.zeros(chain.count), chain.masses, chain.inertias, position, np.zeros(2)])
 
 
 def initial_covariance(configuration: ThrusterChainConfiguration) -> Matrix:
@@ -70,28 +72,41 @@ def link_positions(lengths_m: Rows, headings: Rows, masses: Rows, position: Rows
     """
     along = 0.5 * np.asarray(lengths_m)[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=-1)
     chained = _chained(along)
-    return chained + (position - _weighted(chained, masses))[:, None]
+    return chained + (position - centre_of_mass(chained, masses))[:, None]
 
 
 def link_velocities(lengths_m: Rows, headings: Rows, rates: Rows, masses: Rows, velocity: Rows) -> Rows:
     """Velocities of the links' middles (K, N, 2), m/s, likewise: equations (15) and (16), on the right."""
     across = 0.5 * np.asarray(lengths_m)[:, None] * np.stack([-np.sin(headings), np.cos(headings)], axis=-1)
     chained = _chained(across * np.asarray(rates)[..., None])
-    return chained + (velocity - _weighted(chained, masses))[:, None]
+    return chained + (velocity - centre_of_mass(chained, masses))[:, None]
 
 
 def first_by_headings(lengths_m: Rows, headings: Rows, masses: Rows) -> Matrix:
     """(2, N) how the first link's middle moves about the centre of mass of all, by each heading (N,)."""
-    step = 1e-5
-    turned = headings + step * np.vstack([np.eye(len(headings)), -np.eye(len(headings))])
-    first = link_positions(lengths_m, turned, masses, np.zeros((len(turned), 2)))[:, 0]
-    by: Matrix = ((first[: len(headings)] - first[len(headings) :]) / (2.0 * step)).T
-    return by
+    across = 0.5 * np.asarray(lengths_m) * np.stack([-np.sin(headings), np.cos(headings)])
+    share = masses / masses.sum()
+    # Of half a link that is turned, the link itself sees once, and all links after it see twice.
+    seen: Matrix = np.eye(len(share))[0] - share - 2.0 * (1.0 - np.cumsum(share))
+    return across * seen
 
 
 def centre_of_mass(links: Rows, masses: Rows) -> Rows:
     """(K, 2) of links whose own centres are at (K, N, 2), with masses (N,) or (K, N): equation (13)."""
-    return _weighted(links, masses)
+    share = np.broadcast_to(masses, links.shape[:-1])
+    whole = share.sum(axis=-1, keepdims=True)
+    # A state's origin has no masses: then all links count alike.
+    share = np.where(whole > 0.0, share / np.where(whole > 0.0, whole, 1.0), 1.0 / links.shape[-2])
+    mean: Rows = np.einsum("kn,knc->kc", share, links)
+    return mean
+
+
+def planar_poses(places: Rows, headings: Rows) -> Rows:
+    """(..., 7) positions and quaternions of bodies at places (..., 2) with headings (...)."""
+    poses = np.zeros((*headings.shape, 7))
+    poses[..., :2] = places
+    poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
+    return poses
 
 
 def outline(chain: ChainConfiguration, headings: Rows, masses: Rows, position: Rows) -> Rows:
@@ -105,15 +120,6 @@ def _chained(half: Rows) -> Rows:
     """(K, N, 2) middles of links whose halves are vectors (K, N, 2), from the free end of the first on."""
     ends = np.cumsum(2.0 * half, axis=-2)
     return ends - half
-
-
-def _weighted(places: Rows, masses: Rows) -> Rows:
-    share = np.broadcast_to(masses, places.shape[:-1])
-    whole = share.sum(axis=-1, keepdims=True)
-    # A state's origin has no masses: then all links count alike.
-    share = np.where(whole > 0.0, share / np.where(whole > 0.0, whole, 1.0), 1.0 / places.shape[-2])
-    mean: Rows = np.einsum("kn,knc->kc", share, places)
-    return mean
 
 
 # Topics of a thruster chain: commands to its thrusters, an IMU on each link, true inertial parameters.

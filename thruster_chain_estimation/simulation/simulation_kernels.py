@@ -73,39 +73,37 @@ def target_thrust(physics: Physics, command: Vector) -> Vector:
 
 
 @njit(cache=True)
+def _turned(angle: float, vector: Vector) -> tuple[float, float]:
+    c, s = np.cos(angle), np.sin(angle)
+    return c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]
+
+
+@njit(cache=True)
 def centres(physics: Physics, state: Vector, place: Rows, velocity: Rows) -> None:
     """Into (N, 2) arrays where the centres of mass are and how they move, from the first's and the headings.
 
     `state`: headings (N), rates (N), x, y, vx, vy of the first link's centre of mass, thrusts (N).
     """
     n = len(physics.mass)
-    for i in range(n):
-        if i == 0:
-            for axis in range(2):
-                place[0, axis], velocity[0, axis] = state[2 * n + axis], state[2 * n + 2 + axis]
-            continue
-        c, s, w = np.cos(state[i - 1]), np.sin(state[i - 1]), state[n + i - 1]
-        hx = c * physics.ahead[i - 1, 0] - s * physics.ahead[i - 1, 1]
-        hy = s * physics.ahead[i - 1, 0] + c * physics.ahead[i - 1, 1]
-        c, s, v = np.cos(state[i]), np.sin(state[i]), state[n + i]
-        bx = c * physics.behind[i, 0] - s * physics.behind[i, 1]
-        by = s * physics.behind[i, 0] + c * physics.behind[i, 1]
+    place[0], velocity[0] = state[2 * n : 2 * n + 2], state[2 * n + 2 : 2 * n + 4]
+    for i in range(1, n):
+        hx, hy = _turned(state[i - 1], physics.ahead[i - 1])
+        bx, by = _turned(state[i], physics.behind[i])
+        w, v = state[n + i - 1], state[n + i]
         place[i, 0], place[i, 1] = place[i - 1, 0] + hx - bx, place[i - 1, 1] + hy - by
         velocity[i, 0] = velocity[i - 1, 0] - w * hy + v * by
         velocity[i, 1] = velocity[i - 1, 1] + w * hx - v * bx
 
 
 @njit(cache=True)
-def forces(physics: Physics, state: Vector, velocity: Rows, draught: Rows, force: Rows, torque: Vector) -> None:
+def _forces(physics: Physics, state: Vector, velocity: Rows, draught: Rows, force: Rows, torque: Vector) -> None:
     """Into (N, 2) and (N,) what acts on each link but the forces in the joints, in the room's frame."""
     n = len(physics.mass)
     slip, damping, cable, travel, stop, stop_damping = physics.joint
     for i in range(n):
         thrust, direction = state[2 * n + 4 + i], state[i] + physics.angle[i]
         fx, fy = thrust * np.cos(direction), thrust * np.sin(direction)
-        c, s = np.cos(state[i]), np.sin(state[i])
-        px = c * physics.thruster[i, 0] - s * physics.thruster[i, 1]
-        py = s * physics.thruster[i, 0] + c * physics.thruster[i, 1]
+        px, py = _turned(state[i], physics.thruster[i])
         drag = physics.film[i] + physics.air[i] * np.sqrt(velocity[i, 0] ** 2 + velocity[i, 1] ** 2)
         force[i, 0] = fx - drag * velocity[i, 0] + physics.mass[i] * physics.slope[0] + draught[i, 0]
         force[i, 1] = fy - drag * velocity[i, 1] + physics.mass[i] * physics.slope[1] + draught[i, 1]
@@ -121,38 +119,39 @@ def forces(physics: Physics, state: Vector, velocity: Rows, draught: Rows, force
 
 
 @njit(cache=True)
-def derivative(
-    physics: Physics, state: Vector, target: Vector, draught: Rows, out: Vector, angular: Vector, linear: Rows
+def _derivative(
+    physics: Physics,
+    state: Vector,
+    target: Vector,
+    draught: Rows,
+    out: Vector,
+    own: Rows,
+    angular: Vector,
+    linear: Rows,
 ) -> None:
-    """Into `out` the derivative of the state (3N + 4), beside it the accelerations of the links."""
+    """Into `out` the derivative of the state (3N + 4), beside it `own`, `angular` and `linear` of `Motion`."""
     n = len(physics.mass)
-    place, velocity, force, torque = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2)), np.empty(n)
-    blocks = np.zeros((n + 2) * LINK)
+    place, velocity, torque, blocks = np.empty((n, 2)), np.empty((n, 2)), np.empty(n), np.zeros((n + 2) * LINK)
     centres(physics, state, place, velocity)
-    forces(physics, state, velocity, draught, force, torque)
+    _forces(physics, state, velocity, draught, own, torque)
     for i in range(n):
-        block, c, s = blocks[(i + 1) * LINK : (i + 2) * LINK], np.cos(state[i]), np.sin(state[i])
-        (bx, by), (hx, hy), mass, inertia = physics.behind[i], physics.ahead[i], physics.mass[i], physics.inertia[i]
-        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = state[n + i], 1.0 / mass, 1.0 / inertia
-        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = (
-            -s * bx - c * by,
-            c * bx - s * by,
-            -s * hx - c * hy,
-            c * hx - s * hy,
+        block = blocks[(i + 1) * LINK : (i + 2) * LINK]
+        (bx, by), (hx, hy) = _turned(state[i], physics.behind[i]), _turned(state[i], physics.ahead[i])
+        own[i] /= physics.mass[i]
+        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = (
+            state[n + i],
+            1.0 / physics.mass[i],
+            1.0 / physics.inertia[i],
         )
-        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = (
-            force[i, 0] / mass,
-            force[i, 1] / mass,
-            torque[i] / inertia,
-        )
+        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = -by, bx, -hy, hx
+        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = own[i, 0], own[i, 1], torque[i] / physics.inertia[i]
     d.join(n, 1, blocks)
     for i in range(n):
         block, lag = blocks[(i + 1) * LINK : (i + 2) * LINK], physics.time_constant[i]
         angular[i], linear[i, 0], linear[i, 1] = block[d.TURN], block[d.AX], block[d.AY]
         out[i], out[n + i] = state[n + i], angular[i]
         out[2 * n + 4 + i] = (target[i] - state[2 * n + 4 + i]) / lag if lag > 0.0 else 0.0
-    for axis in range(2):
-        out[2 * n + axis], out[2 * n + 2 + axis] = state[2 * n + 2 + axis], linear[0, axis]
+    out[2 * n : 2 * n + 2], out[2 * n + 2 : 2 * n + 4] = state[2 * n + 2 : 2 * n + 4], linear[0]
 
 
 class Motion(NamedTuple):
@@ -185,10 +184,9 @@ def drive(physics: Physics, state: Vector, commands: Rows, draughts: Rows, held:
     one belongs to the commands of the last step.
     """
     count, n = len(commands), len(physics.mass)
-    states, place = np.empty((count + 1, 3 * n + 4)), np.empty((count + 1, n, 2))
-    linear, angular, own = np.zeros((count + 1, n, 2)), np.zeros((count + 1, n)), np.zeros((count + 1, n, 2))
-    velocity, force, torque = np.empty((n, 2)), np.empty((n, 2)), np.empty(n)
-    slopes, scratch_linear, scratch_angular = np.empty((4, 3 * n + 4)), np.empty((n, 2)), np.empty(n)
+    states, place, angular = np.empty((count + 1, 3 * n + 4)), np.empty((count + 1, n, 2)), np.zeros((count + 1, n))
+    linear, own, slopes = np.zeros((count + 1, n, 2)), np.zeros((count + 1, n, 2)), np.empty((4, 3 * n + 4))
+    velocity, aside, aside_angular, aside_linear = np.empty((n, 2)), np.empty((n, 2)), np.empty(n), np.empty((n, 2))
     now = state.copy()
     for k in range(count + 1):
         last = min(k, count - 1)
@@ -200,14 +198,11 @@ def drive(physics: Physics, state: Vector, commands: Rows, draughts: Rows, held:
         centres(physics, now, place[k], velocity)
         if k < held:
             continue
-        derivative(physics, now, target, draught, slopes[0], angular[k], linear[k])
-        forces(physics, now, velocity, draught, force, torque)
-        for i in range(n):
-            own[k, i] = force[i] / physics.mass[i]
+        _derivative(physics, now, target, draught, slopes[0], own[k], angular[k], linear[k])
         if k == count:
             break
-        derivative(physics, now + 0.5 * step_s * slopes[0], target, draught, slopes[1], scratch_angular, scratch_linear)
-        derivative(physics, now + 0.5 * step_s * slopes[1], target, draught, slopes[2], scratch_angular, scratch_linear)
-        derivative(physics, now + step_s * slopes[2], target, draught, slopes[3], scratch_angular, scratch_linear)
+        for j, ahead in ((1, 0.5), (2, 0.5), (3, 1.0)):
+            there = now + ahead * step_s * slopes[j - 1]
+            _derivative(physics, there, target, draught, slopes[j], aside, aside_angular, aside_linear)
         now = now + step_s / 6.0 * (slopes[0] + 2.0 * slopes[1] + 2.0 * slopes[2] + slopes[3])
     return Motion(states, place, linear, angular, own)

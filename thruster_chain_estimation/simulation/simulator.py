@@ -1,7 +1,7 @@
 """Simulated thruster chains: what their commands, IMUs and the motion capture would record.
 
 The motion is integrated in steps of a millisecond. Scenario `thrusters` has nothing but the paper's chain, white noise
-on its IMUs and a motion capture without noise; `hardware` and `load` have what `hardware_scenario` lists. An IMU reads
+on its IMUs and a motion capture without noise; `hardware` and `load` have what `robot_build` lists. An IMU reads
 what an accelerometer on its link reads (`physical`), or what the paper's equation (32) has: the forces on the link but
 for those of its joints, along the room's axes (`paper`). Thrusters follow the paper's square waves, or a
 laboratory's mixture that excites everything.
@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
+from thruster_chain_estimation.model.space import command_channel, planar_poses, true_parameters_channel
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
-from thruster_chain_estimation.simulation.hardware_scenario import HardwareScenario
-from thruster_chain_estimation.simulation.robot_build import Build, loaded
+from thruster_chain_estimation.simulation.robot_build import Build, HardwareScenario, loaded
 
 Rows = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -72,7 +71,11 @@ class ThrusterChainSimulation:
     ) -> None:
         self.build = build
         self._configuration, self._pattern, self._rng = configuration, pattern, rng
-        self._hardware, self._imu_model, self._load_on = hardware, imu_model, load_on
+        self._hardware, self._imu_model = hardware, imu_model
+        self._load_step, self._loaded = 2**40, build.physics  # that no run comes to
+        if hardware is not None and load_on is not None:
+            self._load_step = round(hardware.load.at_s / _STEP_S)
+            self._loaded = loaded(build.physics, configuration, hardware.load, load_on)
         self._imu_rate_hz = imu_rate_hz or (hardware.imu.rate_hz if hardware else configuration.paper.rate_hz)
         self._command_rate_hz = hardware.thruster.command_rate_hz if hardware else _IDEAL_RATE_HZ
         n = configuration.chain.count
@@ -110,12 +113,13 @@ class ThrusterChainSimulation:
         kept = self._seen[-(_AHEAD + _BEHIND) :]
         pieces, self._first = [kept], first - len(kept)
         commands, draughts = self._commands(np.arange(first, last)), self._draughts(last - first)
-        load_at = last if self._load_on is None else self._load_step()
-        rest = round(hardware.rest_s / _STEP_S) if hardware else 0
-        for start, stop in ((first, min(load_at, last)), (max(load_at, first), last)):
+        rest, load_at = round(hardware.rest_s / _STEP_S) if hardware else 0, self._load_step
+        for physics, start, stop in (
+            (self.build.physics, first, min(load_at, last)),
+            (self._loaded, max(load_at, first), last),
+        ):
             if stop <= start:
                 continue
-            physics = self.build.physics if start < load_at else self._loaded()
             rows = slice(start - first, stop - first)
             held = min(max(rest - start, 0), stop - start)
             motion = kernels.drive(physics, self._state, commands[rows], draughts[rows], held, _STEP_S)
@@ -123,15 +127,6 @@ class ThrusterChainSimulation:
             # The last instant is the first of the next piece, with its commands.
             pieces.append(self._sensed(motion, n))
         self._next, self._seen = last, np.concatenate(pieces)
-
-    def _load_step(self) -> int:
-        assert self._hardware is not None
-        return round(self._hardware.load.at_s / _STEP_S)
-
-    def _loaded(self) -> kernels.Physics:
-        assert self._hardware is not None
-        assert self._load_on is not None
-        return loaded(self.build.physics, self._configuration, self._hardware.load, self._load_on)
 
     def _commands(self, steps: Stamps) -> Rows:
         """(K, N) in force during each step, as they hold from their stamps on."""
@@ -164,13 +159,9 @@ class ThrusterChainSimulation:
             own = motion.linear[:-1] - build.physics.slope
             alpha, square = motion.angular[:-1], rate**2
             x, y = build.imu.T
-            force = np.stack(
-                [
-                    c * own[..., 0] + s * own[..., 1] - alpha * y - square * x,
-                    -s * own[..., 0] + c * own[..., 1] + alpha * x - square * y,
-                ],
-                axis=-1,
-            )
+            along = c * own[..., 0] + s * own[..., 1] - alpha * y - square * x
+            across = -s * own[..., 0] + c * own[..., 1] + alpha * x - square * y
+            force = np.stack([along, across], axis=-1)
         x, y = build.middles.T
         middle = motion.place[:-1] + np.stack([c * x - s * y, s * x + c * y], axis=-1)
         thrust = np.abs(states[:, 2 * n + 4 :])
@@ -217,19 +208,16 @@ class ThrusterChainSimulation:
         shaken = self._hardware.thruster.vibration_m_s2 * seen[:, _THRUST]
         force += np.hypot(imu.accelerometer_noise_m_s2_sqrt_hz * bandwidth, shaken) * rng.normal(size=force.shape)
         stamps = at + np.round(1e9 * (build.clock_offset_s[link] + build.clock_drift[link] * time_s)).astype(np.int64)
-        values = np.hstack(
-            [
-                _digits(gyro, imu.gyro_step_rad_s, imu.gyro_range_rad_s),
-                _digits(force, imu.accelerometer_step_m_s2, imu.accelerometer_range_m_s2),
-            ]
-        )
-        return stamps, values
+        gyro = _digits(gyro, imu.gyro_step_rad_s, imu.gyro_range_rad_s)
+        force = _digits(force, imu.accelerometer_step_m_s2, imu.accelerometer_range_m_s2)
+        return stamps, np.hstack([gyro, force])
 
     def _pose(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows]:
         """Stamps and poses (K, 7) of a link by motion capture."""
         if self._hardware is None:
             at = stamps_between(start_ns, stop_ns, _IDEAL_RATE_HZ)
-            return at, _pose_values(self._at(at, link)[:, _POSE])
+            pose = self._at(at, link)[:, _POSE]
+            return at, planar_poses(pose[:, :2], pose[:, 2])
         capture, rng = self._hardware.capture, self._rng
         at = stamps_between(start_ns, stop_ns, capture.rate_hz)
         blocks = at // round(1e9 * capture.covered_time_s)
@@ -239,20 +227,16 @@ class ThrusterChainSimulation:
         pose = self._at(at, link)[:, _POSE]
         pose[:, :2] += capture.position_stddev_m * rng.normal(size=(len(at), 2))
         pose[:, 2] += np.deg2rad(capture.heading_stddev_deg) * rng.normal(size=len(at))
-        return at, _pose_values(pose)
+        return at, planar_poses(pose[:, :2], pose[:, 2])
 
     def _parameters(self, start_ns: int, stop_ns: int) -> list[Series]:
         """Masses and inertias, once a second and where a load changes them."""
-        told, load_ns = stamps_between(start_ns, stop_ns, 1.0), None
-        if self._load_on is not None:
-            load_ns = self._load_step() * STEP_NS
-            if start_ns <= load_ns < stop_ns:
-                told = np.union1d(told, [load_ns])
-        physics = [self.build.physics if load_ns is None or at < load_ns else self._loaded() for at in told.tolist()]
-        values = np.array([np.concatenate([one.mass, one.inertia]) for one in physics])
-        n = self._configuration.chain.count
+        told, load_ns = stamps_between(start_ns, stop_ns, 1.0), self._load_step * STEP_NS
+        if start_ns <= load_ns < stop_ns:
+            told = np.union1d(told, [load_ns])
+        before, after = (np.concatenate([one.mass, one.inertia]) for one in (self.build.physics, self._loaded))
         channel = true_parameters_channel(self._configuration.chain.link_names)
-        return [Series(channel, told, values.reshape(-1, 2 * n))]
+        return [Series(channel, told, np.where((told < load_ns)[:, None], before, after))]
 
 
 def _filtered(share: float, keep: float, values: Rows, before: Rows) -> Rows:
@@ -265,14 +249,6 @@ def _filtered(share: float, keep: float, values: Rows, before: Rows) -> Rows:
 
 def _digits(values: Rows, step: float, largest: float) -> Rows:
     return np.clip(np.round(values / step) * step, -largest, largest)
-
-
-def _pose_values(pose: Rows) -> Rows:
-    """Planar poses (K, 3) as positions and quaternions (K, 7)."""
-    values = np.zeros((len(pose), 7))
-    values[:, :2] = pose[:, :2]
-    values[:, 5], values[:, 6] = np.sin(0.5 * pose[:, 2]), np.cos(0.5 * pose[:, 2])
-    return values
 
 
 def square_waves(count: int, amplitude_n: float = 1.0, without: int | None = None) -> Pattern:

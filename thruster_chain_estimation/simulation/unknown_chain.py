@@ -93,24 +93,21 @@ def read_unknown_chain(path: Path, as_recorded: bool = False) -> Converted:
     commands = read_table(path, "thrusters", tuple(f"u{link}" for link in range(1, len(names) + 1)))
     if commands is None:
         raise UserError(f"{path} has no thrusters.csv.gz: without commands there is nothing to learn the masses from")
-    _refuse_other_count(path, configuration)
-    tables = {name: read_table(path, f"imu_{name}", _IMU) for name in names}
-    missing = [f"imu_{name}.csv.gz" for name, table in tables.items() if table is None]
-    if missing:
+    _refuse_other_count(path, names)
+    imus = _of_all_links(path, "imu", names, _IMU)
+    if missing := [f"imu_{name}.csv.gz" for name in names if name not in imus]:
         raise UserError(f"{path} has no {', '.join(missing)}; robot.yaml has {len(names)} links: {', '.join(names)}")
-    imus = {name: table for name, table in tables.items() if table is not None}
     for name, table in imus.items():
-        _refuse_other_units(path, name, table, commands)
+        _refuse_other_units(path / f"imu_{name}", table, commands)
     sensors = [Series(command_channel(names), commands.stamps_ns, commands.values)]
     sensors += [Series(imu_channel(name), table.stamps_ns, table.values) for name, table in imus.items()]
     notes += [note for table in (commands, *imus.values()) for note in table.notes]
     truth, truth_notes = _truth(path, names, int(commands.stamps_ns[0]), as_recorded)
-    notes += truth_notes
     simulated = said_to_be_simulated(path)
     return Converted(
         recording=Recording(tuple(sensors), tuple(truth)),
         epoch_ns=0,
-        notes=(*notes, *simulated),
+        notes=(*notes, *truth_notes, *simulated),
         counts={"links": len(names)},
         simulated=bool(simulated),
         configurations={"thruster_chain": configuration},
@@ -159,11 +156,7 @@ def _link(file: Path, entry: Any) -> dict[str, Any]:
     name = text(file, entry, "name")
     if not all(character.isalnum() or character == "_" for character in name):
         raise faulty(file, f"a link is named {name!r}; names of links have letters, digits and _ only")
-    parts = {what: part for what in ("thruster", "imu") if isinstance(part := entry.get(what), Mapping)}
-    for what in ("thruster", "imu"):
-        if what not in parts:
-            raise faulty(file, f"{name} has no {what} with place_m")
-    thruster, imu = parts["thruster"], parts["imu"]
+    thruster, imu = (_part(file, entry, what, name) for what in ("thruster", "imu"))
     if (aligned := imu.get("orientation", "aligned_with_link")) != "aligned_with_link":
         raise faulty(file, f"orientation of the IMU of {name} is {aligned!r}; only aligned_with_link is known")
     link = {
@@ -178,16 +171,25 @@ def _link(file: Path, entry: Any) -> dict[str, Any]:
     return link
 
 
+def _part(file: Path, entry: Mapping[str, Any], what: str, name: str) -> Mapping[str, Any]:
+    if not isinstance(part := entry.get(what), Mapping):
+        raise faulty(file, f"{name} has no {what} with place_m")
+    return part
+
+
+def _of_all_links(path: Path, what: str, names: tuple[str, ...], columns: tuple[str, ...]) -> dict[str, Table]:
+    """The tables `<what>_<link>` that there are."""
+    tables = {name: read_table(path, f"{what}_{name}", columns) for name in names}
+    return {name: table for name, table in tables.items() if table is not None}
+
+
 def _of_links(file: Path, entries: Mapping[str, Any], what: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """The entries of a list that has one with the name of each link, in the order of these."""
     found = sequence(file, entries, what)
     named = {str(entry.get("name")): entry for entry in found if isinstance(entry, Mapping)}
     if len(found) != len(names) or not named.keys() >= set(names):
-        raise faulty(
-            file,
-            f"{what} has {len(found)} entries ({', '.join(named)}), and robot.yaml {len(names)} links "
-            f"({', '.join(names)})",
-        )
+        links = f"{len(names)} links ({', '.join(names)})"
+        raise faulty(file, f"{what} has {len(found)} entries ({', '.join(named)}), and robot.yaml {links}")
     return [named[name] for name in names]
 
 
@@ -216,33 +218,25 @@ def _initial(path: Path, names: list[str], masses_kg: list[float]) -> tuple[dict
     return values, notes
 
 
-def _refuse_other_count(path: Path, configuration: ThrusterChainConfiguration) -> None:
+def _refuse_other_count(path: Path, names: tuple[str, ...]) -> None:
     """Raise UserError where there are tables of links that robot.yaml does not have."""
     for what in ("imu", "truth"):
         there = {file.name.partition(".")[0].removeprefix(f"{what}_") for file in path.glob(f"{what}_*.csv*")}
-        if others := sorted(there - set(configuration.chain.link_names)):
-            raise UserError(
-                f"{path} has tables {', '.join(f'{what}_{name}' for name in others)}, and robot.yaml only "
-                f"{configuration.chain.count} links: {', '.join(configuration.chain.link_names)}"
-            )
+        if others := [f"{what}_{name}" for name in sorted(there - set(names))]:
+            has = f"{path} has tables {', '.join(others)}, and robot.yaml only"
+            raise UserError(f"{has} {len(names)} links: {', '.join(names)}")
 
 
-def _refuse_other_units(path: Path, name: str, table: Table, commands: Table) -> None:
+def _refuse_other_units(file: Path, table: Table, commands: Table) -> None:
     """Raise UserError where an accelerometer does not read m/s^2, or stamps have nothing to do with the commands'."""
-    force = float(np.median(np.linalg.norm(table.values[:, 3:], axis=1)))
-    low, high = _PLAUSIBLE_FORCE_M_S2
+    force, (low, high) = float(np.median(np.linalg.norm(table.values[:, 3:], axis=1))), _PLAUSIBLE_FORCE_M_S2
     if not low < force < high:
-        raise UserError(
-            f"{path / f'imu_{name}'}: the accelerometer reads {force:.3g} in the median; m/s^2 would be "
-            f"between {low:g} and {high:g}"
-        )
-    start, stop = table.stamps_ns[[0, -1]].tolist()
-    first, last = commands.stamps_ns[[0, -1]].tolist()
+        would_be = f"m/s^2 would be between {low:g} and {high:g}"
+        raise faulty(file, f"the accelerometer reads {force:.3g} in the median; {would_be}")
+    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, commands))
     if stop <= first or start >= last:
-        raise UserError(
-            f"{path / f'imu_{name}'}: its stamps, {start} to {stop} ns, are all outside of those of the commands, "
-            f"{first} to {last} ns"
-        )
+        outside = "are all outside of those of the commands"
+        raise faulty(file, f"its stamps, {start} to {stop} ns, {outside}, {first} to {last} ns")
 
 
 def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool) -> tuple[list[Series], list[str]]:
@@ -257,19 +251,14 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
         values = [number(file, one, what, name) for what in _WEIGHED for name, one in links]
         series.append(Series(true_parameters_channel(names), np.array([start_ns]), np.array([values])))
         notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
-    tables = {name: read_table(path, f"truth_{name}", POSE_COLUMNS) for name in names}
+    tables = _of_all_links(path, "truth", names, POSE_COLUMNS)
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
     for name, table in tables.items():
-        if table is not None:
-            series.append(Series(truth_channel(name), table.stamps_ns - late_ns, table.values))
-            notes += table.notes
-    missing = [name for name, table in tables.items() if table is None]
-    if len(missing) < len(names):
-        notes.append(
-            "Stamps of the motion capture left as recorded: those of arrival."
-            if as_recorded
-            else f"Stamps of the motion capture moved {late_s * 1e3:g} ms back: they are those of arrival."
-        )
-    if missing:
+        series.append(Series(truth_channel(name), table.stamps_ns - late_ns, table.values))
+        notes += table.notes
+    if tables:
+        moved = "left as recorded: those" if as_recorded else f"moved {late_s * 1e3:g} ms back: they are those"
+        notes.append(f"Stamps of the motion capture {moved} of arrival.")
+    if missing := [name for name in names if name not in tables]:
         notes.append(f"There is no motion capture of {', '.join(missing)}.")
     return series, notes

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.filtering.moments import Moments, part, put
 from onboard_estimation.filtering.planar import planar_pose
@@ -26,7 +25,13 @@ from thruster_chain_estimation.estimators.robust_estimator import RobustEstimato
 from thruster_chain_estimation.model import inertial_layout, parameter_layout
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import centre_of_mass, channels, initial_covariance
+from thruster_chain_estimation.model.space import (
+    centre_of_mass,
+    channels,
+    initial_covariance,
+    initial_mean,
+    published_space,
+)
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
@@ -56,19 +61,22 @@ class GuidedEstimator(RobustEstimator):
         tracks: Mapping[str, BodyTrack],
     ) -> None:
         super().__init__(configuration, calibration)
-        self._tracks = [
-            (track.stamps_ns, planar_pose(track.values)) if (track := tracks.get(name)) is not None else None
-            for name in configuration.chain.link_names
-        ]
+        self._tracks = {
+            link: tracks[name] for link, name in enumerate(configuration.chain.link_names) if name in tracks
+        }
 
     def guided(
         self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
     ) -> tuple[NavigationState, ParameterState]:
         """With the frames around a tick."""
-        if state.ticks % EVERY or not any(self._tracks):
+        if state.ticks % EVERY or not self._tracks:
             return navigation, parameters
-        at_ns = (state.start_ns or 0) + round(tick_s * NANOSECONDS_PER_SECOND)
-        poses = np.array([_pose_at(track, at_ns) for track in self._tracks])
+        at_ns = np.array([(state.start_ns or 0) + round(tick_s * NANOSECONDS_PER_SECOND)])
+        poses = np.full((self.navigation.count, 3), np.nan)
+        for link, track in self._tracks.items():
+            values, valid = track.at(at_ns, LONGEST_GAP_S)
+            if valid[0]:
+                poses[link] = planar_pose(values)[0]
         truth = self.configuration.truth
         navigation = self.navigation.told_poses(
             navigation, poses[:, 2], poses[0, :2], np.deg2rad(truth.heading_stddev_deg), truth.position_stddev_m + 1e-3
@@ -76,31 +84,10 @@ class GuidedEstimator(RobustEstimator):
         return navigation, self.parameters.told_velocity(parameters, VELOCITY_STDDEV_M_S)
 
 
-def calibrate(
-    configuration: ThrusterChainConfiguration,
-    recordings: Mapping[str, LoadedRecording],
-    progress: Callable[[float, str], None] = lambda share, step: None,
-) -> Calibration:
-    """What runs of one robot tell of it."""
-    calibration: Calibration | None = None
-    for number, (name, recording) in enumerate(recordings.items()):
-        progress(number / len(recordings), f"learning from {name}")
-        estimator = GuidedEstimator(configuration, calibration, recording.tracks)
-        pipeline = Pipeline(estimator, channels(configuration), _initial(configuration, recording))
-        pipeline.run(recording.measurements())
-        if pipeline.breakdowns or pipeline.state is None:
-            why = next(iter(pipeline.messages), "it holds no measurement")
-            raise UserError(f"{name}: the filter broke down in it ({why}); leave it out")
-        calibration = _kept(estimator, pipeline.state, bool(recording.tracks))
-    assert calibration is not None
-    return Calibration(*(Moments(belief.mean, WIDENED**2 * belief.covariance) for belief in calibration))
-
-
 def _kept(estimator: RobustEstimator, state: RobustState, guided: bool) -> Calibration:
     count = estimator.configuration.chain.count
     imus = Moments(state.navigation.mean, state.navigation.covariance)
-    places = parameter_layout.lasting(count)
-    parameters = part(state.parameters.belief, places)
+    parameters = part(state.parameters.belief, parameter_layout.lasting(count))
     if not guided:  # without the time of motion capture the delay is that of this day's clocks too
         put(parameters, np.array([estimator.parameters.chain + parameter_layout.DELAY]), estimator.parameters.delay)
     return Calibration(part(imus, inertial_layout.lasting(count)), parameters)
@@ -108,19 +95,13 @@ def _kept(estimator: RobustEstimator, state: RobustState, guided: bool) -> Calib
 
 def _initial(configuration: ThrusterChainConfiguration, recording: LoadedRecording) -> Estimate | None:
     """At rest, as motion capture saw it first; None, and so as configured, where it did not see all links."""
-    names = configuration.chain.link_names
+    names, masses = configuration.chain.link_names, configuration.chain.masses
     if any(name not in recording.tracks for name in names):
         return None
     start_ns = max(int(recording.tracks[name].stamps_ns[0]) for name in names)
     poses = np.array([_resting(recording.tracks[name], start_ns, configuration.initial.rest_s) for name in names])
-    space = RobustEstimator(configuration).space
-    mean = space.origin()
-    mean[space.coordinates("headings")] = poses[:, 2]
-    mean[space.coordinates("masses")] = configuration.chain.masses
-    mean[space.coordinates("inertias")] = configuration.chain.inertias
-    mean[space.coordinates("position")] = centre_of_mass(poses[None, :, :2], configuration.chain.masses)[0]
-    covariance = initial_covariance(configuration)
-    headings = space.tangent("headings")
+    mean = initial_mean(configuration, poses[:, 2], centre_of_mass(poses[None, :, :2], masses)[0])
+    headings, covariance = published_space(configuration).tangent("headings"), initial_covariance(configuration)
     covariance[headings, headings] = np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(len(names))
     return Estimate(start_ns, mean, covariance)
 
@@ -130,26 +111,8 @@ def _resting(track: BodyTrack, start_ns: int, rest_s: float) -> Vector:
     first = int(np.searchsorted(track.stamps_ns, start_ns))
     last = int(np.searchsorted(track.stamps_ns, start_ns + 0.8 * rest_s * NANOSECONDS_PER_SECOND))
     poses = planar_pose(track.values[first : max(last, first + 1)])
-    x, y = poses[:, :2].mean(axis=0)
     heading = np.arctan2(np.sin(poses[:, 2]).mean(), np.cos(poses[:, 2]).mean())
-    return np.array([x, y, heading])
-
-
-def _pose_at(track: tuple[NDArray[np.int64], Matrix] | None, at_ns: int) -> Vector:
-    """Pose (3,) between the frames around an instant; NaN where there are none near."""
-    if track is None:
-        return np.full(3, np.nan)
-    stamps_ns, poses = track
-    after = int(np.searchsorted(stamps_ns, at_ns))
-    if not 0 < after < len(stamps_ns):
-        return np.full(3, np.nan)
-    gap_ns = int(stamps_ns[after] - stamps_ns[after - 1])
-    if gap_ns > LONGEST_GAP_S * NANOSECONDS_PER_SECOND:
-        return np.full(3, np.nan)
-    before, change = poses[after - 1], poses[after] - poses[after - 1]
-    change[2] = (change[2] + np.pi) % (2.0 * np.pi) - np.pi
-    pose: Vector = before + (at_ns - stamps_ns[after - 1]) / gap_ns * change
-    return pose
+    return np.append(poses[:, :2].mean(axis=0), heading)
 
 
 @dataclass(frozen=True)
@@ -199,21 +162,21 @@ class CalibrationReport:
     def _of_link(self, link: int) -> list[tuple[str, float, float]]:
         """Name, mean and standard deviation of what was found."""
         chain, (imus, parameters) = self.configuration.chain, self.calibration
-        base, found = parameter_layout.LINK * link, []
-        for what, at, design in (
-            ("mass_kg", base + parameter_layout.LOG_MASS, chain.masses[link]),
-            ("inertia_kg_m2", base + parameter_layout.LOG_INERTIA, chain.inertias[link]),
+        base, own = parameter_layout.LINK * link, len(imus.mean) // chain.count * link
+        found = []
+        for what, belief, at, design in (
+            ("mass_kg", parameters, base + parameter_layout.LOG_MASS, chain.masses[link]),
+            ("inertia_kg_m2", parameters, base + parameter_layout.LOG_INERTIA, chain.inertias[link]),
+            ("thrust_by_command", parameters, base + parameter_layout.GAIN, None),
+            ("thruster_direction_error_rad", parameters, base + parameter_layout.DIRECTION, None),
+            ("gyro_scale_error", imus, own, None),
+            ("imu_mounting_error_rad", imus, own + 1, None),
         ):
-            value = float(design * np.exp(parameters.mean[at]))
-            found.append((what, value, value * float(np.sqrt(parameters.covariance[at, at]))))
-        own = len(imus.mean) // chain.count * link
-        for what, belief, at, offset in (
-            ("thrust_by_command", parameters, base + parameter_layout.GAIN, 1.0),
-            ("thruster_direction_error_rad", parameters, base + parameter_layout.DIRECTION, 0.0),
-            ("gyro_scale_error", imus, own, 0.0),
-            ("imu_mounting_error_rad", imus, own + 1, 0.0),
-        ):
-            found.append((what, offset + float(belief.mean[at]), float(np.sqrt(belief.covariance[at, at]))))
+            mean, stddev = float(belief.mean[at]), float(np.sqrt(belief.covariance[at, at]))
+            if design is not None:  # a logarithm
+                mean = float(design * np.exp(mean))
+                stddev *= mean
+            found.append((what, mean + (what == "thrust_by_command"), stddev))
         return found
 
 
@@ -231,7 +194,18 @@ def train(
             f"{len(recordings) - guided} of {len(recordings)} runs lack motion capture of some links; each starts with "
             "other headings, so that such a run is to be given alone, with its own configuration (initial.headings_rad)"
         )
-    calibration = calibrate(configuration, recordings, progress)
+    calibration: Calibration | None = None
+    for number, (name, recording) in enumerate(recordings.items()):
+        progress(number / len(recordings), f"learning from {name}")
+        estimator = GuidedEstimator(configuration, calibration, recording.tracks)
+        pipeline = Pipeline(estimator, channels(configuration), _initial(configuration, recording))
+        pipeline.run(recording.measurements())
+        if pipeline.breakdowns or pipeline.state is None:
+            why = next(iter(pipeline.messages), "it holds no measurement")
+            raise UserError(f"{name}: the filter broke down in it ({why}); leave it out")
+        calibration = _kept(estimator, pipeline.state, bool(recording.tracks))
+    assert calibration is not None
+    calibration = Calibration(*(Moments(one.mean, WIDENED**2 * one.covariance) for one in calibration))
     duration_s = sum(
         (max(one.stamps_ns[-1] for one in recording.series) - min(one.stamps_ns[0] for one in recording.series)) * 1e-9
         for recording in recordings.values()

@@ -1,13 +1,11 @@
 """The ways to search: the genetic algorithm of the hopper's paper, SciPy's and CMA-ES's, and a pattern search.
 
 All search in the unit box and are told one cost an individual, for as many at once as they have: a generation. Each is
-called with (costs of shares, problem, settings, individuals to begin with), and returns why it ended before the last
-generation, "" if it did not.
+called with (costs of shares, problem, settings, individuals to begin with).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +27,7 @@ _GROWTH, _SMALLEST_SHARE = 1.5, 0.15
 """Of a pattern's step that leads on; and of the first step: with all steps below it, the search is over."""
 
 
-def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
+def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Run the genetic algorithm of the hopper's paper for all generations (`hopper_phase_and_height.txt`, IV-B).
 
     Stochastic universal sampling of parents on rank-scaled fitness, elites, scattered uniform crossover, and
@@ -46,7 +44,6 @@ def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
         elites, children = breed(generator, settings, generation, population, costs)
         population = np.concatenate([population[elites], children])
         costs = np.concatenate([costs[elites], evaluate(children)])  # elites keep their costs
-    return ""
 
 
 def breed(
@@ -121,27 +118,16 @@ def adaptive_mutation(generator: np.random.Generator, parents: Array, step: floa
     return np.clip(parents + moves * 0.5**halvings, 0.0, 1.0)
 
 
-def differential_evolution(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
+def differential_evolution(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Run SciPy's differential evolution (best1bin, dithered) for all generations.
 
     The first population is drawn evenly, with `start` (k, n) in it. SciPy's own stop on convergence is off: the number
     of generations ends the run.
     """
-    failures: list[Exception] = []
-
-    def columns(shares: Array) -> Array:
-        try:
-            return evaluate(shares.T)
-        except Exception as error:
-            failures.append(error)
-            raise
-
     generator = np.random.default_rng(settings.seed)
-    # The argument's name changed in SciPy 1.15.
-    name = "rng" if "rng" in inspect.signature(optimize.differential_evolution).parameters else "seed"
     try:
         optimize.differential_evolution(
-            columns,
+            lambda shares: evaluate(shares.T),
             [(0.0, 1.0)] * problem.count,
             maxiter=settings.generations - 1,
             init=first_population(generator, settings, start),
@@ -150,16 +136,15 @@ def differential_evolution(evaluate: Evaluate, problem: Problem, settings: Setti
             polish=False,
             updating="deferred",
             vectorized=True,
-            **{name: generator},
+            seed=generator,
         )
     except RuntimeError as error:
-        if failures and error is not failures[-1]:  # SciPy takes some errors of the objective for its own
-            raise failures[-1] from None
+        if isinstance(error.__cause__, (TypeError, ValueError)):  # the objective's: SciPy takes them for its own
+            raise error.__cause__ from None
         raise
-    return ""
 
 
-def covariance_matrix_adaptation(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
+def covariance_matrix_adaptation(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Run CMA-ES from the first row of `start` (k, n), or from the middle: it draws its own populations.
 
     Bounds are kept by cma's `BoundTransform`.
@@ -190,15 +175,13 @@ def covariance_matrix_adaptation(evaluate: Evaluate, problem: Problem, settings:
     }
     strategy = cma.CMAEvolutionStrategy(_first(problem, start), settings.initial_step, options)
     for _ in range(settings.generations):
-        stops = strategy.stop()
-        if stops:
-            return ", ".join(sorted(stops))
+        if strategy.stop():
+            return
         solutions = strategy.ask()
         strategy.tell(solutions, evaluate(np.asarray(solutions)).tolist())
-    return ""
 
 
-def gradient(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
+def gradient(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Run SciPy's L-BFGS-B from the first row of `start`; all differences of a slope are one generation.
 
     Coordinates are logarithms, of a linear parameter tenths of its range.
@@ -212,7 +195,7 @@ def gradient(evaluate: Evaluate, problem: Problem, settings: Settings, start: Ar
         costs = np.minimum(evaluate(np.clip(first + (coordinates + steps) / scales, 0.0, 1.0)), _HIGHEST)
         return float(costs[0]), (costs[1 : count + 1] - costs[count + 1 :]) / (2.0 * _DIFFERENCE)
 
-    found = optimize.minimize(
+    optimize.minimize(
         cost_and_slope,
         np.zeros(count),
         jac=True,
@@ -220,10 +203,9 @@ def gradient(evaluate: Evaluate, problem: Problem, settings: Settings, start: Ar
         bounds=np.column_stack([-first * scales, (1.0 - first) * scales]),
         options={"maxfun": settings.generations, "ftol": 1e-5, "gtol": 1e-4},
     )
-    return str(found.message) if found.success else ""
 
 
-def pattern(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
+def pattern(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Search along one parameter at a time from the first row of `start`, for few of them and costs that take seconds.
 
     Steps of every parameter grow where they lead on and are halved where neither direction does: a pattern search after
@@ -246,7 +228,6 @@ def pattern(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
                     break
             else:
                 steps[place] *= 0.5
-    return "" if used >= settings.generations else "steps are small"
 
 
 def _first(problem: Problem, start: Array) -> NDArray[np.float64]:
@@ -254,7 +235,7 @@ def _first(problem: Problem, start: Array) -> NDArray[np.float64]:
     return start[0].copy() if len(start) else np.full(problem.count, 0.5)
 
 
-METHODS: dict[str, Callable[[Evaluate, Problem, Settings, Array], str]] = {
+METHODS: dict[str, Callable[[Evaluate, Problem, Settings, Array], None]] = {
     "genetic": genetic,
     "differential_evolution": differential_evolution,
     "cma": covariance_matrix_adaptation,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ _DIGEST_BYTES = 32
 _KINDS = {"header": ("u1", 1), "costs": ("f8", 1), "sizes": ("i8", 1), "digests": ("u1", 2), "best": ("f8", 1)}
 _KINDS["best_cost"] = ("f8", 0)
 """Type and dimensions of each array."""
+_WAY_OUT = "give another path, or delete it to start anew"
 
 
 def minimise(
@@ -82,30 +83,13 @@ def minimise(
     Raises
     ------
     UserError
-        Unknown method, `initial` that does not fit, a state file that is damaged or of another run, no finite cost at
-        all, or the package `cma` is needed and not installed.
+        A state file that is damaged or of another run, no finite cost at all, or the package `cma` is needed and not
+        installed.
     """
-    if method not in METHODS:
-        raise UserError(f"unknown optimiser {method!r}; there are {', '.join(METHODS)}")
-    start = np.empty((0, problem.count))
-    if initial is not None:
-        start = problem.to_shares(np.atleast_2d(np.asarray(initial, dtype=np.float64)))
-    if start.ndim != 2 or len(start) > settings.individuals:
-        raise UserError(f"initial individuals of shape {start.shape}, at most {settings.individuals} rows are possible")
-    run = _Run(problem, objective, settings, progress, state_file, _identity(method, problem, settings, start))
-    return run.result(method, METHODS[method](run.evaluate, problem, settings, start))
-
-
-@dataclass(frozen=True)
-class SeedResults:
-    """Results of several seeds, in the order of the seeds."""
-
-    results: tuple[Result, ...]
-
-    @property
-    def best(self) -> Result:
-        """Result of lowest cost."""
-        return min(self.results, key=lambda result: result.cost)
+    start = np.empty((0, problem.count)) if initial is None else problem.to_shares(np.atleast_2d(initial))
+    run = _Run(method, problem, objective, settings, start, progress, state_file)
+    METHODS[method](run.evaluate, problem, settings, start)
+    return run.result()
 
 
 def minimise_seeds(
@@ -116,8 +100,7 @@ def minimise_seeds(
     seeds: Sequence[int],
     progress: ProgressCallback | None = None,
     state_file: Path | None = None,
-    initial: ArrayLike | None = None,
-) -> SeedResults:
+) -> list[Result]:
     """`minimise` with each of several seeds, one after the other: the objective is what uses all cores.
 
     Parameters
@@ -145,14 +128,31 @@ def minimise_seeds(
             if progress is not None:
                 progress(one._replace(share=(number + one.share) / len(seeds)))
 
-        path = None if state_file is None else seed_path(state_file, seed)
-        results.append(minimise(method, problem, objective, replace(settings, seed=seed), told, path, initial))
-    return SeedResults(tuple(results))
+        path = state_file and state_file.with_name(f"{state_file.stem}_seed_{seed}{state_file.suffix}")
+        results.append(minimise(method, problem, objective, replace(settings, seed=seed), told, path))
+    return results
 
 
-def seed_path(path: Path, seed: int) -> Path:
-    """State file of one of several seeds."""
-    return path.with_name(f"{path.stem}_seed_{seed}{path.suffix}")
+@dataclass
+class StoredRun:
+    """What a state file holds; for whoever looks into it, also the best parameters so far and their cost.
+
+    Attributes
+    ----------
+    identity
+        Of problem, method and settings, as JSON knows it.
+    libraries
+        Versions of the libraries that it was made with.
+    costs
+        Of each generation that is done, (P,); infinite where the objective's was not finite.
+    digests
+        Of each generation's individuals.
+    """
+
+    identity: dict[str, Any]
+    libraries: dict[str, str] = field(default_factory=lambda: versions(LIBRARIES))
+    costs: list[NDArray[np.float64]] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
 
 
 class _Run:
@@ -163,20 +163,25 @@ class _Run:
 
     def __init__(
         self,
+        method: str,
         problem: Problem,
         objective: Objective,
         settings: Settings,
+        start: NDArray[np.float64],
         progress: ProgressCallback | None,
         path: Path | None,
-        identity: dict[str, Any],
     ) -> None:
-        self._problem, self._objective, self._settings = problem, objective, settings
+        self._method, self._problem, self._objective, self._settings = method, problem, objective, settings
         self._progress, self._path = progress, path
         self._best, self._best_cost, self._generation = np.empty(0), np.inf, 0
+        # More generations continue the same run.
+        limits = {name: value for name, value in asdict(settings).items() if name != "generations"}
+        identity = {"method": method, "problem": asdict(problem), "settings": limits, "start": start.tolist()}
+        identity = json.loads(json.dumps(identity))  # as the file has it: tuples become lists
         found = None if path is None else load_state(path)
         if found is not None:
-            _require_same(found, identity, path)
-        self._stored = StoredRun(identity) if found is None else found
+            _require_same(found.identity, identity, path)
+        self._stored = found or StoredRun(identity)
         self._restored = len(self._stored.costs)
 
     def evaluate(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -184,12 +189,12 @@ class _Run:
 
         The generation is stored before anything is told of it.
         """
-        shares = np.ascontiguousarray(shares)  # SciPy's come by columns, compiled objectives want rows
-        digest = digest_of(shares)
+        shares = np.ascontiguousarray(shares, dtype="<f8")  # SciPy's come by columns, compiled objectives want rows
+        digest = hashlib.sha256(np.array(shares.shape, dtype="<i8").tobytes() + shares.tobytes()).digest()
         restored = self._generation < self._restored
-        if restored:
-            self._require_same_generation(digest)
-        else:
+        if restored and digest != self._stored.digests[self._generation]:
+            raise UserError(self._other_course())
+        if not restored:
             self._stored.costs.append(self._ask(shares))
             self._stored.digests.append(digest)
         costs = self._stored.costs[self._generation]
@@ -198,29 +203,27 @@ class _Run:
         if costs[place] < self._best_cost:
             self._best, self._best_cost = self._problem.to_units(shares[place]), float(costs[place])
         if not restored:
-            self._stored.best, self._stored.best_cost = self._best, self._best_cost
             if self._path is not None:
-                save_state(self._path, self._stored)
+                save_state(self._path, self._stored, self._best, self._best_cost)
             self._report(min(1.0, self._generation / self._settings.generations))
         return np.where(np.isfinite(costs), costs, WORST_COST)
 
-    def result(self, method: str, stopped: str) -> Result:
+    def result(self) -> Result:
         """What came out; UserError if not one cost was finite."""
         if self._generation < self._restored:
             raise UserError(
                 f"state file {self._path}: holds {self._restored} generations, {self._settings.generations} are asked "
                 "for; ask for at least as many, or give another path"
             )
-        costs = np.concatenate(self._stored.costs)
-        if not np.isfinite(costs).any():
+        evaluations = sum(map(len, self._stored.costs))
+        if not np.isfinite(self._best_cost):
             raise UserError(
-                f"none of {len(costs)} costs was finite, so there is nothing to choose from: check the data that the "
+                f"none of {evaluations} costs was finite, so there is nothing to choose from: check the data that the "
                 "cost is computed from, and the bounds"
             )
-        if stopped or self._restored == self._generation:
+        if self._generation < self._settings.generations or self._restored == self._generation:
             self._report(1.0)
-        non_finite = int((~np.isfinite(costs)).sum())
-        return Result(method, self._settings.seed, self._best, self._best_cost, len(costs), non_finite, stopped)
+        return Result(self._method, self._settings.seed, self._best, self._best_cost, evaluations)
 
     def _ask(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         costs = np.asarray(self._objective(self._problem.to_units(shares)), dtype=np.float64)
@@ -232,87 +235,32 @@ class _Run:
         if self._progress is not None:
             self._progress(Progress(self._settings.seed, self._generation, self._best_cost, share))
 
-    def _require_same_generation(self, digest: bytes) -> None:
-        if digest == self._stored.digests[self._generation]:
-            return
+    def _other_course(self) -> str:
+        made_with = self._stored.libraries
         differences = [
-            f"{name} {self._stored.libraries.get(name)}, here {version}"
+            f"{name} {made_with.get(name)}, here {version}"
             for name, version in versions(LIBRARIES).items()
-            if self._stored.libraries.get(name) != version
+            if made_with.get(name) != version
         ]
-        raise UserError(
+        return (
             f"state file {self._path}: the run cannot be continued: generation {self._generation + 1} of "
             f"{self._restored} comes out differently here (made with {'; '.join(differences) or 'another machine'}). "
             "Start anew with another state file"
         )
 
 
-def _identity(method: str, problem: Problem, settings: Settings, start: NDArray[np.float64]) -> dict[str, Any]:
-    """All that the course of a run depends on. Not the number of generations: more of them continue the same run."""
-    without_length = {name: value for name, value in asdict(settings).items() if name != "generations"}
-    identity = {"method": method, "problem": asdict(problem), "settings": without_length, "start": start.tolist()}
-    known: dict[str, Any] = json.loads(json.dumps(identity))  # as the file has it: tuples become lists
-    return known
-
-
-def _require_same(found: StoredRun, identity: dict[str, Any], path: Path | None) -> None:
-    def flat(part: dict[str, Any]) -> dict[str, Any]:
-        inner = {name: value for value in part.values() if isinstance(value, dict) for name, value in value.items()}
-        return {**{name: value for name, value in part.items() if not isinstance(value, dict)}, **inner}
-
-    there, here = flat(found.identity), flat(identity)
+def _require_same(found: dict[str, Any], identity: dict[str, Any], path: Path | None) -> None:
+    there, here = ({**one, **one.get("problem", {}), **one.get("settings", {})} for one in (found, identity))
     differences = [
-        f"{name} is {_short(there.get(name))}, here {_short(here.get(name))}"
-        for name in sorted(there.keys() | here.keys())
+        f"{name} is {there.get(name)!s:.80}, here {here.get(name)!s:.80}"
+        for name in sorted((there.keys() | here.keys()) - {"problem", "settings"})
         if there.get(name) != here.get(name)
     ]
     if differences:
-        raise UserError(
-            f"state file {path}: of another optimisation ({'; '.join(differences)}); give another path, or delete it "
-            "to start anew"
-        )
+        raise UserError(f"state file {path}: of another optimisation ({'; '.join(differences)}); {_WAY_OUT}")
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-@dataclass
-class StoredRun:
-    """What a state file holds.
-
-    Attributes
-    ----------
-    identity
-        Of problem, method and settings, as JSON knows it.
-    costs
-        Of each generation that is done, (P,); infinite where the objective's was not finite.
-    digests
-        Of each generation's individuals.
-    best
-        (n,), parameters with the lowest cost so far, in their units; empty while none was finite.
-    best_cost
-        Of `best`; infinite while none was finite.
-    libraries
-        Versions of the libraries that it was made with.
-    """
-
-    identity: dict[str, Any]
-    costs: list[NDArray[np.float64]] = field(default_factory=list)
-    digests: list[bytes] = field(default_factory=list)
-    best: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    best_cost: float = np.inf
-    libraries: dict[str, str] = field(default_factory=lambda: versions(LIBRARIES))
-
-
-def digest_of(population: NDArray[np.float64]) -> bytes:
-    """SHA-256 of a population's shape and numbers."""
-    shape = np.array(population.shape, dtype="<i8").tobytes()
-    return hashlib.sha256(shape + np.ascontiguousarray(population, dtype="<f8").tobytes()).digest()
-
-
-def save_state(path: Path, run: StoredRun) -> None:
+def save_state(path: Path, run: StoredRun, best: NDArray[np.float64], best_cost: float) -> None:
     """Write it, all or nothing: whoever reads `path` meanwhile, or after an interrupt, finds the old or the new file.
 
     Raises
@@ -325,11 +273,11 @@ def save_state(path: Path, run: StoredRun) -> None:
     np.savez(
         buffer,
         header=np.frombuffer(json.dumps(header, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8),
-        costs=np.concatenate([np.empty(0), *run.costs]),
+        costs=np.concatenate(run.costs),
         sizes=np.array([len(costs) for costs in run.costs], dtype=np.int64),
         digests=np.frombuffer(b"".join(run.digests), dtype=np.uint8).reshape(-1, _DIGEST_BYTES),
-        best=run.best,
-        best_cost=np.float64(run.best_cost),
+        best=best,
+        best_cost=np.float64(best_cost),
     )
     with suppress(OSError):  # said when the file cannot be written
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -344,38 +292,24 @@ def load_state(path: Path) -> StoredRun | None:
     UserError
         Not such a file, of another format version, too large, or damaged.
     """
-    where = f"state file {path}"
-    what, way_out = "the state of an optimisation", "give another path, or delete it to start anew"
+    where, what = f"state file {path}", "the state of an optimisation"
     try:
-        arrays = read_arrays(path, where, what, way_out, LARGEST_FILE_BYTES, MOST_ARRAYS)
+        arrays: dict[str, NDArray[Any]] = read_arrays(path, where, what, _WAY_OUT, LARGEST_FILE_BYTES, MOST_ARRAYS)
+        if {name: (value.dtype.str[1:], value.ndim) for name, value in arrays.items()} != _KINDS:
+            raise ValueError(f"arrays {', '.join(f'{name} {value.dtype}' for name, value in sorted(arrays.items()))}")
+        header = json.loads(arrays["header"].tobytes().decode())
+        if header["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"not of format version {FORMAT_VERSION}")
+        costs, sizes, digests = arrays["costs"], arrays["sizes"], arrays["digests"]
+        if (sizes < 1).any() or sizes.sum() != len(costs) or digests.shape != (len(sizes), _DIGEST_BYTES):
+            raise ValueError(f"{len(costs)} costs and {len(digests)} digests for {len(sizes)} generations")
+        if np.isnan(costs).any():
+            raise ValueError("a cost that is not a number")
+        generations = np.split(costs, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        return StoredRun(
+            dict(header["identity"]), dict(header["libraries"]), generations, [row.tobytes() for row in digests]
+        )
     except FileNotFoundError:
         return None
-    try:
-        return _stored(arrays)
-    except (ValueError, KeyError, RecursionError) as error:
-        raise UserError(f"{where}: not {what}, or damaged ({error}); {way_out}") from error
-
-
-def _stored(arrays: Mapping[str, NDArray[Any]]) -> StoredRun:
-    """The run of a file's arrays; ValueError or KeyError where they are none."""
-    if {name: (value.dtype.str[1:], value.ndim) for name, value in arrays.items()} != _KINDS:
-        raise ValueError(f"arrays {', '.join(f'{name} {value.dtype}' for name, value in sorted(arrays.items()))}")
-    header = json.loads(arrays["header"].tobytes().decode())
-    if not isinstance(header, dict) or header.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"not of format version {FORMAT_VERSION}")
-    identity, libraries = header["identity"], header["libraries"]
-    if not (isinstance(identity, dict) and isinstance(libraries, dict)):
-        raise ValueError("a header without identity or libraries")
-    costs, sizes, digests = arrays["costs"], arrays["sizes"], arrays["digests"]
-    if (sizes < 1).any() or sizes.sum() != len(costs) or digests.shape != (len(sizes), _DIGEST_BYTES):
-        raise ValueError(f"{len(costs)} costs and {len(digests)} digests for {len(sizes)} generations")
-    if np.isnan(costs).any():
-        raise ValueError("a cost that is not a number")
-    return StoredRun(
-        identity,
-        np.split(costs, np.cumsum(sizes)[:-1]) if len(sizes) else [],
-        [row.tobytes() for row in digests],
-        arrays["best"],
-        float(arrays["best_cost"]),
-        libraries,
-    )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{where}: not {what}, or damaged ({error}); {_WAY_OUT}") from error

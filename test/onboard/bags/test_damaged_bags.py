@@ -21,11 +21,10 @@ import zstandard
 from bag_formats import SAMPLES, WRITTEN, contents
 from bag_samples import JAZZY, START_NS, Sample, serialised, walk, write_mcap, write_ros1, write_rosbag2
 
-from benchmarks.core.bag_judge import judge as held
-from benchmarks.core.bag_judge import read_ours
+from benchmarks.core.bag_cases import Case, kept_cases, scratch_folder, seeds
 from benchmarks.core.bag_references import read_references
-from benchmarks.core.bag_seeds import Case, scratch_folder, seeds
-from benchmarks.core.fuzz_bags import FORMATS, kept_cases, originals, run_case
+from benchmarks.core.fuzz_bags import FORMATS, originals, read_ours, run_case
+from benchmarks.core.fuzz_bags import judge as held
 from benchmarks.fuzzing import judge
 from onboard_estimation.bags import blocks as bag_blocks
 from onboard_estimation.bags import mcap_files as bag_mcap
@@ -201,7 +200,7 @@ def test_a_message_of_an_impossible_time_is_left_out_and_said(inside: bool, tmp_
 
 
 def test_the_checksum_of_the_data_is_looked_at(tmp_path: Path) -> None:
-    (seed,) = (seed for seed in seeds("mcap") if seed.name == "unchunked-crc")
+    seed = seeds("mcap")["unchunked-crc"]
     path = tmp_path / "a.mcap"
     path.write_bytes(seed.files["a.mcap"])
     whole, damage = contents(path)
@@ -338,7 +337,7 @@ def test_new_changes_are_read_as_the_references_read_them(bag_format: str) -> No
 
 
 def test_the_judge_finds_a_message_that_is_lost_changed_or_doubled(folder: Path) -> None:
-    (seed,) = (seed for seed in seeds("mcap") if seed.name == "lz4")
+    seed = seeds("mcap")["lz4"]
     case = Case("mcap", 1, seed, seed.files)
     (folder / "files").mkdir()
     ours = read_ours(case.write(folder / "files"), False)

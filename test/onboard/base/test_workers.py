@@ -11,7 +11,7 @@ import pytest
 import tasks
 from threadpoolctl import threadpool_limits
 
-from benchmarks.core.clusters import Cluster, cluster
+from benchmarks.core.campaigns import Cluster, cluster
 from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software

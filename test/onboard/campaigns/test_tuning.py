@@ -40,7 +40,7 @@ from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.pipeline import Pipeline
 
 OPTIONS = EvaluateOptions(robot="salp", estimator="ukf", config=resource("config/salp_ideal.yaml"))
-RUNS = {f"run {seed}": SimulatedRun("salp", "ideal", "forward", 12.0, seed) for seed in range(3)}
+RUNS = {f"run {seed}": SimulatedRun("salp", "ideal", "forward", 8.0, seed) for seed in range(3)}
 WRONG = replace(OPTIONS, overrides={"gyro.noise_stddev_rad_s": 0.05})
 
 
@@ -95,7 +95,7 @@ def test_innovations_multiply_to_the_density_of_all_measurements() -> None:
     assert total == pytest.approx(multivariate_normal.logpdf(values, np.zeros(40), joint), abs=1e-9)
 
 
-@pytest.mark.parametrize("size", [0.0, 30.0, 1e4])
+@pytest.mark.parametrize("size", [0.0, 30.0])
 def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
     covariance = np.array([[2.0, 0.3], [0.3, 0.5]])
     value = size * np.array([0.4, -0.2])
@@ -172,7 +172,7 @@ def test_parameters_of_noise_are_found_by_their_names_with_bounds() -> None:
 def test_noise_that_is_ten_times_too_large_is_found_again(alone: Workers) -> None:
     """By innovations alone. The gyro's true noise is 5 mrad/s; each run's own sample is good to some per cent."""
     chosen = tunables(load_configuration(find_robot("salp"), WRONG), ["gyro.noise_stddev_rad_s"])
-    settings = TuningSettings("innovations", evaluations=24, folds=3)
+    settings = TuningSettings("innovations", evaluations=15, folds=3)
     found = tune(RUNS, WRONG, chosen, settings, alone)
     assert found.values["gyro.noise_stddev_rad_s"] == pytest.approx(0.005, rel=0.1)
     assert found.helped

@@ -22,6 +22,7 @@ from evaluation_samples import command, refusal, salp_messages, write
 from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import cli
+from onboard_estimation.base import installed
 from onboard_estimation.base.configuration import load
 from onboard_estimation.commands import output
 from onboard_estimation.report import run_folder
@@ -107,25 +108,19 @@ def test_help_loses_no_word_in_angle_brackets() -> None:
     assert found >= 4
 
 
-@pytest.mark.slow
-def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
+def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other packages: it says why when it is typed, and takes no name of ours."""
     broken = tmp_path / "broken-1.0.dist-info"
     broken.mkdir()
     (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     points = "frob = no_such_module:app\nwrong = json:dumps\nrobots = json:dumps\n"
     (broken / "entry_points.txt").write_text(f"[onboard_estimation.commands]\n{points}")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    shown = run("--help", folder=tmp_path, PYTHONPATH=path)
-    assert {"frob", "wrong", "observability", "evaluate"} <= set(shown.stdout.split()), shown.stderr
-    assert "salp" in run("robots", folder=tmp_path, PYTHONPATH=path).stdout
-    for words, said in (
-        (("frob", "BAG", "--deep"), "command 'frob' cannot be loaded from 'no_such_module:app'"),
-        (("wrong",), "entry point 'json:dumps' of command 'wrong' is no Typer but function"),
-    ):
-        done = run(*words, folder=tmp_path, PYTHONPATH=path)
-        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-        assert said in done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(installed, "_points", installed._points.__wrapped__)  # not what was found before
+    assert {"frob", "wrong", "observability", "evaluate"} <= set(flat(help_of()).split())
+    assert "salp" in command("robots").out
+    assert "command 'frob' cannot be loaded from 'no_such_module:app'" in refusal("frob", "BAG", "--deep")
+    assert "entry point 'json:dumps' of command 'wrong' is no Typer but function" in refusal("wrong")
 
 
 def examples() -> list[list[str]]:
@@ -216,11 +211,16 @@ def test_tables_fit_sentences_are_whole_lines_and_names_are_no_markup(
     assert str(bag) in shlex.split(again.removeprefix("again:"))
 
 
-def test_letters_that_the_output_cannot_show(tmp_path: Path) -> None:
-    done = run("config", "salp", "--output", "größe.yaml", folder=tmp_path, PYTHONIOENCODING="ascii")
+def test_it_starts_with_the_repository_around_it_and_says_what_to_type_next(repository: Path, tmp_path: Path) -> None:
+    """In whose root are folders `launch` and `test`; and letters that the output cannot show."""
+    done = run(
+        "config", "salp", "--output", file := tmp_path / "größe.yaml", folder=repository, PYTHONIOENCODING="ascii"
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(r"gr\xf6\xdfe.yaml: ")
-    assert (tmp_path / "größe.yaml").is_file()
+    shown = str(file).replace("öß", r"\xf6\xdf")
+    assert done.stdout.startswith(f"{shown}: ")
+    assert f"-m onboard_estimation evaluate BAG --config {shown}" in done.stdout
+    assert file.is_file()
 
 
 def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple[str, str]:
@@ -242,22 +242,7 @@ def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple
 
 
 @pytest.mark.slow
-def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
-    """And not beside JSON, which is for programs."""
-    words = ["simulate", "salp", "--duration", "1", "--output"]
-    out, shown = on_a_terminal(*words, "first", folder=tmp_path)
-    assert "simulating salp" in shown
-    assert "simulating" not in out
-    silent = command(*words, tmp_path / "second")
-    assert silent.error == ""
-    assert silent.out.splitlines()[0] == out.splitlines()[0].replace("first", str(tmp_path / "second"))
-    out, shown = on_a_terminal(*words, "third", "--json", folder=tmp_path)
-    assert json.loads(out)["messages"] > 0
-    assert shown == ""
-
-
-@pytest.mark.slow
-def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal_in_a_log_and_not_beside_json(tmp_path: Path) -> None:
     """On a terminal a bar, in a log lines; the result on standard output alone."""
     words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward", "--workers", "0"]
     out, shown = on_a_terminal(*words, folder=tmp_path)
@@ -266,6 +251,9 @@ def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
     logged = command(*words, "--output", tmp_path / "again")
     assert logged.error.splitlines()[0] == "salp-ideal: 2 runs, this process"
     assert "2 of 2 runs" not in logged.out
+    out, shown = on_a_terminal("simulate", "salp", "--duration", "1", "--output", "bag", "--json", folder=tmp_path)
+    assert json.loads(out)["messages"] > 0
+    assert shown == ""
 
 
 def test_interruption(tmp_path: Path) -> None:
@@ -351,37 +339,29 @@ def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path)
 # Starting.
 
 
-@pytest.mark.slow
-def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_path: Path) -> None:
-    """From the repository's root, with its folders `launch` and `test`, too."""
-    done = run("robots", "--json", folder=repository)
-    assert done.returncode == 0, done.stderr
-    hint = run("config", "salp", "--output", "salp.yaml", folder=tmp_path).stdout
-    assert "-m onboard_estimation evaluate BAG --config salp.yaml" in hint
-
-
-@pytest.mark.parametrize(
-    ("words", "environment"),
-    [
-        ([["evaluate", "--help"], ["--help"], ["observability", "--help"]], {}),
-        ([[]], {"_ONBOARD_ESTIMATION_COMPLETE": "complete_bash", "COMP_WORDS": "x launch s", "COMP_CWORD": "2"}),
-    ],
-    ids=["help", "completion"],
-)
-def test_help_and_completion_need_no_numerics(
-    words: list[list[str]], environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_help_completion_and_commands_of_the_live_graph_need_no_numerics() -> None:
     """Quick, because nothing heavy is imported."""
-    code = (
-        f"import sys; from onboard_estimation.cli import main\nfor words in {words}:\n"
-        "    try: main(words)\n    except SystemExit: pass\n"
-        "heavy = {'numba', 'numpy', 'scipy', 'matplotlib', 'rosbags', 'evo', 'yaml'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
-    )
-    environment = {**os.environ, **environment}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert done.stdout
-    assert done.stderr.strip() == b"[]"
+    code = """
+import os, sys
+from onboard_estimation.cli import main
+def run(*words):
+    try:
+        main(words)
+    except SystemExit:
+        pass
+def loaded(*names):
+    return sorted(set(names) & set(sys.modules))
+for words in (["evaluate", "--help"], ["--help"], ["observability", "--help"]):
+    run(*words)
+os.environ.update(_ONBOARD_ESTIMATION_COMPLETE="complete_bash", COMP_WORDS="x launch s", COMP_CWORD="2")
+run()
+print(loaded("numba", "numpy", "scipy", "matplotlib", "rosbags", "evo", "yaml"), file=sys.stderr)
+from onboard_estimation.live import by_hand, discovery, session
+print(loaded("numba", "scipy", "matplotlib", "pandas"), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "salp.launch.py" in done.stdout
+    assert done.stderr.split("\n")[-3:] == ["[]", "[]", ""]
 
 
 @pytest.mark.parametrize(

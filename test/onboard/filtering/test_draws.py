@@ -30,16 +30,3 @@ def test_generators_do_not_overlap() -> None:
         counter = Draws(1, count).generator()[0].bit_generator.state["state"]["counter"]
         starts.append(sum(int(part) << (64 * place) for place, part in enumerate(counter)))
     assert starts == [count << 192 for count in (0, 1, 2**64 - 1)]
-
-
-def test_numbers_of_steps_are_independent_and_standard() -> None:
-    """The first ten numbers of each of 20000 steps, as a particle filter draws them."""
-    draws, rows = Draws(42), []
-    for _ in range(20_000):
-        generator, draws = draws.generator()
-        rows.append(generator.normal(size=10))
-    values = np.array(rows)
-    assert draws.taken == 20_000
-    np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=0.03)
-    np.testing.assert_allclose(np.cov(values.T), np.eye(10), atol=0.04)
-    assert abs(np.mean(values[1:, 0] * values[:-1, 0])) < 0.03

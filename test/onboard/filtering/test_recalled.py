@@ -44,7 +44,7 @@ def test_a_recalled_function_is_that_of_its_samples_with_a_lesser_weight(prior: 
     """Mean and standard deviation of the next samples of particles that recall the regression of all samples."""
     mean, covariance = regression(weight)
     statistics, count = prior.recall(len(PLACES), learned(*regression(1.0)), weight), len(PLACES)
-    functions, _ = prior.functions(PLACES)
+    functions, _ = BASIS.functions(PLACES, prior.factors)
     found = prior.predict(statistics, np.arange(count), functions, 0.01, 1.0, np.zeros((count, prior.walking)))
     phi, _ = BASIS.functions(PLACES)
     np.testing.assert_allclose(found.means[:, 0], phi @ mean, atol=1e-8)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
-from benchmarks.drivers.moving_imu import START_NS, Moved, Recorded, readings_of, record
+from benchmarks.drivers.clock_alignment import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.bags.topics import truth_channels
 from onboard_estimation.base.series import imu_channel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -27,14 +26,21 @@ from onboard_estimation.launching.stand_in import served
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HEADER = """
+import os
 import sys
+from typing import List
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, LogInfo, OpaqueFunction, Shutdown
-from launch.conditions import IfCondition
-from launch.substitutions import LaunchConfiguration as L
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, GroupAction, IncludeLaunchDescription, LogInfo
+from launch.actions import OpaqueFunction, SetEnvironmentVariable, Shutdown
+from launch.conditions import IfCondition, UnlessCondition
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration as L, PathJoinSubstitution
 from launch_ros.actions import Node, PushRosNamespace
-from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.parameter_descriptions import ParameterFile, ParameterValue
 from launch_ros.substitutions import FindPackageShare
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+OWN = os.path.join(FOLDER, "own.yaml")
 
 
 def python(code, *arguments, **options):
@@ -257,7 +263,7 @@ FAULTS = [
     ("[__import__('launch').substitutions.PythonExpression('1')]", f"{NEEDS}launch.substitutions.PythonExpression"),
     ("[__import__('launch.event_handlers')]", f"{NEEDS}launch.event_handlers"),
     ("['a']", "'a' is nothing that can be launched"),
-    ("[1 / 0]", "line 19: ZeroDivisionError: division by zero"),
+    ("[1 / 0]", "line 26: ZeroDivisionError: division by zero"),
 ]
 
 
@@ -372,6 +378,78 @@ def test_values_reach_a_node_as_they_are(tmp_path: Path) -> None:
     assert '"time": "12:30:45"' in text
 
 
+EVERYTHING = """[
+    DeclareLaunchArgument("n", default_value="5"),
+    SetEnvironmentVariable("COLOUR", ["blue", L("n")]),
+    Node(
+        executable="x", name="x", cwd="/", respawn=L("yes", default="true"), respawn_delay=2.0, emulate_tty=True,
+        parameters=[
+            {"a": 1, "b": {"c": 2.5, "d": [1, 2], "e": {"f": "x"}}, "text": "5", "number": L("n"), (L("n"), "k"): True,
+             "as_text": ParameterValue(L("n"), value_type=str), "null_text": "null", "floats": [1, 2.5],
+             "joined": ["x", L("n")], "float": ParameterValue(L("n"), value_type=float),
+             "flag": ParameterValue(["1", L("other", default="")], value_type=bool),
+             "read": ParameterValue(["[1, ", L("n"), "]"], value_type=List[int]), "parts": [["a", L("n")], ["b"]],
+             "empty": L("m", default=""), "half": ["0.", L("n")]},
+            OWN, ParameterFile(OWN), {"last": PathJoinSubstitution(["/a", L("n"), "c"])},
+        ],
+        remappings=[("a", "b"), (["a", L("n")], "/c")],
+    ),
+    GroupAction([
+        PushRosNamespace("outer"),
+        SetEnvironmentVariable("COLOUR", "red"),
+        Node(executable="y", name="y", namespace="sub", arguments=["--foo", L("n")],
+             ros_arguments=["--log-level", "debug"], additional_env={"OWN": ["o", L("n")]}),
+        Node(executable="z", name="z", namespace="/abs/"),
+        GroupAction([PushRosNamespace("/root"), Node(executable="r", name=["r", L("n")])]),
+        PushRosNamespace(["deeper", L("n")]),
+        Node(executable="v", exec_name="other"),
+    ]),
+    Node(executable="w", name="w", namespace="q", condition=UnlessCondition("false")),
+    OpaqueFunction(function=lambda context, word, *, other: [LogInfo(msg=[word, L("n"), other])], args=["w"],
+                   kwargs={"other": "o"}),
+    GroupAction(scoped=False, actions=[PushRosNamespace("leaks")]),
+    Node(executable="last"),
+    *([] if "inner" in __file__ else [GroupAction([IncludeLaunchDescription(
+        PythonLaunchDescriptionSource([FOLDER, "/inner.launch.py"]), launch_arguments={"n": "7", "m": L("n")}.items(),
+    )])]),
+    LogInfo(msg=["n is ", L("n")]),
+]"""
+
+
+def test_groups_includes_namespaces_and_parameters_mean_what_they_mean_to_ros2(launches: Launches) -> None:
+    """Its launch made the same of them when both were last compared."""
+    (launches.folder / "own.yaml").touch()
+    path = launches.write(EVERYTHING)
+    (launches.folder / "inner.launch.py").write_text(path.read_text())
+    with served():
+        outer = entities.plan(entities.read(path), entities.LaunchContext({}, {}))
+    inner = outer[8:-1]
+    for steps, n, root in ((outer, "5", ""), (inner, "7", "/leaks")):
+        x, y, z, r, v, w, said, last = steps[:8]
+        assert [one.command[-1] for one in (y, z, r, v, w, last)] == [
+            f"__ns:={root}/outer/sub", "__ns:=/abs", "__ns:=/root", f"__ns:={root}/outer/deeper{n}", f"__ns:={root}/q",
+            f"__ns:={root}/leaks",
+        ]  # fmt: skip
+        assert y.command[:6] == ["y", "--foo", n, "--ros-args", "--log-level", "debug"]
+        assert [one.environment.get("COLOUR") for one in (x, y, z, r, v, w)] == [f"blue{n}", *4 * ["red"], f"blue{n}"]
+        assert y.environment["OWN"] == f"o{n}"
+        assert v.name.startswith("other-")
+        assert (x.cwd, x.respawn, x.respawn_delay_s) == ("/", True, 2.0)
+        assert x.remappings == [("a", "b"), (f"a{n}", "/c")]
+        values, *files, last_values = x.parameters
+        number = int(n)
+        assert values == {
+            "a": 1, "b.c": 2.5, "b.d": [1, 2], "b.e.f": "x", "text": "5", "number": number, f"{n}k": True, "as_text": n,
+            "null_text": "null", "floats": [1.0, 2.5], "joined": f"x{n}", "float": float(n), "flag": True,
+            "read": [1, number], "parts": [f"a{n}", "b"], "empty": "" if n == "5" else 7, "half": float(f"0.{n}"),
+        }  # fmt: skip
+        assert [type(one) for one in values["floats"]] == [float, float]
+        assert files == 2 * [str(launches.folder / "own.yaml")]
+        assert last_values == {"last": f"/a/{n}/c"}
+        assert said.msg == f"w{n}o"
+    assert [outer[-1].msg, outer[-2].msg] == ["n is 5", "n is 7"]
+
+
 def test_what_a_process_leaves_behind_goes_with_it(launches: Launches) -> None:
     """Also where it heeds no SIGTERM; the launch goes on meanwhile."""
     parent = f"import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', {LISTENER!r}])\n{AWAITED}"
@@ -430,7 +508,7 @@ def test_what_follows_an_end_runs(launches: Launches) -> None:
 
 GIVES_UP = """[
     (lambda options: python("import sys; sys.exit({})", respawn=True, respawn_delay=0.05, **options))(
-        __import__("onboard_estimation.nodes.giving_up", fromlist=["GivesUp"]).GivesUp().options
+        __import__("onboard_estimation.nodes.for_launch", fromlist=["GivesUp"]).GivesUp().options
     ),
     ]"""
 
@@ -449,7 +527,7 @@ def test_a_node_that_cannot_start_is_given_up_and_the_launch_has_failed(
 
 
 def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
-    from onboard_estimation.nodes.giving_up import GivesUp
+    from onboard_estimation.nodes.for_launch import GivesUp
 
     now_s = [0.0]
     said: list[str] = []
@@ -468,14 +546,6 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     (sentence,) = said
     assert sentence.startswith("error: a has died 4 times within seconds (SIGSEGV) and is not started again")
     assert not acts(2, SimpleNamespace(is_shutdown=True))
-
-
-def test_this_projects_files_are_planned_without_starting_anything() -> None:
-    import launch_plans
-
-    plan = launch_plans.small(str(REPOSITORY / "launch" / "salp.launch.py"), {"record": "r", "namespace": "a"})
-    assert [one["name"] for one in plan] == ["salp_estimator", "markers", "salp_simulator", "recorder"]
-    assert json.dumps(plan[3]["words"]).count('"output": "r"') == 1
 
 
 # In a process of its own.

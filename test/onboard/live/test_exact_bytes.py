@@ -6,9 +6,8 @@ rclpy's own serialisation leaves up to 12 bytes behind the end of a message.
 from __future__ import annotations
 
 import itertools
-import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_samples import JAZZY
-from live_graph import LONGEST_WAIT_S
+from live_graph import listening_node, spin_until
 
 from onboard_estimation.bags.message_types import decoded
 from onboard_estimation.base.errors import UserError
@@ -96,54 +95,39 @@ def joint_states() -> Iterator[Any]:
             yield kind(name=["n" * length, "m"], **given)
 
 
-@pytest.fixture
-def spun(ros_domain: int) -> Iterator[tuple[Any, Any]]:
-    """A node, and what spins it until a condition holds."""
-    context = rclpy.Context()
-    rclpy.init(context=context, domain_id=ros_domain)
-    node = rclpy.create_node("exact_bytes", context=context)
-    executor = rclpy.executors.SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-
-    def until(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LONGEST_WAIT_S
-        while not condition():
-            assert time.monotonic() < deadline
-            executor.spin_once(timeout_sec=0.05)
-
-    yield node, until
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown(context=context)
-
-
-def exchanged(spun: tuple[Any, Any], kind: Any, topic: str, messages: list[Any]) -> list[bytes]:
+def exchanged(node: Any, kind: Any, topic: str, messages: list[Any]) -> list[bytes]:
     """What comes of each message: published as it is, and serialised."""
-    (node, until), came = spun, list[bytes]()
+    came: list[bytes] = []
     publisher = node.create_publisher(kind, topic, 1000)
     subscription = node.create_subscription(kind, topic, lambda data: came.append(bytes(data)), 1000, raw=True)
-    until(publisher.get_subscription_count)
+    spin_until(node, publisher.get_subscription_count)
     for message in messages:
         publisher.publish(message)
         publisher.publish(serialized(message))
-    until(lambda: len(came) == 2 * len(messages))
+    spin_until(node, lambda: len(came) == 2 * len(messages))
     node.destroy_publisher(publisher)
     node.destroy_subscription(subscription)
     return came
 
 
-def test_delivered_is_what_an_ordinary_publish_delivers(spun: tuple[Any, Any]) -> None:
-    for message_type in TYPES:
-        kind, random = interface_class(message_type), Random(message_type)
-        messages = [kind(), *(filled(kind(), random) for _ in range(10))]
-        messages += joint_states() if message_type == JOINTS else ()
-        came = exchanged(spun, kind, f"exact/{message_type}", messages)
-        for message, ordinary, raw in zip(messages, came[::2], came[1::2], strict=True):
-            written = serialized(message)
-            assert raw[: len(written)] == written
-            assert len(raw) == len(ordinary)
-            assert len(raw) - len(written) in (0, -len(written) % 4)  # DDS fills up what leaves the process
-            for one in (ordinary, raw):
-                assert serialization.deserialize_message(one, kind) == message
-                back, _ = decoded(JAZZY, message_type, one)
-                assert bytes(JAZZY.serialize_cdr(back, message_type, little_endian=True)) == written
+@pytest.mark.usefixtures("ros_domain")
+def test_delivered_is_what_an_ordinary_publish_delivers() -> None:
+    with listening_node("exact_bytes", "/", events=False) as node:
+        for message_type in TYPES:
+            are_delivered_alike(node, message_type)
+
+
+def are_delivered_alike(node: Any, message_type: str) -> None:
+    kind, random = interface_class(message_type), Random(message_type)
+    messages = [kind(), *(filled(kind(), random) for _ in range(10))]
+    messages += joint_states() if message_type == JOINTS else ()
+    came = exchanged(node, kind, f"exact/{message_type}", messages)
+    for message, ordinary, raw in zip(messages, came[::2], came[1::2], strict=True):
+        written = serialized(message)
+        assert raw[: len(written)] == written
+        assert len(raw) == len(ordinary)
+        assert len(raw) - len(written) in (0, -len(written) % 4)  # DDS fills up what leaves the process
+        for one in (ordinary, raw):
+            assert serialization.deserialize_message(one, kind) == message
+            back, _ = decoded(JAZZY, message_type, one)
+            assert bytes(JAZZY.serialize_cdr(back, message_type, little_endian=True)) == written

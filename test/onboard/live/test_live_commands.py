@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -12,16 +10,15 @@ import numpy as np
 import pytest
 import yaml
 from evaluation_samples import command, refusal
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_graph import wait_until
 from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.live_graph import parameter_value
-from onboard_estimation.live import by_hand, discovery, session, watching
+from onboard_estimation.live import by_hand, discovery, session
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
 PATIENTLY = ("--timeout", str(LONGEST_WAIT_S))
@@ -44,7 +41,7 @@ def json_of(*words: str) -> Any:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands wait as long as it takes for a node that is known to be there, and for its answers."""
     monkeypatch.setattr(discovery, "NAMED_S", LONGEST_WAIT_S)
-    monkeypatch.setattr(watching, "_ANNOUNCED_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(discovery, "_ANNOUNCED_S", LONGEST_WAIT_S)
 
 
 def refusal_of_unknown(*words: str) -> str:
@@ -74,15 +71,10 @@ def topics_are_listed_and_their_rates_measured(domain: int) -> None:
     assert found["/salp/commands"] == {
         "name": "/salp/commands", "types": ["std_msgs/msg/String"], "publishers": [], "subscribers": ["/salp/talker"],
     }  # fmt: skip
-    meter = start("topic", "hz", IMU_TOPIC, "--json")
-    stranger = start("topic", "list", ROS_DOMAIN_ID="101")
-    try:
-        assert meter.stdout is not None
-        rate = next(rate for line in meter.stdout if (rate := json.loads(line))["window"] > 2)
-        assert "no topic in domain 101, this machine only" in stranger.communicate()[1]
-    finally:
-        for process in (meter, stranger):
-            stop(process)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROS_DOMAIN_ID", "101")
+        assert "no topic in domain 101, this machine only" in command("topic", "list").error
+    rate = json.loads(out_of("topic", "hz", IMU_TOPIC, "--json", "--duration", "3").splitlines()[-1])
     assert rate["window"] == rate["count"] - 1
     assert rate["min_s"] <= 1.0 / rate["rate_hz"] <= rate["max_s"]
     assert f"no topic /nothing within 0.2 s in domain {domain}, this machine only" in refusal(
@@ -149,12 +141,9 @@ def messages_are_published_by_hand() -> None:
     unheard = refusal("topic", "pub", "/salp/phase", "--timeout", "0.5")
     assert "nobody subscribed to /salp/phase within 0.5 s" in unheard
     publisher = start("topic", "pub", "-r", "50", "/salp/commands", "data: go")
-    heard = start("topic", "echo", "/salp/commands", "--field", "data")
     try:
-        assert heard.stdout is not None
-        assert [next(heard.stdout) for _ in range(3)] == ["go\n", "---\n", "go\n"]
+        assert out_of("topic", "echo", "/salp/commands", "--field", "data", "--once", *PATIENTLY) == "go\n---\n"
     finally:
-        stop(heard)
         said = stop(publisher)
     assert said[1] == "interrupted\n"
 
@@ -277,9 +266,10 @@ def test_values_that_no_parameter_holds_are_refused() -> None:
             parameter_value(text)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 10**10), min_size=1, max_size=30), st.integers(2, 40))
 def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
-    meter = RateMeter(window)
+    meter = discovery.RateMeter(window)
     times = np.concatenate([[0], np.cumsum(gaps_ns)])
     for time_ns in times.tolist():
         meter.note(time_ns)
@@ -289,14 +279,3 @@ def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
     assert (rate.window, rate.count) == (len(last), len(times))
     expected = [1.0 / last.mean(), last.min(), last.max(), last.std()]
     np.testing.assert_allclose([rate.rate_hz, rate.min_s, rate.max_s, rate.std_dev_s], expected, rtol=1e-9, atol=1e-12)
-
-
-def test_commands_start_without_numerical_libraries() -> None:
-    """A start costs what is imported: `topic` needs none of these."""
-    code = (
-        "import sys\nfrom onboard_estimation import cli\n"
-        "from onboard_estimation.live import by_hand, discovery, session, watching\n"
-        "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from bag_samples import IMU, Sample, imu, write_ros1
 from evaluation_samples import command, refusal
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_nodes import COUNTER, LONGEST_WAIT_S, REPORT, SPIN, heard_by, running, start, stop
 from rosbags.interfaces import Qos, QosDurability, QosTime
@@ -31,9 +31,8 @@ from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.player import PlayOptions
 from onboard_estimation.live.recorder import Recorder, Selection
-from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.schedule import PlayOptions, Schedule
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 
@@ -106,44 +105,33 @@ def assert_recorded_well(bag: Path, before_ns: int) -> None:
 
 @pytest.mark.live
 def test_what_is_played_is_what_is_recorded(ros_domain: int, tmp_path: Path) -> None:
-    source, copy = bag_of(tmp_path / "source"), tmp_path / "copy"
-    recorder = start("record", "--all", "--exclude-regex", "^/(rosout|parameter_events)$", "-o", copy)
+    """By the commands, and by the nodes that launch files start with parameters: these end with 0 on SIGINT too."""
+    source, copy, other = bag_of(tmp_path / "source"), tmp_path / "copy", tmp_path / "other"
+    words = ["-p", f"output:={other}", "-p", "storage:=sqlite3", "-p", "regex:=^/(imu|tf)", "-r", "__ns:=/salp"]
+    recorders = [
+        start("record", "--all", "--exclude-regex", "^/(rosout|parameter_events)$", "-o", copy),
+        start("run", "recorder", "--ros-args", *words),
+    ]
     try:
-        before_ns = time.time_ns()
-        played = command("play", source, *PATIENTLY)
-        assert (played.code, played.error) == (0, ""), played
-        assert "301 messages on 4 topics played" in played.out
-        wait_for(lambda: written(copy) == 301, "not all is recorded")
-    finally:
-        out, errors = stop(recorder)
-    assert recorder.returncode == 0, errors
-    assert "301 messages on 4 topics" in out
-    assert "LOST" not in out
-    assert payloads(copy) == payloads(source)
-    assert_recorded_well(copy, before_ns)
-    with (copy / "copy.mcap").open("rb") as file:
-        for _, _, message in mcap.reader.make_reader(file).iter_messages():
-            assert before_ns < message.publish_time <= message.log_time
-
-
-@pytest.mark.live
-def test_node_executables_play_and_record(ros_domain: int, tmp_path: Path) -> None:
-    """As launch files start them, with parameters; both end with 0 on SIGINT, or with the bag."""
-    source, copy = bag_of(tmp_path / "source", count=20, storage="sqlite3"), tmp_path / "copy"
-    words = ["-p", f"output:={copy}", "-p", "storage:=sqlite3", "-p", "regex:=^/(imu|tf)", "-r", "__ns:=/salp"]
-    recorder = start("run", "recorder", "--ros-args", *words)
-    try:
+        wait_for(lambda: copy.is_dir() and other.is_dir(), "the recorders do not start")
         before_ns = time.time_ns()
         words = ["-p", f"bag:={source}", "-p", "wait_for_subscribers:=90.0", "-p", "rate:=2.0"]
         player = start("run", "bag_player", "--ros-args", *words)
         _, errors = player.communicate()
         assert player.returncode == 0, errors
-        wait_for(lambda: written(copy) == 61, "not all is recorded")
+        assert "301 messages on 4 topics played" in errors
+        wait_for(lambda: written(copy) == written(other) == 301, "not all is recorded")
     finally:
-        _, errors = stop(recorder)
-    assert recorder.returncode == 0, errors
-    assert payloads(copy) == payloads(source)
-    assert_recorded_well(copy, before_ns)
+        ends = [stop(recorder) for recorder in recorders]
+    assert [recorder.returncode for recorder in recorders] == [0, 0], ends
+    assert "301 messages on 4 topics" in ends[0][0]
+    assert "LOST" not in ends[0][0]
+    for bag in (copy, other):
+        assert payloads(bag) == payloads(source)
+        assert_recorded_well(bag, before_ns)
+    with (copy / "copy.mcap").open("rb") as file:
+        for _, _, message in mcap.reader.make_reader(file).iter_messages():
+            assert before_ns < message.publish_time <= message.log_time
 
 
 @pytest.mark.live
@@ -351,18 +339,10 @@ def test_topics_are_selected_as_rosbag2_does(selection: Selection, taken: set[st
 
 
 durations = st.just(NEVER) | st.builds(QosTime, st.integers(1, 10**6), st.integers(0, 10**9 - 1))
-offers = st.builds(
-    offer,
-    st.booleans(),
-    st.booleans(),
-    st.integers(1, 1000),
-    durations,
-    durations,
-    durations,
-    st.booleans(),
-)
+offers = st.builds(offer, st.booleans(), st.booleans(), st.integers(1, 1000), *3 * [durations], st.booleans())
 
 
+@settings(max_examples=25)
 @given(st.lists(offers, min_size=1, max_size=3))
 def test_offers_are_read_as_they_were_written(written: list[Qos]) -> None:
     from rosbags.rosbag2.metadata import dump_qos_v8, dump_qos_v9
@@ -373,7 +353,7 @@ def test_offers_are_read_as_they_were_written(written: list[Qos]) -> None:
 
 
 def test_damaged_offers_are_left_out() -> None:
-    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 10_000, "- {depth: 1}"):
+    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 2_000, "- {depth: 1}"):
         assert qos.parse_offers(damaged) == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from live_graph import LONGEST_WAIT_S
 
-from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
+from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LOW_G
 from onboard_estimation.base.measurement import Measurement, neutral_value
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE, new_executor
@@ -176,7 +176,8 @@ def test_a_rest_gathers_readings_and_a_service_has_its_turn_all_the_same() -> No
         thread = threading.Thread(target=stream)
         thread.start()
         try:
-            one.until(lambda: len(one.wakings) > 50)
+            # A busy machine may send less often than the node rests, for a while.
+            one.until(lambda: len(one.stamps) > max(100, 2 * len(one.wakings)))
             answered = threading.Event()
             with one.sender_spun():
                 client.call_async(Trigger.Request()).add_done_callback(lambda _: answered.set())
@@ -187,11 +188,10 @@ def test_a_rest_gathers_readings_and_a_service_has_its_turn_all_the_same() -> No
         last = next(sent) - 1
         one.until(lambda: len(one.stamps) >= last)
         assert one.stamps == list(range(1, last + 1))
-        assert len(one.wakings) < len(one.stamps) / 2
 
 
 def test_in_step_each_message_is_taken_before_the_next_is_sent() -> None:
-    from onboard_estimation.live.player import InStep
+    from onboard_estimation.live.schedule import InStep
 
     taken_then: list[int] = []
     with graph(reliable=True) as one, one.sender_spun():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
-from live_graph import LONGEST_WAIT_S, collect
+from live_graph import collect, spin_until, spun
 
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Measurement, PhaseEvent
-from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.nodes.for_launch import published_topics
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
@@ -25,6 +23,7 @@ from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 START_NS = 1_700_000_000_000_000_000
 APEX = PhaseEvent("apex", START_NS + 123_456_789, START_NS + 150_000_000, 0.004, 1, 2.5)
 
+NAMESPACE = ("-r", "__ns:=/ball")
 live = [pytest.mark.usefixtures("ros_domain"), pytest.mark.live]
 
 
@@ -71,35 +70,6 @@ def test_the_phase_is_among_the_diagnostics() -> None:
     assert [(pair.key, pair.value) for pair in phase().values] == [("phase", "1")]
 
 
-@contextmanager
-def spinning(*makers: Callable[[], Any], arguments: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Nodes of this process; the first of what is given is a function that spins all until a condition holds."""
-    import rclpy
-    from rclpy.executors import SingleThreadedExecutor
-    from rclpy.signals import SignalHandlerOptions
-
-    ros_arguments = ["--ros-args", "-r", "__ns:=/ball", *arguments]
-    rclpy.init(args=ros_arguments, signal_handler_options=SignalHandlerOptions.NO)
-    nodes = []
-    try:
-        executor = SingleThreadedExecutor()
-        for make in makers:
-            nodes.append(make())
-            executor.add_node(nodes[-1])
-
-        def spin_until(condition: Callable[[], bool]) -> None:
-            end_s = time.monotonic() + LONGEST_WAIT_S
-            while not condition():
-                assert time.monotonic() < end_s
-                executor.spin_once(timeout_sec=0.05)
-
-        yield spin_until, *nodes
-    finally:
-        for node in nodes:
-            node.destroy_node()
-        rclpy.shutdown()
-
-
 def estimator_node() -> Any:
     from onboard_estimation.nodes.estimator import EstimatorNode
 
@@ -135,15 +105,15 @@ class TestLive:
         # And so a bag that holds them is not played beside the node.
         assert {f"/hopper/{topic}" for topic in (*TYPES, "phase")} <= set(published_topics("hopper"))
         reliable = ("-p", "reliable_sensors:=true")
-        with spinning(estimator_node, listener, arguments=reliable) as (spin_until, estimator, node):
+        with spun(estimator_node, listener, arguments=[*NAMESPACE, *reliable]) as (estimator, node):
             from geometry_msgs.msg import PointStamped
 
             messages = {topic: heard(node, kind, topic) for topic, kind in TYPES.items()}
             publisher = node.create_publisher(PointStamped, "height", 100)
             outputs = [estimator.get_publishers_info_by_topic(f"/ball/{topic}") for topic in TYPES]
             assert all(len(one) == 1 for one in outputs)
-            spin_until(lambda: publisher.get_subscription_count() > 0)
-            spin_until(lambda: all(estimator.count_subscribers(f"/ball/{topic}") > 0 for topic in TYPES))
+            spin_until(node, lambda: publisher.get_subscription_count() > 0)
+            spin_until(node, lambda: all(estimator.count_subscribers(f"/ball/{topic}") > 0 for topic in TYPES))
 
             def publish(step: int, height_m: float) -> None:
                 message = PointStamped()
@@ -154,14 +124,14 @@ class TestLive:
             heights = [0.0, 1.0, 2.0, 3.0, 2.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0]
             for step in (0, 1, 3, 4, 5, 6, 7, 8, 2, 9, 10):
                 publish(step, heights[step])
-            spin_until(lambda: len(messages["phase_events"]) >= 3 and len(messages["apex"]) >= 2)
+            spin_until(node, lambda: len(messages["phase_events"]) >= 3 and len(messages["apex"]) >= 2)
             # A latched topic: who comes now gets what it is now.
             phase = heard(node, "std_msgs/msg/String", "phase", transient=True)
-            spin_until(lambda: bool(phase))
+            spin_until(node, lambda: bool(phase))
             # The bag starts again: everything is told again.
             for step in range(5):
                 publish(step - 100_000, heights[step])
-            spin_until(lambda: len(messages["phase_events"]) >= 4)
+            spin_until(node, lambda: len(messages["phase_events"]) >= 4)
 
         steps = [(m.source, round((ns_of(m.header.stamp) - START_NS) / 1e7)) for m in messages["phase_events"]]
         assert steps == [("apex", 3), ("bottom", 6), ("apex", 9), ("apex", 3 - 100_000)]
@@ -175,8 +145,7 @@ class TestLive:
     def test_a_simulated_robot_goes_by_the_estimate(self, tmp_path: Path) -> None:
         (tmp_path / "nodes.yaml").write_text("/**/bouncer_simulator: {ros__parameters: {control: estimate}}\n")
         arguments = ("--params-file", str(tmp_path / "nodes.yaml"))
-        with spinning(simulator_node, estimator_node, listener, arguments=arguments) as nodes:
-            spin_until, _, _, node = nodes
+        with spun(simulator_node, estimator_node, listener, arguments=[*NAMESPACE, *arguments]) as (_, _, node):
             measurements = heard(node, HEIGHT.message_type, "height")
             odometry = heard(node, "nav_msgs/msg/Odometry", "odometry")
             poses = heard(node, "geometry_msgs/msg/PoseWithCovarianceStamped", "set_pose")
@@ -184,7 +153,7 @@ class TestLive:
             def controlled() -> list[Any]:
                 return [m.point for m in measurements if m.point.y != 0.0]
 
-            spin_until(lambda: len({m.x for m in controlled()}) >= 2 and len(controlled()) > 100 and bool(poses))
+            spin_until(node, lambda: len({m.x for m in controlled()}) >= 2 and len(controlled()) > 100 and bool(poses))
         assert odometry
         assert {m.x for m in controlled()} >= {0.0, 1.0}  # numbers of both phases
         # What the controller has is a height that was measured, not long before: a piece and a message's way.
@@ -201,24 +170,24 @@ class TestLive:
         assert poses[0].header.frame_id == "ball/map"
 
     def test_a_simulated_robot_waits_for_an_estimate_that_is_behind_but_not_for_ever(self) -> None:
-        with spinning(simulator_node, listener, arguments=("-p", "control:=estimate")) as (spin_until, _, node):
+        with spun(simulator_node, listener, arguments=[*NAMESPACE, "-p", "control:=estimate"]) as (_, node):
             from nav_msgs.msg import Odometry
 
             measurements = heard(node, HEIGHT.message_type, "height")
             publisher = node.create_publisher(Odometry, "odometry", 10)
-            spin_until(lambda: publisher.get_subscription_count() > 0 and len(measurements) > 2)
+            spin_until(node, lambda: publisher.get_subscription_count() > 0 and len(measurements) > 2)
             estimate = Odometry(header=measurements[-1].header)
 
             def is_stuck() -> bool:
                 """While an estimator says the same again and again for 0.4 s."""
                 behind, end_s = len(measurements), time.monotonic() + 0.4
-                spin_until(lambda: publisher.publish(estimate) or time.monotonic() > end_s)
+                spin_until(node, lambda: publisher.publish(estimate) or time.monotonic() > end_s)
                 return len(measurements) <= behind + 2
 
-            spin_until(is_stuck)
+            spin_until(node, is_stuck)
             behind, at_ns = len(measurements), ns_of(measurements[-1].header.stamp)
             # Nobody says anything any more.
-            spin_until(lambda: len(measurements) > behind + 50)
+            spin_until(node, lambda: len(measurements) > behind + 50)
             assert ns_of(measurements[-1].header.stamp) - at_ns > 0.4 * 1e9
 
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
@@ -231,6 +200,6 @@ class TestLive:
 
         with (
             pytest.raises(UserError, match="simulated bouncer has no controller that goes by an estimate"),
-            spinning(lambda: SimulatorNode(Uncontrolled(), "simulator"), arguments=("-p", "control:=estimate")),
+            spun(lambda: SimulatorNode(Uncontrolled(), "simulator"), arguments=("-p", "control:=estimate")),
         ):
             pass

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracking import Bare, Tracker, as_bytes, reading
 
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.model.topics import ATTITUDE, HIGH_G, LOW_G
+from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LOW_G, HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.base.series import SET_POSE

@@ -32,7 +32,7 @@ from scipy import stats
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import display_unit, format_value, metric_label, unit_suffix
+from onboard_estimation.base.presentation import format_value, metric_label, unit_suffix
 from onboard_estimation.contract.picture import ellipse
 from onboard_estimation.contract.result import Drawing, EvaluationResult, Picture, ReportSection
 from onboard_estimation.report.charts import Chart, coverage, error_charts, thin, truth_centre, worst_window
@@ -408,13 +408,11 @@ def test_coverage_of_gaussian_errors() -> None:
     ("key", "label", "unit"),
     [
         ("position_ate_rmse_m", "Position ATE RMSE", "metres"),
-        ("heading_drift_deg_per_min", "Heading drift", "degrees per minute"),
         ("velocity_rmse_m_s", "Velocity RMSE", "metres per second"),
         ("z_rmse_m_per_s2", "Z RMSE", "metres per second squared"),
         (f"bending_rmse{unit_suffix('N m/rad')}", "Bending RMSE", "newton metres per radian"),
         ("drift_percent_of_distance", "Drift", "per cent of the distance"),
         ("nees_min", "NEES min", ""),
-        ("m", "M", ""),
         ("", "", ""),
     ],
 )
@@ -427,14 +425,6 @@ def test_values_of_metrics() -> None:
     shown = ["0.2412", "12346", "1.500e-07", "0", "10", "7", "no", "not available", "not available", "text"]
     assert [format_value(value) for value in values] == shown
     assert format_value(np.arange(10.0)) == "0, 1, 2, 3, 4, 5, 6, 7, ... (10 values)"
-
-
-def test_units_are_chosen_by_size() -> None:
-    assert display_unit("rad", 5.0) == ("deg", pytest.approx(57.29578))
-    assert display_unit("m", 0.004) == ("mm", 1000.0)
-    assert display_unit("m", 0.4) == ("cm", 100.0)
-    assert display_unit("m", 4.0) == ("m", 1.0)
-    assert display_unit("m/s^2", 0.001) == ("m/s^2", 1.0)
 
 
 # In a browser, where there is one

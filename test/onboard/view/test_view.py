@@ -310,6 +310,16 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
         bodies = CONFIGURATION.chain.link_names
         outputs.announce([f"ground_truth/{body}/pose" for body in bodies], "geometry_msgs/msg/PoseStamped")
         wait_until(outputs.matched)
+        start = run.at(0)
+
+        def all_is_heard() -> bool:
+            """The other side may not have found this one yet: what is sent until then is lost."""
+            outputs.estimate(start.estimate)
+            outputs.truth(start.estimate.stamp_ns, dict(start.bodies))
+            record = graph.robots["/salp"].record()
+            return record is not None and "pose" in record.truth
+
+        wait_until(all_is_heard)
         for index in range(60):
             moment = run.at(index)
             first, second = list(bodies)[:1], list(bodies)[1:]

@@ -1,1 +1,0 @@
-"""EtherCAT sensors that are not there: slaves in software at the other end of an Ethernet cable, or of a veth pair."""

@@ -1,0 +1,294 @@
+"""EtherCAT sensors at the far end of a cable, as an rclpy node."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from geometry_msgs.msg import WrenchStamped
+from numpy.typing import NDArray
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import FluidPressure
+
+from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
+from drivers.emulators.ethercat_slave import Signal, Slave
+from drivers.ethercat.configuration import BusSensors, PressureSensors
+from drivers.ethercat.description import SensorDescription, find
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
+
+_LOOK_S = 0.05
+_SWITCH_S = 2e-4
+_NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+@dataclass(frozen=True)
+class EmulatedPressure(PressureSensors):
+    """Pressure sensors on the bus's analogue inputs, as for the driver."""
+
+    ambient_pa: float = non_negative(
+        101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", "Pa"
+    )
+
+    def faults(self) -> Iterable[str]:
+        """A line needs two points."""
+        if self.pascals[0] == self.pascals[1]:
+            yield f"pascals: {list(self.pascals)}, allowed: two different ones"
+
+    def voltage(self, pressure_pa: float) -> float:
+        """V, of an absolute pressure."""
+        slope = (self.volts[1] - self.volts[0]) / (self.pascals[1] - self.pascals[0])
+        return self.volts[0] + slope * (pressure_pa - self.ambient_pa - self.pascals[0])
+
+
+# What the emulated sensors measure: forces, torques and pressures of a bag, of messages as they come, or made up.
+
+_SWINGS = ((2.0, 0.5), (1.5, 0.7), (6.0, 0.3), (0.10, 0.9), (0.08, 1.1), (0.04, 0.6))
+"""Amplitude in N or N m, and frequency in Hz, of a wrench that is made up."""
+_LOAD_N = -12.0
+_WRENCH_TYPE, _PRESSURE_TYPE = "geometry_msgs/msg/WrenchStamped", "sensor_msgs/msg/FluidPressure"
+_PRESSURES_PA = (20_000.0, 15_000.0, 0.2)
+"""Middle and amplitude above the surroundings, and frequency in Hz; each chamber a third of a turn behind the other."""
+
+
+Track = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Times (K,), ns from the start of the bag, rising; values (K, m), each until the next comes."""
+
+
+class Played:
+    """Wrench and pressures at a time: of a message where one has come, of the bag, or made up.
+
+    Parameters
+    ----------
+    sensors
+        Chambers whose pressure is measured, in the order of the analogue inputs, and how.
+    bag
+        Plays `wrench` and `pressure/<chamber>`, of any namespace, over and over; None: they are made up.
+
+    Attributes
+    ----------
+    messages
+        Newest of `wrench` (N, N m) and `pressure/<chamber>` (Pa), as far as one has come.
+    start_ns
+        When the bag began, ns since the epoch; None: it has not yet. The first sample begins it.
+
+    Raises
+    ------
+    UserError
+        The bag cannot be read, or has nothing to play.
+    """
+
+    def __init__(self, sensors: EmulatedPressure, bag: Path | None) -> None:
+        self._sensors = sensors
+        self.messages: dict[str, tuple[float, ...]] = {}
+        self.start_ns: int | None = None
+        self._tracks: dict[str, Track] = {}
+        self._length_ns = 1
+        if bag is not None:
+            self._tracks = read_tracks(bag, ("wrench", *(f"pressure/{name}" for name in sensors.chambers if name)))
+            self._length_ns = 1 + max(int(times_ns[-1]) for times_ns, _ in self._tracks.values())
+
+    def signal(self, description: SensorDescription, first_input: int) -> Signal:
+        """What one device measures, whose analogue inputs begin with that one of the bus."""
+        inputs = range(first_input, first_input + len(description.voltages))
+
+        def measured(now_ns: int) -> tuple[float, ...]:
+            if description.has_wrench:
+                return self._wrench_at(now_ns)
+            return tuple(self._voltage_at(now_ns, place) for place in inputs)
+
+        return measured
+
+    def _newest(self, name: str, now_ns: int) -> tuple[float, ...] | None:
+        """Of a message, or of the bag; None: it is in neither."""
+        if name in self.messages or name not in self._tracks:
+            return self.messages.get(name)
+        self.start_ns = now_ns if self.start_ns is None else self.start_ns
+        times_ns, values = self._tracks[name]
+        bag_ns = (now_ns - self.start_ns) % self._length_ns
+        place = max(0, int(np.searchsorted(times_ns, bag_ns, side="right")) - 1)  # before the first, that one
+        return tuple(values[place].tolist())
+
+    def _wrench_at(self, now_ns: int) -> tuple[float, ...]:
+        """(6,) N and N m."""
+        found = self._newest("wrench", now_ns)
+        if found is not None or self._tracks:
+            return found or (0.0,) * 6
+        seconds = now_ns % (1000 * NANOSECONDS_PER_SECOND) / NANOSECONDS_PER_SECOND
+        swung = [size * math.sin(2.0 * math.pi * hertz * seconds) for size, hertz in _SWINGS]
+        swung[2] += _LOAD_N
+        return tuple(swung)
+
+    def _voltage_at(self, now_ns: int, place: int) -> float:
+        """V, at an analogue input; 0 without a sensor."""
+        sensors = self._sensors
+        name = sensors.chambers[place] if place < len(sensors.chambers) else ""
+        if not name:
+            return 0.0
+        if (found := self._newest(f"pressure/{name}", now_ns)) is not None:
+            return sensors.voltage(*found)
+        above_pa = 0.0
+        if not self._tracks:
+            middle_pa, swing_pa, hertz = _PRESSURES_PA
+            turns = hertz * (now_ns % (1000 * NANOSECONDS_PER_SECOND)) / NANOSECONDS_PER_SECOND - place / 3.0
+            above_pa = middle_pa + swing_pa * math.sin(2.0 * math.pi * turns)
+        return sensors.voltage(sensors.ambient_pa + above_pa)
+
+
+def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
+    """What a bag has of these topics, in any one namespace.
+
+    Raises
+    ------
+    UserError
+        None of them is there, one is there twice or of another type, or there are no numbers in it.
+    """
+    with open_bag(path) as bag:
+        topics = {topic: name for topic in bag.topics for name in names if f"/{topic}".endswith(f"/{name}")}
+        if len(set(topics.values())) < len(topics):
+            raise UserError(f"{path} has one of these more than once: {', '.join(topics)}")
+        if not topics:
+            there = ", ".join(list(bag.topics)[:20])
+            raise UserError(f"{path} has nothing to play: none of {', '.join(names)}; it has {there}")
+        kinds = {topic: _WRENCH_TYPE if name == "wrench" else _PRESSURE_TYPE for topic, name in topics.items()}
+        columns = read_channels(bag, {topic: Channel(topic, kind, topic) for topic, kind in kinds.items()})
+    found: dict[str, Track] = {}
+    for topic, column in columns.items():
+        finite = np.isfinite(column.values).all(axis=1)
+        stamps_ns, values = column.stamps_ns[finite], column.values[finite]
+        order = np.argsort(stamps_ns, kind="stable")
+        if len(order):
+            found[topics[topic]] = stamps_ns[order], values[order]
+    if not found:
+        raise UserError(f"{path} has nothing to play: no message of {', '.join(topics)} holds numbers")
+    first_ns = min(int(stamps_ns[0]) for stamps_ns, _ in found.values())
+    return {name: (stamps_ns - first_ns, values) for name, (stamps_ns, values) in found.items()}
+
+
+# The node.
+
+
+@dataclass(frozen=True)
+class EmulatedBus(BusSensors):
+    """The interface, and what is on it, as for the driver."""
+
+    interface: str = parameter("ethercat_far", "network interface, the far end of the driver's cable")
+
+
+@dataclass(frozen=True)
+class EmulatorConfiguration:
+    """The bus, its sensors, and what goes wrong."""
+
+    bus: EmulatedBus = EmulatedBus()
+    pressure: EmulatedPressure = field(default_factory=EmulatedPressure)
+    fault: EthercatFaults = field(default_factory=EthercatFaults)
+
+
+@dataclass(frozen=True)
+class EmulatorHost:
+    """What is played."""
+
+    bag: str = parameter("", "plays wrench and pressure/<chamber> of this bag, over and over; empty: they are made up")
+    seed: int = parameter(0, "of the frames that get lost", minimum=0)
+
+
+class EthercatEmulatorNode(SteadyNode):
+    """Sensors that `config/ethercat` describes, answering an EtherCAT master on a network interface.
+
+    They measure what `emulated_wrench` (WrenchStamped) and `emulated_pressure/<chamber>` (FluidPressure, absolute) say,
+    or what the bag has, or something made up; the newest counts, as the device itself would give it, before any sign or
+    tare of the driver. Faults on request, also while the node runs. Parameters: `EmulatorConfiguration` and
+    `EmulatorHost`.
+
+    Raises
+    ------
+    UserError
+        Parameters or a sensor's description at fault; the interface is not there, or raw Ethernet is not allowed; the
+        bag has nothing to play.
+    """
+
+    def __init__(self) -> None:
+        self._wire: Wire | None = None
+        self._thread: threading.Thread | None = None
+        self._goes_on = True
+        super().__init__("ethercat_wrench_emulator")
+        parameters: NodeParameters[EmulatorConfiguration, EmulatorHost] = NodeParameters(
+            self, EmulatorConfiguration, EmulatorHost, ("fault",), self._change
+        )
+        chosen, host = parameters.configuration, parameters.host
+        pressure = chosen.pressure
+        descriptions = [find(name) for name in chosen.bus.sensors]
+        inputs = [len(one.voltages) for one in descriptions]
+        if len(pressure.chambers) > sum(inputs):
+            raise UserError(f"pressure.chambers: {len(pressure.chambers)} for {sum(inputs)} analogue inputs")
+        if chosen.fault.slave > (last := len(descriptions) - 1):
+            at = f"the last of {last + 1} devices has the place {last}"
+            raise UserError(f"fault.slave: {chosen.fault.slave}, but {at}")
+        self._played = Played(pressure, Path(host.bag) if host.bag else None)
+        self._slaves = [
+            Slave(one, self._played.signal(one, sum(inputs[:place])), serial=place + 1)
+            for place, one in enumerate(descriptions)
+        ]
+        self._bus = Segment(self._slaves, chosen.fault, host.seed)
+        self._wire = Wire(chosen.bus.interface)
+        self.create_subscription(WrenchStamped, "emulated_wrench", self._on_wrench, _NEWEST)
+        for name in filter(None, pressure.chambers):
+            self.create_subscription(
+                FluidPressure, f"emulated_pressure/{name}", partial(self._on_pressure, name), _NEWEST
+            )
+        # The wire's thread has to get its turn at once: a master waits for 2 ms only.
+        sys.setswitchinterval(_SWITCH_S)
+        serve = partial(self._wire.serve, self._bus.process, lambda: self._goes_on)
+        self._thread = threading.Thread(target=serve, name="wire", daemon=True)
+        self._thread.start()
+        self._told: list[tuple[int, int]] = [(slave.state, slave.error) for slave in self._slaves]
+        self._fault = ""
+        self.every(_LOOK_S, partial(self._look, self._wire))
+        listed = ", ".join(slave.description.name for slave in self._slaves)
+        self.get_logger().info(f"{listed} on {chosen.bus.interface}")
+
+    def destroy_node(self) -> None:
+        """The devices are gone."""
+        self._goes_on = False
+        if self._thread is not None:
+            self._thread.join()
+        if (wire := self._wire) is not None:
+            wire.close()
+            self.get_logger().info(f"{wire.received} frames came, {wire.returned} went back, {wire.refused} were none")
+        super().destroy_node()
+
+    def _change(self, configuration: EmulatorConfiguration) -> None:
+        if configuration.fault.slave >= len(self._slaves):
+            raise ValueError(f"fault.slave: there are {len(self._slaves)} devices, the first is 0")
+        self._bus.change(configuration.fault)
+
+    def _on_wrench(self, message: WrenchStamped) -> None:
+        force, torque = message.wrench.force, message.wrench.torque
+        self._played.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
+
+    def _on_pressure(self, chamber: str, message: FluidPressure) -> None:
+        self._played.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
+
+    def _look(self, wire: Wire) -> None:
+        """Say what has changed."""
+        for place, slave in enumerate(self._slaves):
+            now = (slave.state, slave.error)
+            if now != self._told[place]:
+                self._told[place] = now
+                code = f", error 0x{slave.error:04X}" if slave.error else ""
+                self.get_logger().info(f"{place}, {slave.description.name}: {slave.state.name}{code}")
+        if self._thread is not None and not self._thread.is_alive():
+            raise RuntimeError("the wire's thread has ended")
+        if wire.fault != self._fault:
+            self._fault = wire.fault
+            self.get_logger().warning(wire.fault, throttle_duration_sec=1.0)
