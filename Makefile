@@ -30,11 +30,11 @@ live: $(VENV)/.live ## a simulated salp on ROS 2, live in the browser; Ctrl-C en
 	@$(VENV)/bin/onboard-estimation warmup salp
 	@$(VENV)/bin/onboard-estimation view & $(VENV)/bin/onboard-estimation launch salp.launch.py; wait
 
-test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/onboard/pipeline/test_buffer.py
-	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
+test: $(VENV)/.development ## tests; some only: TESTS=test/onboard/pipeline/test_buffer.py
+	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(or $(TESTS),test -m 'not slow')
 
-test-all: test ## the same, the tests that take long and rarely fail, and those of nodes on the next ROS 2
-	$(RUN) -m pytest --numprocesses 2 --dist worksteal -m slow
+test-all: lint test ## all that must pass: linters, slow tests, those of examples/, those of nodes on the next ROS 2
+	$(RUN) -m pytest --numprocesses 2 --dist worksteal test examples -m 'slow or example'
 	@if $(RUN) -c '$(HAS_WHEELS)'; then $(MAKE) --no-print-directory test-next; fi
 
 test-next: $(NEXT)/.development

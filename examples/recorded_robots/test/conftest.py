@@ -16,3 +16,10 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no recorded data in {folder}; name their folder in ONBOARD_ESTIMATION_DATA")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of this package's tests, `make test` runs none: what the suite itself does is tested beside it."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.example)
