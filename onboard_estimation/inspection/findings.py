@@ -37,6 +37,8 @@ _DEGREE = degrees(1.0)
 _TURNED_RAD = radians(3.0)
 
 _GAIN_OFF = 0.1
+# A mirrored truth agrees with a gyro that is turned half round; an accelerometer of the other sign with one as it is.
+_HALF_TURNED_RAD = radians(90.0)
 _IN_G = 9.81
 _TILT_RAD = radians(5.0)
 _ALONG = cos(radians(25.0))
@@ -399,6 +401,11 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
 
 
 def _of_gain(report: FrameReport, gain: float) -> str:
+    if gain < 0.0 and report.turned_rad > _HALF_TURNED_RAD:
+        return (
+            f"{report.body} is a mirror image of the motion that {report.sensor} felt (gain {gain:.2f}): left-handed "
+            "axes. Evaluate with --mirror-truth y, or mend the axes in the motion capture."
+        )
     if gain < 0.0:
         return (
             f"The accelerometer of {report.sensor} has the other sign (gain {gain:.2f} against {report.body}, with "

@@ -41,7 +41,7 @@ _LEAST_LAST_S = 0.5
 _LONGEST_LEAP_S = 1.0
 LEAPS = "leaps away and back as no body moves"
 
-_LEAST_DEAD_S, _FEWEST_DEAD = 0.25, 20
+_LEAST_DEAD_S, _FEWEST_DEAD, _FEWEST_CHANGES = 0.25, 20, 50
 _MOST_REPEATS = 0.01
 _OUT_OF_DEAD = 0.2
 
@@ -52,7 +52,7 @@ _ENOUGH_SHARE, _MOST = 0.1, 0.8
 _REST_NS = NANOSECONDS_PER_SECOND // 4
 _RESTING_RAD_S, _RESTING_SHARE, _FEWEST_RESTS = 0.05, 0.03, 4
 _GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
-_UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", 1e-2: "it is in cm/s^2", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
+_UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
 
 NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped"})
 """Of sensors that never repeat a reading by chance."""
@@ -171,7 +171,7 @@ def _placeholders(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
     found = [
         (first, stop)
         for first, stop in _runs(at_origin)
-        if (first > 0 and far[first - 1]) or (stop < len(poses) and far[stop])
+        if (first > 0 and far[first - 1]) or (stop > 1 and stop < len(poses) and far[stop])  # it may start there
     ]
     return [_stretch(stamps_ns, first, stop, "stands at the origin, where the body is not") for first, stop in found]
 
@@ -227,7 +227,8 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     known = np.isfinite(values).mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
     if len(values) <= _FEWEST_DEAD or not known.any():
         return []
-    steps = np.abs(np.diff(values[:, known], axis=0))
+    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
+        steps = np.abs(np.diff(values[:, known], axis=0))
     same: Mask = np.asarray((steps == 0.0).all(axis=1), dtype=np.bool_)
     usual = np.median(steps[~same], axis=0) if not same.all() else np.zeros(steps.shape[1])
     runs = [
@@ -237,7 +238,8 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
         and (stamps_ns[stop] - stamps_ns[first]) / NANOSECONDS_PER_SECOND > _LEAST_DEAD_S
     ]
     others = np.count_nonzero(same) - sum(stop - first for first, stop in runs)
-    if not runs or others > _MOST_REPEATS * len(same):
+    changes = len(same) - np.count_nonzero(same)
+    if not runs or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
         return []  # it has no noise, or not as much as its last digit
     found = []
     for first, stop in runs:
@@ -252,7 +254,9 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
 
 def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
     """Median size of an accelerometer's readings (K, 3) while the gyro (K, 3) rests: 9.8; None where it never does."""
-    if len(stamps_ns) < _FEWEST_DEAD or not (np.isfinite(rates).any() and np.isfinite(forces).any()):
+    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
+    stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
+    if len(stamps_ns) < _FEWEST_DEAD:
         return None
     windows = (stamps_ns - stamps_ns[0]) // _REST_NS
     starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
@@ -267,9 +271,8 @@ def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> fl
     force, spread = moments(forces)
     rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
     size = np.linalg.norm(force, axis=1)
-    rests &= (spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)) & (spread > 0.0).any(
-        axis=1
-    )
+    rests &= spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)
+    rests &= spread.any(axis=1)  # what never changes is dead
     return float(np.median(size[rests])) if np.count_nonzero(rests) >= _FEWEST_RESTS else None
 
 
