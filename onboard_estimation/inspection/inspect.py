@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
-from onboard_estimation.base.measurement import IMU as PARTS
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
@@ -31,18 +30,16 @@ from onboard_estimation.judging.body_frames import FrameReport, find_frames
 from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
 from onboard_estimation.judging.soundness import (
     LEAPS,
-    NOISY_TYPES,
     Unsound,
     leaps,
     longest_run,
     marked,
     pose_steps,
-    resting_force_m_s2,
     stamps_of_another_age,
     unsound_poses,
     unsound_readings,
+    unsound_sensor,
     unsound_sentences,
-    wrong_force,
 )
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
@@ -101,11 +98,10 @@ def inspect_bag(
         headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
         columns = _read_numbers(bag, progress)
         unsound = {name: stamps_of_another_age(one.stamps_ns, one.log_times_ns) for name, one in headers.items()}
-        unsound = {name: found for name, found in unsound.items() if found}
-        for name, found in unsound.items():  # no other check is misled by them
-            headers[name] = headers[name].without(marked(found, len(headers[name].stamps_ns)))
+        unsound = {name: ages for name, ages in unsound.items() if ages}
+        for name, ages in unsound.items():  # no other check is misled by them
+            headers[name] = headers[name].without(marked(ages, len(headers[name].stamps_ns)))
             columns[name] = [_of_right_age(one) for one in columns.get(name, [])]
-        died = {name: _died(bag.topics[name].message_type, one[0]) for name, one in columns.items()}
         topics = tuple(
             _topic_report(bag, topic, headers.get(topic.name), columns.get(topic.name, []))
             for topic in bag.topics.values()
@@ -118,7 +114,7 @@ def inspect_bag(
         )
         if progress and truth:
             progress("truth against IMUs")
-        clocks, frames = _motion_reports(bag, columns, died)
+        clocks, frames = _motion_reports(bag, columns)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         found = Inspection(
             path=str(path),
@@ -135,7 +131,7 @@ def inspect_bag(
             robots=known,
             clocks=clocks,
             frames=frames,
-            unsound=tuple(_unsound_words(bag, unsound, died, columns)),
+            unsound=tuple(_unsound_words(bag, unsound, columns)),
         )
         return replace(found, findings=findings(found))
 
@@ -144,24 +140,13 @@ def _of_right_age(column: Column) -> Column:
     return column.at(~marked(stamps_of_another_age(column.stamps_ns, column.log_times_ns), len(column.stamps_ns)))
 
 
-def _died(message_type: str, column: Column) -> list[Unsound]:
-    return unsound_readings(column.stamps_ns, column.values) if message_type in NOISY_TYPES else []
-
-
-def _unsound_words(
-    bag: Bag, ages: Mapping[str, list[Unsound]], died: Mapping[str, list[Unsound]], columns: Mapping[str, list[Column]]
-) -> Iterator[str]:
+def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping[str, list[Column]]) -> Iterator[str]:
     """Sentences on stamps of another age, dead sensors and accelerometers that contradict gravity."""
     for name, found in ages.items():
         yield from unsound_sentences(name, found, bag.start_ns, "; evaluations leave them out")
-    for name, found in died.items():
-        zero_ns = bag.start_ns - round(1e9 * delay_s(columns[name][0]))
-        yield from unsound_sentences(name, found, zero_ns, "; the sensor, or its line, is dead then")
-        if bag.topics[name].message_type == IMU:
-            one = columns[name][0].at(~marked(found, len(columns[name][0].stamps_ns)))
-            rates, forces = one.values[:, PARTS.angular_velocity], one.values[:, PARTS.linear_acceleration]
-            if words := wrong_force(resting_force_m_s2(one.stamps_ns, rates, forces)):
-                yield f"The accelerometer of {name} {words}."
+    for name, (one, *_) in columns.items():
+        channel = Channel(name, bag.topics[name].message_type, name)
+        yield from unsound_sensor(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)), name)
 
 
 def is_truth(topic: TopicInfo) -> bool:
@@ -257,13 +242,14 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
 
 
 def _motion_reports(
-    bag: Bag, columns: Mapping[str, list[Column]], died: Mapping[str, list[Unsound]]
+    bag: Bag, columns: Mapping[str, list[Column]]
 ) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
     """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
-            imus[name] = column.at(longest_run(~marked(died[name], len(column.stamps_ns))))
+            dead = unsound_readings(column.stamps_ns, column.values)
+            imus[name] = column.at(longest_run(~marked(dead, len(column.stamps_ns))))
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))

@@ -369,7 +369,7 @@ def _clock_table(reports: Sequence[ClockReport]) -> Table:
         reports,
         _Column("IMU", lambda one: one.sensor, is_name=True),
         _Column("tracked body", lambda one: one.body, is_name=True),
-        _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not told")),
+        _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not found")),
         _Column("3 sigma", where_told(lambda one: f"{3e3 * one.stddev_s:.2g} ms")),
         _Column("explained", where_told(lambda one: f"{one.explained:.1%}")),
         _Column("frames turned by", where_told(turned)),
@@ -380,7 +380,7 @@ def _frame_table(reports: Sequence[FrameReport]) -> Table:
     """Where the IMUs sit."""
 
     def place(one: FrameReport) -> str:
-        return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not told"
+        return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not found"
 
     return _table(
         reports,
@@ -399,7 +399,7 @@ def _refusals(inspection: Inspection) -> list[Text]:
     for reason, sensor in refused:
         if reason:
             reasons.setdefault(reason, []).append(sensor)
-    return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
+    return [Text(f"not found  {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:

@@ -107,15 +107,17 @@ def _opined(
     sentence = verdict.verdict(
         result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
     )
+    # A filter is not to blame for readings that no filter can use.
+    faults = [f"but {fault.rstrip('.')}" for fault in recording.faults[:1]]
     if not isinstance(robot, Reported):
-        return replace(result, verdict=sentence)
+        return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):
         result = replace(result, metrics={**result.metrics, robot.name: figures})
     own = robot.notes(configuration, recording.series, result)
     return replace(
         result,
         notes=(*result.notes, *(note.sentence for note in own)),
-        verdict="; ".join([sentence, *(note.verdict for note in own if note.verdict)]),
+        verdict="; ".join([sentence, *faults, *(note.verdict for note in own if note.verdict)]),
     )
 
 

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 Integers = NDArray[np.int64]
@@ -273,7 +273,8 @@ def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> fl
     size = np.linalg.norm(force, axis=1)
     rests &= spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)
     rests &= spread.any(axis=1)  # what never changes is dead
-    return float(np.median(size[rests])) if np.count_nonzero(rests) >= _FEWEST_RESTS else None
+    lasting = [size[first:stop] for first, stop in _runs(rests) if stop - first >= _FEWEST_RESTS]  # not in the air
+    return float(np.median(np.concatenate(lasting))) if lasting else None
 
 
 def wrong_force(resting_m_s2: float | None) -> str:
@@ -288,6 +289,20 @@ def wrong_force(resting_m_s2: float | None) -> str:
         return f"{reads}: its driver takes gravity off, which estimators need"
     factor = STANDARD_GRAVITY_M_S2 / resting_m_s2
     return f"{reads}: a range or scale is set wrong, a factor of {factor:.3g} would fit"
+
+
+def unsound_sensor(channel: Channel, stamps_ns: Integers, values: Matrix, zero_ns: int, topic: str = "") -> list[str]:
+    """Sentences on a sensor that stops measuring, or whose accelerometer contradicts gravity while it rests."""
+    if channel.message_type not in NOISY_TYPES or channel.field == "orientation":
+        return []
+    dead, name = unsound_readings(stamps_ns, values), topic or channel.sensor
+    found = unsound_sentences(name, dead, zero_ns, "; the sensor, or its line, is dead then")
+    if channel.message_type == "sensor_msgs/msg/Imu":
+        kept = ~marked(dead, len(stamps_ns))
+        rates, forces = values[kept, IMU.angular_velocity], values[kept, IMU.linear_acceleration]
+        if words := wrong_force(resting_force_m_s2(stamps_ns[kept], rates, forces)):
+            found.append(f"The accelerometer of {name} {words}.")
+    return found
 
 
 def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[Unsound]:

@@ -43,11 +43,10 @@ from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.judging.clock_alignment import aligned
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.soundness import (
-    NOISY_TYPES,
     marked,
     stamps_of_another_age,
     unsound_poses,
-    unsound_readings,
+    unsound_sensor,
     unsound_sentences,
 )
 from onboard_estimation.judging.what_if import changed
@@ -331,12 +330,8 @@ def load_recording(
     notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    notes += [
-        sentence
-        for one in series
-        if one.channel.message_type in NOISY_TYPES
-        for sentence in unsound_sentences(one.channel.sensor, unsound_readings(one.stamps_ns, one.values), bag.start_ns)
-    ]
+    faults = [said for one in series for said in unsound_sensor(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    notes += faults
     tracks, held, lost = _known(bag, match, columns, mirror_truth)
     notes += lost
     if align_clock:
@@ -352,7 +347,7 @@ def load_recording(
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
-    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held)
+    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held, tuple(faults))
     return changed(loaded, replace(what_if, drop=()))
 
 
