@@ -246,6 +246,10 @@ class Headers:
     frames: Counter[str]
     too_short: int
 
+    def without(self, rows: NDArray[np.bool_]) -> Headers:
+        """Without some of the messages (K,)."""
+        return replace(self, stamps_ns=self.stamps_ns[~rows], log_times_ns=self.log_times_ns[~rows])
+
 
 def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
     """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 EXIT_BAD_INPUT = 2
 """Exit code of commands and nodes on bad input or wrong usage."""
+EXIT_NOT_JUDGED = 3
+"""Of an evaluation in which estimates and truth together cover too little of the recording."""
 
 
 def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from onboard_estimation.base.errors import UserError
+import typer
+
+from onboard_estimation.base.errors import EXIT_NOT_JUDGED, UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, option
 
@@ -65,10 +67,20 @@ def evaluate(
             # The record of each is let go before the next is filtered.
             judged = [summary(one) for one in evaluate_estimators(bag, options, estimator, run, progress)]
         output.print_json(judged) if json else show_several(judged)
+        _leave_unjudged([one["metrics"]["run"] for one in judged])
         return
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
         evaluation = (evaluate_trajectory if foreign else evaluate_bag)(bag, options, run, progress=progress)
     output.print_json(summary(evaluation)) if json else show(evaluation)
+    _leave_unjudged([evaluation.result.metrics["run"]])
+
+
+def _leave_unjudged(runs: Sequence[Mapping[str, float]]) -> None:
+    """End with a code of its own where too little of the recording was estimated, or has a truth."""
+    from onboard_estimation.judging.verdict import is_too_small
+
+    if all(is_too_small(run["matched_ratio"], run["estimated_ratio"]) for run in runs):
+        raise typer.Exit(EXIT_NOT_JUDGED)
 
 
 def summary(evaluation: Any) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class LoadedRecording:
         Losses, one sentence each.
     held
         What else is known of the truth, by name, see `TruthSpecification`.
+    faults
+        What is wrong with its sensors, whatever estimates them, one sentence each; among the notes as well.
     """
 
     series: tuple[Series, ...]
@@ -39,6 +41,7 @@ class LoadedRecording:
     simulated: bool
     notes: tuple[str, ...] = ()
     held: Mapping[str, HeldValues] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
     def measurements(self) -> Iterator[Measurement]:
         """All measurements in the order of arrival."""

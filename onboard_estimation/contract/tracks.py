@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,15 @@ class BodyTrack:
             stamps, first = np.unique(stamps, return_index=True)
             good = good[first]
         return cls(body, stamps, good, len(stamps_ns) - len(stamps))
+
+    def without(self, made_up: NDArray[np.bool_]) -> BodyTrack:
+        """Without some of its poses (M,)."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[~made_up],
+            values=self.values[~made_up],
+            left_out=self.left_out + int(made_up.sum()),
+        )
 
     def at(self, stamps_ns: NDArray[np.int64], longest_gap_s: float) -> tuple[Rows, NDArray[np.bool_]]:
         """Values (K, 7) or (K, 3) at the stamps, and where they are valid (K,).

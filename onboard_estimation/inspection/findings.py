@@ -37,6 +37,8 @@ _DEGREE = degrees(1.0)
 _TURNED_RAD = radians(3.0)
 
 _GAIN_OFF = 0.1
+# A mirrored truth agrees with a gyro that is turned half round; an accelerometer of the other sign with one as it is.
+_HALF_TURNED_RAD = radians(90.0)
 _IN_G = 9.81
 _TILT_RAD = radians(5.0)
 _ALONG = cos(radians(25.0))
@@ -59,6 +61,7 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
         lambda topic: topic.not_finite or 0,
         lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
     )
+    found += [Finding("error", said) for said in seen.unsound]
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
@@ -202,12 +205,7 @@ def _truth(reports: Sequence[TruthReport]) -> Iterator[Finding]:
                 f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
                 f"{degrees(report.largest_turn_rad):.3g} deg{_flips(report)}."
             )
-        if report.frozen_s:
-            yield warning(
-                f"{report.topic} stands still for {_seconds(report.frozen_s)} at {report.frozen_at_s:.2f} s, the "
-                "very same pose, and jumps on: the motion capture lost the body and repeats its last pose. Leave "
-                "such poses out when recording."
-            )
+        yield from map(warning, report.made_up)
         if report.unusable:
             yield warning(f"{report.topic} has {report.unusable:,} poses that are none.")
 
@@ -264,6 +262,11 @@ def _times(count: int) -> str:
 def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
     """Errors, warnings and notes on what motion tells; nothing of what it does not."""
     found = [Finding("error", _swapped(one)) for one in reports if one.rather]
+    found += [
+        Finding("error", f"The orientation of {one.body} contradicts {one.sensor}: it {one.attitude}.")
+        for one in reports
+        if one.attitude
+    ]
     sound = [one for one in reports if not one.rather and one.offset_s is not None]
     found += [Finding("error", _mirrored(one)) for one in sound if one.mirrored]
     found += [
@@ -398,10 +401,15 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
 
 
 def _of_gain(report: FrameReport, gain: float) -> str:
-    if gain < 0.0:
+    if gain < 0.0 and report.turned_rad > _HALF_TURNED_RAD:
         return (
             f"{report.body} is a mirror image of the motion that {report.sensor} felt (gain {gain:.2f}): left-handed "
             "axes. Evaluate with --mirror-truth y, or mend the axes in the motion capture."
+        )
+    if gain < 0.0:
+        return (
+            f"The accelerometer of {report.sensor} has the other sign (gain {gain:.2f} against {report.body}, with "
+            "whose turns its gyro agrees): at rest it must read +9.81 m/s^2 upwards. Mend it in the driver."
         )
     sentence = f"{report.body} moves {gain:.3g} times as far as {report.sensor}'s accelerations say"
     if abs(gain / _IN_G - 1.0) < _GAIN_OFF:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
 from onboard_estimation.inspection.report import (
@@ -28,6 +28,19 @@ from onboard_estimation.inspection.report import (
 )
 from onboard_estimation.judging.body_frames import FrameReport, find_frames
 from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
+from onboard_estimation.judging.soundness import (
+    LEAPS,
+    Unsound,
+    leaps,
+    longest_run,
+    marked,
+    pose_steps,
+    stamps_of_another_age,
+    unsound_poses,
+    unsound_readings,
+    unsound_sensor,
+    unsound_sentences,
+)
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
 
@@ -50,17 +63,9 @@ Integers = NDArray[np.int64]
 GAP_PERIODS = 5.0
 """A step of more median steps than this is a gap."""
 
-JUMP_SPEED_M_S = 10.0
-JUMP_STEP_M = 0.01
-JUMP_RATE_RAD_S = 35.0
-JUMP_TURN_RAD = 0.2
 
 _FLIPS_RAD = np.deg2rad([90.0, 120.0, 180.0])
 _NEAR_FLIP_RAD = float(np.deg2rad(6.0))
-_SAME_RAD = 1e-6
-_LEAST_FROZEN_S = 0.1
-_FEWEST_FROZEN = 4
-_OUT_OF_FREEZE = 5.0
 
 _REGULAR_SHARE = 0.8
 _REGULAR_BAND = 2.0
@@ -92,6 +97,11 @@ def inspect_bag(
             progress("header stamps")
         headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
         columns = _read_numbers(bag, progress)
+        unsound = {name: stamps_of_another_age(one.stamps_ns, one.log_times_ns) for name, one in headers.items()}
+        unsound = {name: ages for name, ages in unsound.items() if ages}
+        for name, ages in unsound.items():  # no other check is misled by them
+            headers[name] = headers[name].without(marked(ages, len(headers[name].stamps_ns)))
+            columns[name] = [_of_right_age(one) for one in columns.get(name, [])]
         topics = tuple(
             _topic_report(bag, topic, headers.get(topic.name), columns.get(topic.name, []))
             for topic in bag.topics.values()
@@ -121,8 +131,22 @@ def inspect_bag(
             robots=known,
             clocks=clocks,
             frames=frames,
+            unsound=tuple(_unsound_words(bag, unsound, columns)),
         )
         return replace(found, findings=findings(found))
+
+
+def _of_right_age(column: Column) -> Column:
+    return column.at(~marked(stamps_of_another_age(column.stamps_ns, column.log_times_ns), len(column.stamps_ns)))
+
+
+def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping[str, list[Column]]) -> Iterator[str]:
+    """Sentences on stamps of another age, dead sensors and accelerometers that contradict gravity."""
+    for name, found in ages.items():
+        yield from unsound_sentences(name, found, bag.start_ns, "; evaluations leave them out")
+    for name, (one, *_) in columns.items():
+        channel = Channel(name, bag.topics[name].message_type, name)
+        yield from unsound_sensor(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)), name)
 
 
 def is_truth(topic: TopicInfo) -> bool:
@@ -224,13 +248,16 @@ def _motion_reports(
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
-            imus[name] = column
+            dead = unsound_readings(column.stamps_ns, column.values)
+            imus[name] = column.at(longest_run(~marked(dead, len(column.stamps_ns))))
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
-            bodies[name] = TrackedBody(BodyTrack.clean(name, column.stamps_ns, column.values), delay_s(column))
+            track = BodyTrack.clean(name, column.stamps_ns, column.values)
+            made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
+            bodies[name] = TrackedBody(track.without(made_up), delay_s(column))
     if not imus or not bodies:
         return (), ()
     clocks = pair(imus, bodies, named_after(imus, bodies))
-    known = [one for one in clocks if one.rotation_rad is not None and not one.rather]
+    known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]
     return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
 
 
@@ -307,13 +334,13 @@ def truth_report(
     coverage, hole_s, hole_at_ns = _coverage(stamps, longest_step, span_ns)
     # Across a hole a body may have gone anywhere.
     near = steps <= longest_step
-    distances, turns = _steps(poses)
-    jumps = near & (
-        ((distances > JUMP_STEP_M) & (distances > JUMP_SPEED_M_S * steps))
-        | ((turns > JUMP_TURN_RAD) & (turns > JUMP_RATE_RAD_S * steps))
-    )
+    distances, turns = pose_steps(poses)
+    made_up = [one for one in unsound_poses(stamps, poses) if one.why != LEAPS]
+    # A jump out of what is made up is none of the body.
+    sound = ~marked(made_up, len(poses))
+    near &= sound[1:] & sound[:-1]
+    jumps = near & leaps(distances, turns, steps)
     flips = jumps & (np.abs(turns[:, None] - _FLIPS_RAD) < _NEAR_FLIP_RAD).any(axis=1)
-    frozen_s, frozen_at_ns = _frozen(stamps, distances, turns)
     return TruthReport(
         topic=topic,
         coverage=coverage,
@@ -325,24 +352,9 @@ def truth_report(
         largest_turn_rad=float(turns[near].max(initial=0.0)),
         unusable=int(np.count_nonzero(~usable)),
         flips=int(np.count_nonzero(flips)),
-        frozen_s=frozen_s,
-        frozen_at_s=(frozen_at_ns - zero_ns) / NANOSECONDS_PER_SECOND if frozen_s else 0.0,
+        made_up_s=sum(one.duration_s for one in made_up),
+        made_up=tuple(unsound_sentences(topic, made_up, zero_ns, "; evaluations leave them out")),
     )
-
-
-def _frozen(stamps: Integers, distances: Vector, turns: Vector) -> tuple[float, int]:
-    """(longest time of one and the same pose out of which the body jumps, in seconds; where it starts, in ns)."""
-    moves = np.flatnonzero((distances > 0.0) | (turns > _SAME_RAD))
-    if len(moves) < 2:
-        return 0.0, 0
-    # Steps between moves stand still; what comes after is many times as long as usual, or it was rest.
-    usual_m, usual_rad = float(np.median(distances[moves])), float(np.median(turns[moves]))
-    starts, ends = moves[:-1] + 1, moves[1:]
-    length_s = (stamps[ends] - stamps[starts]) / NANOSECONDS_PER_SECOND
-    jumps = (distances[ends] > _OUT_OF_FREEZE * usual_m) | (turns[ends] > max(_OUT_OF_FREEZE * usual_rad, _SAME_RAD))
-    frozen = np.where(jumps & (length_s > _LEAST_FROZEN_S) & (ends - starts > _FEWEST_FROZEN), length_s, 0.0)
-    longest = int(np.argmax(frozen))
-    return float(frozen[longest]), int(stamps[starts[longest]])
 
 
 def _coverage(stamps: Integers, longest_step_s: float, span_ns: tuple[int, int]) -> tuple[float, float, int]:
@@ -367,15 +379,3 @@ def _coverage(stamps: Integers, longest_step_s: float, span_ns: tuple[int, int])
     uncovered = float(steps[holes].sum())
     hole = float(steps[longest]) / NANOSECONDS_PER_SECOND if holes.any() else 0.0
     return max(0.0, 1.0 - uncovered / (stop - start)), hole, int(edges[longest])
-
-
-def _steps(poses: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbouring poses."""
-    with np.errstate(over="ignore"):
-        distances = np.linalg.norm(np.diff(poses[:, :3], axis=0), axis=1)
-    if poses.shape[1] == 3:
-        return distances, np.zeros(len(distances))
-    # A quaternion and its negative are the same rotation.
-    cosines = np.abs((poses[1:, 3:] * poses[:-1, 3:]).sum(axis=1))
-    norms = np.linalg.norm(poses[:, 3:], axis=1)
-    return distances, 2.0 * np.arccos(np.clip(cosines / (norms[1:] * norms[:-1]), 0.0, 1.0))

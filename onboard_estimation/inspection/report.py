@@ -111,8 +111,8 @@ class TruthReport:
         Steps that no body makes: faster than 10 m/s (and over 1 cm) or 35 rad/s (and over 0.2 rad).
     flips
         Jumps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
-    frozen_s, frozen_at_s
-        The longest time with the very same pose, out of which the body jumps, and when it starts; 0 without such.
+    made_up_s, made_up
+        Time in which motion capture made the poses up, repeating the last one or at the origin, and sentences on it.
     largest_step_m, largest_turn_rad
         The largest step between neighbouring poses.
     unusable
@@ -129,8 +129,8 @@ class TruthReport:
     largest_turn_rad: float
     unusable: int
     flips: int = 0
-    frozen_s: float = 0.0
-    frozen_at_s: float = 0.0
+    made_up_s: float = 0.0
+    made_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,8 @@ class Inspection:
         What the motion tells of each IMU and the tracked body that it is on.
     frames
         Where the IMUs sit on their bodies, and which way is up.
+    unsound
+        Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
     """
 
     path: str
@@ -190,6 +192,7 @@ class Inspection:
     robots: tuple[RobotReport, ...]
     clocks: tuple[ClockReport, ...] = ()
     frames: tuple[FrameReport, ...] = ()
+    unsound: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
@@ -201,9 +204,13 @@ class Inspection:
         return replace(
             self,
             topics=self._short(self.topics, "name"),
-            truth=self._short(self.truth, "topic"),
+            truth=tuple(
+                replace(one, made_up=tuple(said.replace(f"{self.namespace}/", "") for said in one.made_up))
+                for one in self._short(self.truth, "topic")
+            ),
             clocks=self._short(self.clocks, "sensor", "body", "rather"),
             frames=self._short(self.frames, "sensor", "body"),
+            unsound=tuple(one.replace(f"{self.namespace}/", "") for one in self.unsound),
         )
 
     def _short(self, reports: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
@@ -342,7 +349,7 @@ def _truth_table(reports: Sequence[TruthReport]) -> Table:
         _Column("covered", lambda one: f"{one.coverage:.1%}"),
         _Column("longest hole", _hole, "warning"),
         _Column("jumps", lambda one: _count(one.jumps), "warning"),
-        _Column("frozen", lambda one: f"{one.frozen_s:.3g} s" if one.frozen_s else "", "warning"),
+        _Column("made up", lambda one: f"{one.made_up_s:.3g} s" if one.made_up_s else "", "warning"),
         _Column("unusable", lambda one: _count(one.unusable), "warning"),
         _Column("largest step", lambda one: f"{one.largest_step_m * 1e3:.3g} mm"),
         _Column("largest turn", lambda one: f"{math.degrees(one.largest_turn_rad):.3g} deg"),
@@ -362,7 +369,7 @@ def _clock_table(reports: Sequence[ClockReport]) -> Table:
         reports,
         _Column("IMU", lambda one: one.sensor, is_name=True),
         _Column("tracked body", lambda one: one.body, is_name=True),
-        _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not told")),
+        _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not found")),
         _Column("3 sigma", where_told(lambda one: f"{3e3 * one.stddev_s:.2g} ms")),
         _Column("explained", where_told(lambda one: f"{one.explained:.1%}")),
         _Column("frames turned by", where_told(turned)),
@@ -373,7 +380,7 @@ def _frame_table(reports: Sequence[FrameReport]) -> Table:
     """Where the IMUs sit."""
 
     def place(one: FrameReport) -> str:
-        return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not told"
+        return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not found"
 
     return _table(
         reports,
@@ -392,7 +399,7 @@ def _refusals(inspection: Inspection) -> list[Text]:
     for reason, sensor in refused:
         if reason:
             reasons.setdefault(reason, []).append(sensor)
-    return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
+    return [Text(f"not found  {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:

@@ -53,6 +53,8 @@ class FrameReport:
         Place of the IMU in the body's frame, and its standard deviations; None where refused.
     refused
         Why there is no lever arm.
+    turned_rad
+        Angle from the IMU's axes to the body's.
     condition
         Of the equations for the lever arm: large where the body turns about one axis only.
     """
@@ -65,6 +67,7 @@ class FrameReport:
     lever_m: Three | None = None
     lever_stddev_m: Three | None = None
     condition: float | None = None
+    turned_rad: float = 0.0
 
 
 def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> FrameReport:
@@ -77,6 +80,7 @@ def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> F
         return FrameReport(clock.sensor, clock.body, both if isinstance(both, str) else "readings are missing")
     body_s = both.body_s + clock.offset_s - both.guess_s
     mounting = Rotation.from_rotvec(clock.rotation_rad)
+    blank = replace(blank, turned_rad=float(mounting.magnitude()))
     rates = mounting.apply(both.values[:, IMU.angular_velocity])
     inside = (both.times_s >= body_s[0]) & (both.times_s <= body_s[-1])
     times_s, forces = both.times_s[inside], mounting.apply(both.values[inside, IMU.linear_acceleration])
@@ -90,7 +94,7 @@ def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> F
     if fit is None:
         return FrameReport(clock.sensor, clock.body, "no second without a gap", (x, y, z))
     values, stddevs, condition = fit
-    blank = FrameReport(clock.sensor, clock.body, "", (x, y, z), float(values[0]), condition=condition)
+    blank = replace(blank, up=(x, y, z), gain=float(values[0]), condition=condition)
     if stddevs[_LEVER].max() > LARGEST_STDDEV_M or not np.isfinite(condition):
         worst = 1e3 * float(stddevs[_LEVER].max())
         why = f"the turns tell it to {worst:.2g} mm only (condition number {condition:.1g}); turn it about all axes"

@@ -50,6 +50,7 @@ _SURE = 4.0
 _STRETCH_S = 1.0
 _ROTATION_TOLD_RAD = np.deg2rad(3.0)
 _STILL_AXIS = 1e-9
+_CONJUGATE = np.array([-1.0, -1.0, -1.0, 1.0])
 Integers = NDArray[np.int64]
 
 _LONGEST_S = 300.0
@@ -101,6 +102,8 @@ class ClockReport:
         The body's motion is a mirror image of the IMU's.
     rather
         Another body that moves as the IMU does, where the one that it is named after does not.
+    attitude
+        What is wrong with the body's orientation, in words that follow it; empty: nothing that shows.
     """
 
     sensor: str
@@ -118,6 +121,7 @@ class ClockReport:
     axis: tuple[float, float, float] | None = None
     mirrored: bool = False
     rather: str = ""
+    attitude: str = ""
 
 
 def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) -> ClockReport:
@@ -134,7 +138,8 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
         found = _best(body_turns(body_s, poses[:, POSE.orientation]), sensed, _TURNS)
         if isinstance(found, DelayFit):
             return _with_offset(_of_turns(blank, found, turning), found, guess_s, "turns")
-        reasons.append(found)
+        blank = replace(blank, attitude=_wrong_attitude(body_s, poses[:, POSE.orientation], sensed))
+        reasons.append(f"its orientation {blank.attitude}" if blank.attitude else found)
     if np.isfinite(values).all() and turning.all():
         sensed = imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration])
         found = _best(body_ways(body_s, poses[:, POSE.position]), sensed, _WAYS)
@@ -144,7 +149,24 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
     lacking = "it has no gyro with three axes, and no orientation of the body is there for fewer"
     if poses.shape[1] == 7:
         lacking = "it has no gyro, without which its accelerations have no direction"
-    return ClockReport(sensor, body, "; ".join(reasons) or lacking, common_s=common_s)
+    return replace(blank, refused="; ".join(reasons) or lacking)
+
+
+def _wrong_attitude(body_s: Rows, quaternions: Rows, sensed: Sensed) -> str:
+    """What is wrong with orientations (K, 4), x, y, z, w, that contradict a gyro; empty where nothing is found."""
+    if not np.ptp(quaternions, axis=0).any():
+        return "never changes, while the gyro turns"
+    x_first = quaternions[:, [1, 2, 3, 0]]
+    forms = {
+        "agrees with the gyro as w, x, y, z: its driver writes w first": x_first,
+        "agrees with the gyro inverted: it is from the world to the body": quaternions * _CONJUGATE,
+        "agrees with the gyro inverted and as w, x, y, z: its driver writes w first": x_first * _CONJUGATE,
+    }
+    for words, form in forms.items():
+        found = _best(body_turns(body_s, np.ascontiguousarray(form)), sensed, _TURNS)
+        if isinstance(found, DelayFit) and found.explained > _CLEARLY_OWN and found.handedness > 0.0:
+            return words
+    return ""
 
 
 def pair(

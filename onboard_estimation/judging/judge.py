@@ -102,16 +102,22 @@ def _opined(
 ) -> EvaluationResult:
     """The result with a verdict, and with what the robot itself says of the run."""
     stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
-    sentence = verdict.verdict(result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches)
+    estimated_ratio = covered(recording, result.stamps_ns)
+    result.metrics["run"]["estimated_ratio"] = estimated_ratio
+    sentence = verdict.verdict(
+        result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
+    )
+    # A filter is not to blame for readings that no filter can use.
+    faults = [f"but {fault.rstrip('.')}" for fault in recording.faults[:1]]
     if not isinstance(robot, Reported):
-        return replace(result, verdict=sentence)
+        return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):
         result = replace(result, metrics={**result.metrics, robot.name: figures})
     own = robot.notes(configuration, recording.series, result)
     return replace(
         result,
         notes=(*result.notes, *(note.sentence for note in own)),
-        verdict="; ".join([sentence, *(note.verdict for note in own if note.verdict)]),
+        verdict="; ".join([sentence, *faults, *(note.verdict for note in own if note.verdict)]),
     )
 
 
@@ -408,6 +414,18 @@ def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, f
 
 def _lost(row: Mapping[str, float]) -> list[str]:
     return [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
+
+
+def covered(recording: LoadedRecording, stamps_ns: NDArray[np.int64]) -> float:
+    """Share of the time from the first to the last reading of the sensors that are needed that has estimates (K,)."""
+    needed = [one for one in recording.series if len(one.stamps_ns) and one.channel.required]
+    spans = needed or [one for one in recording.series if len(one.stamps_ns)]
+    first_ns, last_ns = min(int(one.stamps_ns.min()) for one in spans), max(int(one.stamps_ns.max()) for one in spans)
+    if last_ns <= first_ns:
+        return 1.0
+    steps = np.diff(np.concatenate([[first_ns], np.clip(stamps_ns, first_ns, last_ns), [last_ns]]))
+    longest_ns = max(_LONG_GAP_S * NANOSECONDS_PER_SECOND, 10.0 * float(np.median(steps)))
+    return 1.0 - float(steps[steps > longest_ns].sum()) / (last_ns - first_ns)
 
 
 def gap_note(time_s: Vector) -> str:

@@ -42,6 +42,13 @@ from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_part
 from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.judging.clock_alignment import aligned
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.soundness import (
+    marked,
+    stamps_of_another_age,
+    unsound_poses,
+    unsound_sensor,
+    unsound_sentences,
+)
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
 
@@ -318,11 +325,14 @@ def load_recording(
         raise missing_topics(robot.name, match, bag.types)
     columns, notes = _read(bag, robot, match)
     _refuse_useless(bag, match, columns)
+    columns, aged = _of_one_clock(bag, columns)
     columns, jumps = _longest_part(columns, match)
-    notes += jumps
+    notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks, held, lost = _known(match, columns, mirror_truth)
+    faults = [said for one in series for said in unsound_sensor(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    notes += faults
+    tracks, held, lost = _known(bag, match, columns, mirror_truth)
     notes += lost
     if align_clock:
         tracks, note = aligned(
@@ -337,7 +347,7 @@ def load_recording(
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
-    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held)
+    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held, tuple(faults))
     return changed(loaded, replace(what_if, drop=()))
 
 
@@ -351,7 +361,7 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     """
     match = replace(match, channels={})
     columns, notes = _read(bag, robot, match)
-    tracks, held, lost = _known(match, columns, None)
+    tracks, held, lost = _known(bag, match, columns, None)
     notes += [*lost, *_missing_truth(match, bag.types)]
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
 
@@ -364,7 +374,7 @@ def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column],
 
 
 def _known(
-    match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
+    bag: Bag, match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
 ) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
     """Tracks, what else is known, and a sentence on each body of which messages are left out."""
     tracks, notes = {}, []
@@ -375,6 +385,11 @@ def _known(
             notes.append(
                 f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
                 "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
+            )
+        if made_up := unsound_poses(track.stamps_ns, track.values):
+            tracks[one.sensor] = track.without(marked(made_up, len(track.stamps_ns)))
+            notes += unsound_sentences(
+                f"Ground truth of {one.sensor}", made_up, bag.start_ns, ", left out of what is judged"
             )
     found = {one.sensor: columns[topic] for topic, one in match.held.items()}
     held = {name: HeldValues.clean(column.stamps_ns, column.values) for name, column in found.items()}
@@ -423,6 +438,16 @@ def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) 
             raise UserError(f"{printable(topic)} has stamps before 1970, up to {column.stamps_ns.max()} ns")
     if not any(len(columns[topic].values) for topic in match.channels):
         raise UserError(f"{bag.path}: none of the messages on {', '.join(match.channels)} can be used")
+
+
+def _of_one_clock(bag: Bag, columns: Mapping[str, Column]) -> tuple[dict[str, Column], list[str]]:
+    """The columns without stamps of another age, and a sentence on each topic that had some."""
+    kept, notes = dict(columns), []
+    for topic, column in columns.items():
+        if aged := stamps_of_another_age(column.stamps_ns, column.log_times_ns):
+            kept[topic] = column.at(~marked(aged, len(column.stamps_ns)))
+            notes += unsound_sentences(printable(topic), aged, bag.start_ns, " left out")
+    return kept, notes
 
 
 def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dict[str, Column], list[str]]:

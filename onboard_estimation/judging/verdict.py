@@ -23,6 +23,9 @@ from onboard_estimation.contract.result import PartResult
 from onboard_estimation.filtering.consistency import effective_sample_size, nees, overconfidence_p_value
 
 FEWEST_ESTIMATES = 20
+LEAST_SHARE = 0.2
+"""Of the recording that estimates and truth must both cover to be judged."""
+_WHOLE = 0.995
 _LOST = ("too_late", "stray", "invalid", "out_of_range", "incomplete", "breakdowns")
 _MOST_NAMED = 2
 _COVERAGE_WORDS = {1: ("one standard deviation", "68"), 3: ("three standard deviations", "99.7")}
@@ -52,6 +55,7 @@ def verdict(
     sensors: Mapping[str, Mapping[str, float]],
     matched_ratio: float,
     stretches: Mapping[str, NDArray[np.bool_]] | None = None,
+    estimated_ratio: float = 1.0,
 ) -> str:
     """One sentence on accuracy, consistency and suspects.
 
@@ -61,16 +65,29 @@ def verdict(
 
     Parameters
     ----------
+    matched_ratio
+        Share of the estimates that have a truth.
     stretches
         (K,) where each stretch of the run is that is to be judged on its own too, by its words (`while dropping`).
+    estimated_ratio
+        Share of the recording that has estimates. Where both are there for less than `LEAST_SHARE` of it, there is no
+        verdict.
     """
     judged = {name: part for name, part in parts.items() if part.matched.any()}
     if not judged:
         return "not judged: no estimate has a ground truth" + _suspect(sensors, "; ")
     judged_count = min(int(judged_instants(part, time_s, settle_s).sum()) for part in judged.values())
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
-    if matched_ratio <= 0.995:
-        accuracy += f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
+    holes = []
+    if estimated_ratio <= _WHOLE:
+        holes.append(f"estimates cover {_percent(estimated_ratio)} of the recording")
+    if matched_ratio <= _WHOLE:
+        holes.append(f"truth covers {_percent(matched_ratio)} of the run")
+    if is_too_small(matched_ratio, estimated_ratio):
+        least = f"{_percent(LEAST_SHARE)} of the recording at least need both"
+        return f"not judged: {', '.join(holes)}; {least}{_suspect(sensors, '; look at ')} ({accuracy} there)"
+    if holes:
+        accuracy += f" ({', '.join(holes)})"
     stated = {
         name: part
         for name, part in judged.items()
@@ -99,6 +116,15 @@ def verdict(
     unsure = [check for check in whole if check.factor < CONSERVATIVE_FACTOR and check.small_p_value() < significance]
     opinion = f"consistent, though too unsure {_unsure(unsure, whole)}" if unsure else "consistent"
     return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}"
+
+
+def is_too_small(matched_ratio: float, estimated_ratio: float) -> bool:
+    """Whether estimates with a truth, where there are any, stand for too little of the recording to judge it."""
+    return 0.0 < matched_ratio * estimated_ratio < LEAST_SHARE
+
+
+def _percent(share: float) -> str:
+    return f"{format_number(100.0 * share, 2) if share < 0.01 else f'{100.0 * share:.0f}'} %"
 
 
 def _overconfident(proven: Sequence[Check], time_s: Vector, settle_s: float) -> str:

@@ -351,10 +351,12 @@ def _judged(
         sensors={},
         command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
     )  # fmt: skip
+    kept = trajectory.kept_ratio
+    result.metrics["run"]["estimated_ratio"] = kept
     return replace(
         result,
         drawing=drawing_of(None, None, space, result, parts),
-        verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio),
+        verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio, estimated_ratio=kept),
     ), space
 
 

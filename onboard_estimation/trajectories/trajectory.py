@@ -73,6 +73,8 @@ class Trajectory:
         It lies in a plane z = constant, turned about the vertical only.
     notes
         What was left out of it, one sentence each.
+    left_out
+        How many poses that was.
     """
 
     name: str
@@ -82,6 +84,12 @@ class Trajectory:
     turns: bool
     planar: bool
     notes: tuple[str, ...] = ()
+    left_out: int = 0
+
+    @property
+    def kept_ratio(self) -> float:
+        """Share of the poses that were read."""
+        return len(self.stamps_ns) / (len(self.stamps_ns) + self.left_out)
 
 
 def cleaned(
@@ -139,7 +147,8 @@ def cleaned(
         turns, poses[:, 3:] = False, [0.0, 0.0, 0.0, 1.0]
     flat = np.ptp(poses[:, 2]) <= _IN_PLANE and np.abs(poses[:, 3:5]).max() <= _IN_PLANE
     planar = planar or bool(flat and len(rows) > 1)
-    return Trajectory(name, stamps_ns[rows], poses, chosen, turns, planar, tuple(notes))
+    left_out = len(stamps_ns) - len(rows)
+    return Trajectory(name, stamps_ns[rows], poses, chosen, turns, planar, tuple(notes), left_out)
 
 
 def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateSeries, list[str]]:

@@ -1,0 +1,346 @@
+"""Which stretches of a recording are unsound, and why: found once, before anything is filtered.
+
+Used by inspections, evaluations and trainings alike. Three kinds are looked for:
+
+- *poses* that motion capture has made up: the last one repeated while the body is lost, the origin in its place, a leap
+  away and back where markers were swapped. They are left out of errors and of training;
+- *readings* of a sensor that has stopped measuring: zeros, or one reading over and over. They are named, not left out:
+  a robot gets them too;
+- *stamps* of another age: a clock that falls back and returns, or that is set while recording. The recorder's clock
+  tells which they are; they cost their own time alone.
+
+Each needs a sign that rest does not have: a body at rest repeats its pose to the noise, and moves on slowly.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+JUMP_SPEED_M_S = 10.0
+JUMP_STEP_M = 0.01
+JUMP_RATE_RAD_S = 35.0
+JUMP_TURN_RAD = 0.2
+"""A step of a pose beyond both of a kind is no motion of a body."""
+
+_SAME_RAD = 1e-6
+_LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
+_OUT_OF_FREEZE = 5.0
+_INTO_FREEZE = 0.5
+_LEAST_LAST_S = 0.5
+_LONGEST_LEAP_S = 1.0
+LEAPS = "leaps away and back as no body moves"
+
+_LEAST_DEAD_S, _FEWEST_DEAD, _FEWEST_CHANGES = 0.25, 20, 50
+_MOST_REPEATS = 0.01
+_OUT_OF_DEAD = 0.2
+
+_CLOCK_STEP_NS = 10 * NANOSECONDS_PER_SECOND
+_SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
+_ENOUGH_SHARE, _MOST = 0.1, 0.8
+
+_REST_NS = NANOSECONDS_PER_SECOND // 4
+_RESTING_RAD_S, _RESTING_SHARE, _FEWEST_RESTS = 0.05, 0.03, 4
+_GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
+_UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
+
+NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped"})
+"""Of sensors that never repeat a reading by chance."""
+
+
+@dataclass(frozen=True)
+class Unsound:
+    """Messages in a row of one topic that do not tell what they should.
+
+    Attributes
+    ----------
+    first, stop
+        Numbers of the first message and of the one after the last.
+    start_ns, end_ns
+        Their stamps; where these are wrong, when they were recorded.
+    why
+        In words that follow the topic's name: `repeats one pose`.
+    """
+
+    first: int
+    stop: int
+    start_ns: int
+    end_ns: int
+    why: str
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return self.stop - self.first
+
+    @property
+    def duration_s(self) -> float:
+        """From the first to the last stamp."""
+        return (self.end_ns - self.start_ns) / NANOSECONDS_PER_SECOND
+
+
+def marked(stretches: list[Unsound], count: int) -> Mask:
+    """(count,) which of the messages lie in one of the stretches."""
+    out = np.zeros(count, dtype=np.bool_)
+    for one in stretches:
+        out[one.first : one.stop] = True
+    return out
+
+
+def longest_run(where: Mask) -> Integers:
+    """Numbers of what is set without a break for longest."""
+    first, stop = max(_runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
+    return np.arange(first, stop)
+
+
+def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, consequence: str = "") -> list[str]:
+    """A sentence for each kind of stretch on a topic; moments in seconds after `zero_ns`, the longest named."""
+    found = []
+    for why in dict.fromkeys(one.why for one in stretches):
+        chosen = [one for one in stretches if one.why == why]
+        longest = max(chosen, key=lambda one: one.end_ns - one.start_ns)
+        start_s, end_s = ((stamp - zero_ns) / NANOSECONDS_PER_SECOND for stamp in (longest.start_ns, longest.end_ns))
+        often = f" {len(chosen)} times, the longest" if len(chosen) > 1 else ""
+        messages = sum(one.count for one in chosen)
+        found.append(f"{topic} {why}{often} from {start_s:.2f} to {end_s:.2f} s: {messages} messages{consequence}.")
+    return found
+
+
+def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
+    """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbours of poses (K, 7) or (K, 3)."""
+    with np.errstate(over="ignore"):
+        distances = np.linalg.norm(np.diff(poses[:, :3], axis=0), axis=1)
+    if poses.shape[1] == 3:
+        return distances, np.zeros(len(distances))
+    # A quaternion and its negative are the same rotation.
+    cosines = np.abs((poses[1:, 3:] * poses[:-1, 3:]).sum(axis=1))
+    norms = np.linalg.norm(poses[:, 3:], axis=1)
+    return distances, 2.0 * np.arccos(np.clip(cosines / (norms[1:] * norms[:-1]), 0.0, 1.0))
+
+
+def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
+    """Which steps between poses are none that a body can make."""
+    found: Mask = ((distances_m > JUMP_STEP_M) & (distances_m > JUMP_SPEED_M_S * steps_s)) | (
+        (turns_rad > JUMP_TURN_RAD) & (turns_rad > JUMP_RATE_RAD_S * steps_s)
+    )
+    return found
+
+
+def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
+    """Poses (K, 7) or (K, 3), at increasing stamps (K,), that motion capture has made up."""
+    if len(poses) < 3:
+        return []
+    placeholders = _placeholders(stamps_ns, poses)
+    sound = np.flatnonzero(~marked(placeholders, len(poses)))
+    stamps, kept = stamps_ns[sound], poses[sound]
+    distances, turns = pose_steps(kept)
+    found = _frozen(stamps, distances, turns) + _away_and_back(stamps, kept, distances, turns)
+    # Back to the numbers of all poses.
+    found = [_stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why) for one in found]
+    return sorted(placeholders + found, key=lambda one: one.first)
+
+
+def _stretch(stamps_ns: Integers, first: int, stop: int, why: str) -> Unsound:
+    return Unsound(first, stop, int(stamps_ns[first]), int(stamps_ns[stop - 1]), why)
+
+
+def _runs(where: Mask) -> list[tuple[int, int]]:
+    """(first, stop) of the runs of what is set."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], where, [False])).astype(np.int8)))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _placeholders(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
+    """The origin itself, not turned, where the body is elsewhere before or after."""
+    nothing = np.zeros(poses.shape[1])
+    nothing[6:] = 1.0
+    at_origin: Mask = np.asarray((poses == nothing).all(axis=1), dtype=np.bool_)
+    if not at_origin.any() or at_origin.mean() > 0.5:
+        return []
+    far = np.linalg.norm(poses[:, :3], axis=1) > JUMP_STEP_M
+    found = [
+        (first, stop)
+        for first, stop in _runs(at_origin)
+        if (first > 0 and far[first - 1]) or (stop > 1 and stop < len(poses) and far[stop])  # it may start there
+    ]
+    return [_stretch(stamps_ns, first, stop, "stands at the origin, where the body is not") for first, stop in found]
+
+
+def _frozen(stamps_ns: Integers, distances: Vector, turns: Vector) -> list[Unsound]:
+    """One and the same pose, out of which the body jumps on; or to the end, where it was moving before."""
+    moves = np.flatnonzero((distances > 0.0) | (turns > _SAME_RAD))
+    if len(moves) < 2:
+        return []
+    # Steps between moves stand still; what comes after is many times as long as usual, or it was rest.
+    usual_m, usual_rad = float(np.median(distances[moves])), float(np.median(turns[moves]))
+    starts = np.concatenate(([0], moves + 1))
+    ends = np.concatenate((moves, [len(distances)]))
+    length_s = (stamps_ns[ends] - stamps_ns[starts]) / NANOSECONDS_PER_SECOND
+    long_enough = (ends - starts > _FEWEST_FROZEN) & (length_s > _LEAST_FROZEN_S)
+    found = []
+    for place in np.flatnonzero(long_enough).tolist():
+        first, end = int(starts[place]), int(ends[place])
+        if end < len(distances):
+            out = distances[end] > _OUT_OF_FREEZE * usual_m or turns[end] > max(_OUT_OF_FREEZE * usual_rad, _SAME_RAD)
+        else:
+            into_m, into_rad = (float(steps[first - 1]) if first else 0.0 for steps in (distances, turns))
+            moved = into_m > _INTO_FREEZE * usual_m or into_rad > max(_INTO_FREEZE * usual_rad, _SAME_RAD)
+            out = moved and length_s[place] > _LEAST_LAST_S and len(moves) > 0.9 * first
+        if out:
+            # The first is the last that was seen.
+            found.append(_stretch(stamps_ns, first + 1, end + 1, "repeats its last pose"))
+    return found
+
+
+def _away_and_back(stamps_ns: Integers, poses: Matrix, distances: Vector, turns: Vector) -> list[Unsound]:
+    """Poses between a step that no body makes and another one that leads back."""
+    seconds = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
+    steps = np.flatnonzero(leaps(distances, turns, seconds)).tolist()
+    found, after = [], -1
+    for number, away in enumerate(steps):
+        if away < after:
+            continue
+        for back in steps[number + 1 :]:
+            span_s = (stamps_ns[back + 1] - stamps_ns[away]) / NANOSECONDS_PER_SECOND
+            if span_s > _LONGEST_LEAP_S:
+                break
+            distance, turn = pose_steps(poses[[away, back + 1]])
+            if not leaps(distance, turn, np.array([span_s]))[0]:
+                found.append(_stretch(stamps_ns, away + 1, back + 1, LEAPS))
+                after = back + 1
+                break
+    return found
+
+
+def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
+    """Readings (K, d), in order, of a sensor with noise that repeats one of them; NaN where nothing was measured."""
+    known = np.isfinite(values).mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
+    if len(values) <= _FEWEST_DEAD or not known.any():
+        return []
+    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
+        steps = np.abs(np.diff(values[:, known], axis=0))
+    same: Mask = np.asarray((steps == 0.0).all(axis=1), dtype=np.bool_)
+    usual = np.median(steps[~same], axis=0) if not same.all() else np.zeros(steps.shape[1])
+    runs = [
+        (first, stop)
+        for first, stop in _runs(same)
+        if stop - first >= _FEWEST_DEAD
+        and (stamps_ns[stop] - stamps_ns[first]) / NANOSECONDS_PER_SECOND > _LEAST_DEAD_S
+    ]
+    others = np.count_nonzero(same) - sum(stop - first for first, stop in runs)
+    changes = len(same) - np.count_nonzero(same)
+    if not runs or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
+        return []  # it has no noise, or not as much as its last digit
+    found = []
+    for first, stop in runs:
+        edges = [steps[place] for place in (first - 1, stop) if 0 <= place < len(steps)]
+        if not any((edge > _OUT_OF_DEAD * usual).any() for edge in edges):
+            continue  # at rest, without noise
+        zeros = not values[first, known].any()
+        why = "reads zero on all axes" if zeros else "repeats one reading"
+        found.append(_stretch(stamps_ns, first if zeros else first + 1, stop + 1, why))
+    return found
+
+
+def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
+    """Median size of an accelerometer's readings (K, 3) while the gyro (K, 3) rests: 9.8; None where it never does."""
+    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
+    stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
+    if len(stamps_ns) < _FEWEST_DEAD:
+        return None
+    windows = (stamps_ns - stamps_ns[0]) // _REST_NS
+    starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+    counts = np.diff(np.append(starts, len(stamps_ns)))
+
+    def moments(values: Matrix) -> tuple[Matrix, Matrix]:
+        mean = np.add.reduceat(values, starts) / counts[:, None]
+        square = np.add.reduceat(values**2, starts) / counts[:, None]
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+    turning, shaking = moments(rates)
+    force, spread = moments(forces)
+    rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
+    size = np.linalg.norm(force, axis=1)
+    rests &= spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)
+    rests &= spread.any(axis=1)  # what never changes is dead
+    lasting = [size[first:stop] for first, stop in _runs(rests) if stop - first >= _FEWEST_RESTS]  # not in the air
+    return float(np.median(np.concatenate(lasting))) if lasting else None
+
+
+def wrong_force(resting_m_s2: float | None) -> str:
+    """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing."""
+    if resting_m_s2 is None or abs(resting_m_s2 / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
+        return ""
+    reads = f"reads {resting_m_s2:.3g} m/s^2 at rest, where gravity is 9.81"
+    for factor, words in _UNITS.items():
+        if abs(resting_m_s2 * factor / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
+            return f"{reads}: {words}; its driver must multiply by {factor:.6g}"
+    if resting_m_s2 < _NO_GRAVITY_M_S2:
+        return f"{reads}: its driver takes gravity off, which estimators need"
+    factor = STANDARD_GRAVITY_M_S2 / resting_m_s2
+    return f"{reads}: a range or scale is set wrong, a factor of {factor:.3g} would fit"
+
+
+def unsound_sensor(channel: Channel, stamps_ns: Integers, values: Matrix, zero_ns: int, topic: str = "") -> list[str]:
+    """Sentences on a sensor that stops measuring, or whose accelerometer contradicts gravity while it rests."""
+    if channel.message_type not in NOISY_TYPES or channel.field == "orientation":
+        return []
+    dead, name = unsound_readings(stamps_ns, values), topic or channel.sensor
+    found = unsound_sentences(name, dead, zero_ns, "; the sensor, or its line, is dead then")
+    if channel.message_type == "sensor_msgs/msg/Imu":
+        kept = ~marked(dead, len(stamps_ns))
+        rates, forces = values[kept, IMU.angular_velocity], values[kept, IMU.linear_acceleration]
+        if words := wrong_force(resting_force_m_s2(stamps_ns[kept], rates, forces)):
+            found.append(f"The accelerometer of {name} {words}.")
+    return found
+
+
+def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[Unsound]:
+    """Messages (K,), in the order of recording, whose stamps are of another clock than the most of their topic.
+
+    Where the stamps step by more than ten seconds against the recorder's times, another clock begins. The one that
+    agrees with the recorder's, within a minute and for a tenth of the messages at least, counts; else one that has four
+    fifths of them. Where there is none, a bag was played in parts, and nothing is unsound.
+    """
+    delays = log_times_ns - stamps_ns
+    steps = np.flatnonzero(np.abs(np.diff(delays)) > _CLOCK_STEP_NS)
+    if not len(steps):
+        return []
+    edges = [0, *(steps + 1).tolist(), len(delays)]
+    parts = [(first, stop, float(np.median(delays[first:stop]))) for first, stop in itertools.pairwise(edges)]
+    clocks: list[tuple[float, int]] = []
+    for _, _, delay in parts:
+        if all(abs(delay - other) > _CLOCK_STEP_NS for other, _ in clocks):
+            clocks.append((delay, 0))
+    sizes = {
+        clock: sum(stop - first for first, stop, delay in parts if abs(delay - clock) <= _CLOCK_STEP_NS)
+        for clock, _ in clocks
+    }
+    agreeing = [
+        clock for clock, size in sizes.items() if abs(clock) < _SAME_CLOCK_NS and size >= _ENOUGH_SHARE * len(delays)
+    ]
+    right = min(agreeing, key=abs) if agreeing else max(sizes, key=lambda clock: sizes[clock])
+    if not agreeing and sizes[right] < _MOST * len(delays):
+        return []
+    return [
+        _stretch(log_times_ns, first, stop, f"has stamps of another age ({_day(int(stamps_ns[first]))})")
+        for first, stop, delay in parts
+        if abs(delay - right) > _CLOCK_STEP_NS
+    ]
+
+
+def _day(stamp_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(stamp_ns / NANOSECONDS_PER_SECOND, timezone.utc).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{stamp_ns} ns"
