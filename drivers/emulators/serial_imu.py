@@ -34,7 +34,7 @@ from drivers.serial_imu.frames import (
 from onboard_estimation.bags.bag import Bag
 from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.topics import listed, match_topics
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
@@ -51,8 +51,8 @@ _ROOM_TEMPERATURE = round((25.0 - 36.53) * 340.0)
 class SerialFaults:
     """What goes wrong on the way; nothing by default."""
 
-    byte_error_rate: float = parameter(0.0, "share of the bytes that arrive as others", minimum=0.0, maximum=0.5)
-    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    byte_error_rate: float = bounded(0.0, 0.0, 0.5, "share of the bytes that arrive as others")
+    frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
     batch_s: float = non_negative(
         0.0, "frames go out together so often, as of USB adapters (0.016); 0: each when due", "s"
     )
