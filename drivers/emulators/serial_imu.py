@@ -37,7 +37,7 @@ from onboard_estimation.bags.topics import listed, match_topics
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel, nearest
 from onboard_estimation.contract.robot import Robot
 
 _G = STANDARD_GRAVITY_M_S2
@@ -329,19 +329,12 @@ def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series,
     """The high-g readings with the stamps of their partners, each the other's nearest; readings that have none."""
     if not len(high.stamps_ns):
         return high, len(low.stamps_ns)
-    there, back = _nearest(low.stamps_ns, high.stamps_ns), _nearest(high.stamps_ns, low.stamps_ns)
+    there, back = nearest(low.stamps_ns, high.stamps_ns), nearest(high.stamps_ns, low.stamps_ns)
     apart_ns = np.abs(high.stamps_ns[there] - low.stamps_ns)
     paired = np.flatnonzero((back[there] == np.arange(len(there))) & (apart_ns <= furthest_ns))
     stamps_ns = high.stamps_ns.copy()
     stamps_ns[there[paired]] = low.stamps_ns[paired]
     return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
-
-
-def _nearest(times_ns: Stamps, among_ns: Stamps) -> NDArray[np.intp]:
-    """(K,) which of (L,) rising times is nearest to each."""
-    after = np.clip(np.searchsorted(among_ns, times_ns), 1, max(len(among_ns) - 1, 1))
-    is_before = times_ns - among_ns[after - 1] <= among_ns[np.minimum(after, len(among_ns) - 1)] - times_ns
-    return np.where(is_before | (len(among_ns) == 1), after - 1, after)
 
 
 def _of_their_types(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Channel]:
