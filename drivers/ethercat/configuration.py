@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,11 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import bounded, non_negative, parameter, positive
+from onboard_estimation.base.configuration import bounded, non_negative, parameter, positive, topic_name_faults
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.ros.transforms import AUTOMATIC
 
-_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LARGEST_DECIMATION = 100
 _MARGIN = 0.05
 """Share of its span by which a pressure sensor's voltage may be beyond it."""
@@ -124,11 +122,7 @@ class PressureConfiguration(PressureSensors):
         named = [name for name in self.chambers if name]
         if self.volts[0] == self.volts[1]:
             yield f"volts: {list(self.volts)}, allowed: two different ones"
-        if len(set(named)) < len(named):
-            yield f"chambers: {', '.join(named)}, allowed: each once"
-        for name in named:
-            if not _TOPIC_NAME.fullmatch(name):
-                yield f"chambers: {name!r} can be no part of a topic's name: letters, digits, _"
+        yield from topic_name_faults("chambers", named)
         if self.offsets_pa and len(self.offsets_pa) != len(named):
             yield f"offsets_pa: {len(self.offsets_pa)} for {len(named)} chambers"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import bounded, non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter, topic_name_faults
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Vector
 from onboard_estimation.base.series import TRUTH_TOPICS
@@ -29,7 +28,6 @@ from onboard_estimation.ros.transforms import AUTOMATIC
 
 LARGEST_FREQUENCY_HZ = 1000.0
 """Beyond it the library asks modules without a pause, and its thread takes a core."""
-_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -99,22 +97,14 @@ class HebiConfiguration:
             yield f"families: {len(self.families)} for {count} modules, allowed: one for all, or one for each"
         if self.source == "log" and not self.log:
             yield "log: '', but source is log: name a .hebilog"
-        yield from self._names("imu_names", self.imus, count)
-        yield from self._names("joint_names", self.joints, count)
+        for name, given in (("imu_names", self.imus), ("joint_names", self.joints)):
+            if len(given) != count:
+                yield f"{name}: {len(given)} for {count} modules"
+            yield from topic_name_faults(name, given)
         if len(set(self.modules)) < count:
             yield f"names: {', '.join(self.names)}, allowed: each module once"
         if any(not name for name in (*self.names, *self.families)):
             yield "names, families: one of them is empty"
-
-    @staticmethod
-    def _names(parameter_name: str, names: tuple[str, ...], count: int) -> Iterator[str]:
-        if len(names) != count:
-            yield f"{parameter_name}: {len(names)} for {count} modules"
-        if len(set(names)) < len(names):
-            yield f"{parameter_name}: {', '.join(names)}, allowed: each once"
-        for name in names:
-            if not _TOPIC_NAME.fullmatch(name):
-                yield f"{parameter_name}: {name!r} can be no part of a topic's name: letters, digits, _"
 
 
 # The library `hebi-py`, which is optional (whoever has no HEBI modules needs none), and modules that it finds.

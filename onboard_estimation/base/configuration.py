@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
@@ -53,6 +54,7 @@ _NOUNS = {
 }
 """Of the types that ROS 2's parameters have: the name, and what is allowed in words, of one and of many."""
 _LONGEST_SHOWN = 60
+_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class ConfigurationError(UserError):
@@ -222,6 +224,15 @@ def positive(default: Any, doc: str, unit: str = "") -> Any:
 def bounded(default: Any, least: Number, most: Number, doc: str, unit: str = "") -> Any:
     """A `parameter` from `least` to `most`, both included."""
     return parameter(default, doc, unit=unit, minimum=least, maximum=most)
+
+
+def topic_name_faults(parameter_name: str, names: Sequence[str]) -> Iterator[str]:
+    """What is wrong with names that become parts of topics' names, for `faults` of a configuration."""
+    if len(set(names)) < len(names):
+        yield f"{parameter_name}: {', '.join(names)}, allowed: each once"
+    for name in names:
+        if not _TOPIC_NAME.fullmatch(name):
+            yield f"{parameter_name}: {name!r} can be no part of a topic's name: letters, digits, _"
 
 
 def load(
