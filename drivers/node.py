@@ -19,6 +19,7 @@ from onboard_estimation.live.messages import new
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
 from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.diagnostics import status
+from onboard_estimation.ros.message_templates import Writer
 from onboard_estimation.ros.sensor_messages import header
 
 _STAY_S, _LOOK_S = 0.0005, 1.0
@@ -106,7 +107,7 @@ class MeasuringNode(DriverNode):
         super().__init__(name)
         self.measured: list[Channel] = []
         self.outputs: dict[str, Any] = {}
-        self.messages: dict[str, Callable[[int, Vector], bytes]] = {}
+        self.messages: dict[str, Writer] = {}
         self.heard: frozenset[str] = frozenset()
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()

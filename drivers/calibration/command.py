@@ -9,6 +9,7 @@ import typer
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
+from onboard_estimation.commands.arguments import argument, option
 
 if TYPE_CHECKING:
     from drivers.calibration.logs import ImuLog
@@ -22,6 +23,8 @@ EXAMPLES = output.examples(
     "calibrate imu BAG --rest LONG_REST_BAG --output imu.yaml",
 )
 
+_FORMAT = "Format of logs that are neither bags nor tables, e.g. `serial_log`; see `convert --formats`."
+
 app = typer.Typer(rich_markup_mode="markdown", help="Calibrate a sensor from a log; writes the file that drivers take.")
 
 
@@ -32,47 +35,28 @@ def calibrate() -> None:
 
 @app.command("imu", epilog=EXAMPLES)
 def imu(
-    logs: Annotated[
-        list[Path],
-        typer.Argument(metavar="LOG...", help="Bags, tables (.csv) or, with `--format`, logs of one sensor."),
-    ],
+    logs: Annotated[list[Path], argument("LOG...", "Bags, tables (.csv) or, with `--format`, logs of one sensor.")],
     sensor: Annotated[
         str | None,
-        typer.Option(
-            "--sensor", "--topic", metavar="NAME", help="Which one, where a log holds several: topic, or `imu/low_g`."
-        ),
+        option("NAME", "Which one, where a log holds several: topic, or `imu/low_g`.", "--sensor", "--topic"),
     ] = None,
     sections: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Where the positions and turns are (JSON, CSV); otherwise they are found."),
+        Path | None, option("FILE", "Where the positions and turns are (JSON, CSV); otherwise they are found.")
     ] = None,
-    turn_deg: Annotated[float, typer.Option(metavar="DEG", help="Angle of each turn, deg.")] = 360.0,
-    turn_stddev_deg: Annotated[float, typer.Option(metavar="DEG", help="Its standard deviation, deg.")] = 2.0,
+    turn_deg: Annotated[float, option("DEG", "Angle of each turn, deg.")] = 360.0,
+    turn_stddev_deg: Annotated[float, option("DEG", "Its standard deviation, deg.")] = 2.0,
     tilt_deg: Annotated[
-        float,
-        typer.Option(metavar="DEG", help="Standard deviation of a position's tilt, deg: 2 by hand, 0.1 in a cube."),
+        float, option("DEG", "Standard deviation of a position's tilt, deg: 2 by hand, 0.1 in a cube.")
     ] = 2.0,
-    gravity: Annotated[float, typer.Option(metavar="G", help="Gravity at the place, m/s^2.")] = 9.80665,
+    gravity: Annotated[float, option("G", "Gravity at the place, m/s^2.")] = 9.80665,
     rest: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Long rest for the noise; otherwise the longest one in the logs.")
+        Path | None, option("LOG", "Long rest for the noise; otherwise the longest one in the logs.")
     ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Format of logs that are neither bags nor tables, e.g. `serial_log`; see `convert --formats`.",
-            autocompletion=arguments.formats,
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="HZ", help="Readings per second of a table without a column `time_s`.")
-    ] = None,
-    accelerometer_unit: Annotated[str, typer.Option(metavar="UNIT", help="Of a table: `m/s2` or `g`.")] = "m/s2",
-    gyro_unit: Annotated[str, typer.Option(metavar="UNIT", help="Of a table: `rad/s` or `deg/s`.")] = "rad/s",
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="YAML", help="Parameter file to write; new.")
-    ] = None,
+    form: Annotated[str | None, option("FORMAT", _FORMAT, "--format", autocompletion=arguments.formats)] = None,
+    rate: Annotated[float | None, option("HZ", "Readings per second of a table without a column `time_s`.")] = None,
+    accelerometer_unit: Annotated[str, option("UNIT", "Of a table: `m/s2` or `g`.")] = "m/s2",
+    gyro_unit: Annotated[str, option("UNIT", "Of a table: `rad/s` or `deg/s`.")] = "rad/s",
+    file: Annotated[Path | None, arguments.into("YAML", "Parameter file to write; new.")] = None,
     json: arguments.JsonOption = False,
 ) -> None:
     """Bias, gain and misalignment of accelerometer and gyro, and their noise, from six positions and three turns.

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import load, non_negative, parameter, positive
+from onboard_estimation.base.configuration import bounded, load, non_negative, parameter, positive
 from onboard_estimation.base.measurement import IMU
 
 Triple = tuple[float, float, float]
@@ -100,7 +100,7 @@ class Provenance:
     recorded: str = parameter("", "time in the first log, UTC; empty where it tells none")
     sensor: str = parameter("", "sensor in the log")
     versions: str = parameter("", "of the programs")
-    positions: int = parameter(0, "resting positions used", minimum=0, maximum=6)
+    positions: int = bounded(0, 0, 6, "resting positions used")
     turns: int = parameter(0, "turns used", minimum=0)
     gravity_m_s2: float = positive(9.80665, "gravity that the gains rest on", "m/s^2")
     residual_before_m_s2: tuple[float, ...] = parameter((), "RMS of |f| - g over all rests", unit="m/s^2")

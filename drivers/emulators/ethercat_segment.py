@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from drivers.emulators.ethercat_slave import Command, Slave, State
 from drivers.ethercat.cycle import check_interface
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 
 # EtherCAT frames (ETG.1000.4, IEC 61158-4-12): datagrams one behind the other, each with its working counter.
 #
@@ -106,7 +106,7 @@ class EthercatFaults:
 
     after_s: float = non_negative(5.0, "after the first frame, faults begin", "s")
     slave: int = parameter(0, "place on the bus of the device that has them", minimum=0)
-    frame_loss_rate: float = parameter(0.0, "share of the frames that do not come back", minimum=0.0, maximum=1.0)
+    frame_loss_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that do not come back")
     unplugged_s: float = non_negative(0.0, "the cable is out for so long; the devices have power", "s")
     power_off_s: float = non_negative(0.0, "the device has no power for so long, and none behind it is reached", "s")
     leaves_op: bool = parameter(False, "the device falls into SAFEOP with an error, once")

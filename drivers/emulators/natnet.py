@@ -31,7 +31,7 @@ from drivers.motion_capture.optitrack_protocol import (
     message,
     shown,
 )
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
@@ -157,16 +157,12 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
     interface: str = parameter("127.0.0.1", "address of this host that the server is at")
     transport: str = parameter("multicast", "where frames go", choices=("multicast", "unicast"))
     multicast_group: str = parameter(protocol.MULTICAST_GROUP, "where they go by multicast")
-    command_port: int = parameter(protocol.COMMAND_PORT, "where clients ask", minimum=1, maximum=65535)
-    data_port: int = parameter(protocol.DATA_PORT, "of the multicast group", minimum=1, maximum=65535)
+    command_port: int = bounded(protocol.COMMAND_PORT, 1, 65535, "where clients ask")
+    data_port: int = bounded(protocol.DATA_PORT, 1, 65535, "of the multicast group")
     up_axis: str = parameter("y", "of the stream", choices=UP_AXES)
-    clock_skew_ppm: float = parameter(
-        0.0, "by how much the server's clock runs fast", unit="ppm", minimum=-1000.0, maximum=1000.0
-    )
-    camera_latency_s: float = parameter(
-        0.004, "from the middle of the exposure to the sending", unit="s", minimum=0.0, maximum=1.0
-    )
-    drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    clock_skew_ppm: float = bounded(0.0, -1000.0, 1000.0, "by how much the server's clock runs fast", "ppm")
+    camera_latency_s: float = bounded(0.004, 0.0, 1.0, "from the middle of the exposure to the sending", "s")
+    drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
     occlude_every_s: float = non_negative(0.0, "a body is occluded so often, each in turn; 0: never", "s")
     occlude_for_s: float = non_negative(0.5, "for so long", "s")
     restart_every_s: float = non_negative(

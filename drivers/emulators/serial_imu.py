@@ -34,10 +34,10 @@ from drivers.serial_imu.frames import (
 from onboard_estimation.bags.bag import Bag
 from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.topics import listed, match_topics
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel, nearest
 from onboard_estimation.contract.robot import Robot
 
 _G = STANDARD_GRAVITY_M_S2
@@ -51,8 +51,8 @@ _ROOM_TEMPERATURE = round((25.0 - 36.53) * 340.0)
 class SerialFaults:
     """What goes wrong on the way; nothing by default."""
 
-    byte_error_rate: float = parameter(0.0, "share of the bytes that arrive as others", minimum=0.0, maximum=0.5)
-    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    byte_error_rate: float = bounded(0.0, 0.0, 0.5, "share of the bytes that arrive as others")
+    frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
     batch_s: float = non_negative(
         0.0, "frames go out together so often, as of USB adapters (0.016); 0: each when due", "s"
     )
@@ -329,19 +329,12 @@ def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series,
     """The high-g readings with the stamps of their partners, each the other's nearest; readings that have none."""
     if not len(high.stamps_ns):
         return high, len(low.stamps_ns)
-    there, back = _nearest(low.stamps_ns, high.stamps_ns), _nearest(high.stamps_ns, low.stamps_ns)
+    there, back = nearest(low.stamps_ns, high.stamps_ns), nearest(high.stamps_ns, low.stamps_ns)
     apart_ns = np.abs(high.stamps_ns[there] - low.stamps_ns)
     paired = np.flatnonzero((back[there] == np.arange(len(there))) & (apart_ns <= furthest_ns))
     stamps_ns = high.stamps_ns.copy()
     stamps_ns[there[paired]] = low.stamps_ns[paired]
     return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
-
-
-def _nearest(times_ns: Stamps, among_ns: Stamps) -> NDArray[np.intp]:
-    """(K,) which of (L,) rising times is nearest to each."""
-    after = np.clip(np.searchsorted(among_ns, times_ns), 1, max(len(among_ns) - 1, 1))
-    is_before = times_ns - among_ns[after - 1] <= among_ns[np.minimum(after, len(among_ns) - 1)] - times_ns
-    return np.where(is_before | (len(among_ns) == 1), after - 1, after)
 
 
 def _of_their_types(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Channel]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drivers.motion_capture import vicon_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
 LOCAL_SEGMENTS = 8
@@ -27,18 +27,16 @@ class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
     """The server, and what goes wrong; nothing by default."""
 
     host: str = parameter("127.0.0.1", "address to listen at")
-    port: int = parameter(
-        protocol.PORT, "to listen at; below 1024 it takes a right of its own", minimum=0, maximum=65535
-    )
+    port: int = bounded(protocol.PORT, 0, 65535, "to listen at; below 1024 it takes a right of its own")
     rate_hz: float = non_negative(
         0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes"
     )
-    latency_s: float = parameter(0.005, "from exposure to sending, as told", unit="s", minimum=0.0, maximum=1.0)
+    latency_s: float = bounded(0.005, 0.0, 1.0, "from exposure to sending, as told", "s")
     up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
-    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
-    occlusion_rate: float = parameter(0.0, "share of the poses that are not seen", minimum=0.0, maximum=1.0)
-    network_jitter_s: float = parameter(
-        0.0, "mean of what the network adds, exponential, and nobody tells", unit="s", minimum=0.0, maximum=1.0
+    frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
+    occlusion_rate: float = bounded(0.0, 0.0, 1.0, "share of the poses that are not seen")
+    network_jitter_s: float = bounded(
+        0.0, 0.0, 1.0, "mean of what the network adds, exponential, and nobody tells", "s"
     )
     disconnect_every_s: float = non_negative(0.0, "clients are sent away so often; 0: never", "s")
     restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,11 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.base.configuration import bounded, non_negative, parameter, positive, topic_name_faults
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.ros.transforms import AUTOMATIC
 
-_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LARGEST_DECIMATION = 100
 _MARGIN = 0.05
 """Share of its span by which a pressure sensor's voltage may be beyond it."""
@@ -39,16 +37,14 @@ class BusSensors:
 class BusConfiguration(BusSensors):
     """The interface, what is on it, and how often it is asked."""
 
-    cycle_hz: float = parameter(1000.0, "cycles a second", unit="Hz", minimum=10.0, maximum=4000.0)
-    spin_s: float = parameter(
-        0.00002, "so long before a cycle its thread does not sleep", unit="s", minimum=0.0, maximum=0.001
+    cycle_hz: float = bounded(1000.0, 10.0, 4000.0, "cycles a second", "Hz")
+    spin_s: float = bounded(0.00002, 0.0, 0.001, "so long before a cycle its thread does not sleep", "s")
+    receive_timeout_us: int = bounded(4000, 100, 100_000, "so long a frame is waited for", "us")
+    lost_after_cycles: int = bounded(
+        10, 1, 1000, "cycles without the working counter expected, until the data count as lost"
     )
-    receive_timeout_us: int = parameter(4000, "so long a frame is waited for", unit="us", minimum=100, maximum=100_000)
-    lost_after_cycles: int = parameter(
-        10, "cycles without the working counter expected, until the data count as lost", minimum=1, maximum=1000
-    )
-    realtime_priority: int = parameter(
-        50, "of the cycle's thread (SCHED_FIFO), where the user may have one; 0: none", minimum=0, maximum=98
+    realtime_priority: int = bounded(
+        50, 0, 98, "of the cycle's thread (SCHED_FIFO), where the user may have one; 0: none"
     )
 
 
@@ -62,19 +58,15 @@ class WrenchConfiguration:
     device_sign: Literal["robot_on_sensor", "sensor_on_robot"] = parameter(
         "robot_on_sensor", "the same of what the device itself gives"
     )
-    decimation: int = parameter(
-        1, "of so many readings one is published, low-passed before", minimum=1, maximum=_LARGEST_DECIMATION
-    )
-    latency_s: float = parameter(
-        0.0, "of the device's own filter: taken off the stamps", unit="s", minimum=0.0, maximum=1.0
-    )
+    decimation: int = bounded(1, 1, _LARGEST_DECIMATION, "of so many readings one is published, low-passed before")
+    latency_s: float = bounded(0.0, 0.0, 1.0, "of the device's own filter: taken off the stamps", "s")
     frame: str = parameter("wrench", "frame of the messages")
-    mounting_rpy_deg: tuple[float, float, float] = parameter(
+    mounting_rpy_deg: tuple[float, float, float] = bounded(
         (0.0, 0.0, 0.0),
+        -360.0,
+        360.0,
         "turns a vector of the sensor's axes into the frame's: roll, pitch, yaw as in URDF",
-        unit="deg",
-        minimum=-360.0,
-        maximum=360.0,
+        "deg",
     )
     lever_arm_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "where the frame's origin is", unit="m")
     mass_kg: float = non_negative(0.0, "of what hangs on the sensor", "kg")
@@ -87,7 +79,7 @@ class WrenchConfiguration:
         False, "a tare takes the weight of mass_kg into the zero, so that it is read no more"
     )
     tare_on_device: bool = parameter(False, "a tare uses the device's own bias, which it loses without power")
-    tare_s: float = parameter(0.5, "readings of so long make a zero", unit="s", minimum=0.05, maximum=5.0)
+    tare_s: float = bounded(0.5, 0.05, 5.0, "readings of so long make a zero", "s")
     still_force_n: float = positive(0.2, "standard deviation and drift of a force at rest, at most", "N")
     still_torque_n_m: float = positive(0.01, "the same of a torque", "N m")
     publish_faulty: bool = parameter(False, "publish what the device itself calls out of range, or an error")
@@ -123,20 +115,14 @@ class PressureConfiguration(PressureSensors):
     )
     ambient_pa: float = non_negative(101325.0, "pressure of the air around", "Pa")
     variance_pa2: float = non_negative(0.0, "of a reading; 0: not known", "Pa^2")
-    decimation: int = parameter(
-        1, "of so many readings one is published, low-passed before", minimum=1, maximum=_LARGEST_DECIMATION
-    )
+    decimation: int = bounded(1, 1, _LARGEST_DECIMATION, "of so many readings one is published, low-passed before")
 
     def faults(self) -> Iterable[str]:
         """What does not go together."""
         named = [name for name in self.chambers if name]
         if self.volts[0] == self.volts[1]:
             yield f"volts: {list(self.volts)}, allowed: two different ones"
-        if len(set(named)) < len(named):
-            yield f"chambers: {', '.join(named)}, allowed: each once"
-        for name in named:
-            if not _TOPIC_NAME.fullmatch(name):
-                yield f"chambers: {name!r} can be no part of a topic's name: letters, digits, _"
+        yield from topic_name_faults("chambers", named)
         if self.offsets_pa and len(self.offsets_pa) != len(named):
             yield f"offsets_pa: {len(self.offsets_pa)} for {len(named)} chambers"
 
@@ -168,6 +154,4 @@ class EthercatHost:
     """What the node itself wants to know."""
 
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
-    diagnostics_period_s: float = parameter(
-        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=3600.0
-    )
+    diagnostics_period_s: float = bounded(1.0, 0.1, 3600.0, "time between two reports on /diagnostics", "s")

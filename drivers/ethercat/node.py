@@ -25,7 +25,7 @@ from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
-from onboard_estimation.ros.message_templates import SerializedSensor
+from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
@@ -120,7 +120,7 @@ class EthercatWrenchNode(MeasuringNode):
     def _offer(self, place: int, channel: Channel, kind: Any, complete: Callable[[Any], None]) -> None:
         self.offer_readings(channel, kind)
         self._channels.setdefault(place, []).append(channel)
-        self.messages[channel.sensor] = SerializedSensor(channel, new, serialized, self._prefix, complete)
+        self.messages[channel.sensor] = sensor_writer(channel, new, serialized, self._prefix, complete)
 
     def _say_delay(self, name: str, stream: Stream) -> None:
         if stream.decimator is not None:

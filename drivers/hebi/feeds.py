@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter, topic_name_faults
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Vector
 from onboard_estimation.base.series import TRUTH_TOPICS
@@ -29,7 +28,6 @@ from onboard_estimation.ros.transforms import AUTOMATIC
 
 LARGEST_FREQUENCY_HZ = 1000.0
 """Beyond it the library asks modules without a pause, and its thread takes a core."""
-_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -47,37 +45,25 @@ class HebiConfiguration:
         (), "theirs on topics, as in imu/<name>/data_raw; empty: those of the modules"
     )
     joint_names: tuple[str, ...] = parameter((), "theirs in joint states and commands; empty: those of the IMUs")
-    feedback_frequency_hz: float = parameter(
-        200.0, "how often modules are asked", unit="Hz", minimum=1.0, maximum=LARGEST_FREQUENCY_HZ
-    )
-    command_lifetime_ms: int = parameter(
-        250, "a command acts no longer without the next one: the module stops", unit="ms", minimum=1, maximum=10_000
+    feedback_frequency_hz: float = bounded(200.0, 1.0, LARGEST_FREQUENCY_HZ, "how often modules are asked", "Hz")
+    command_lifetime_ms: int = bounded(
+        250, 1, 10_000, "a command acts no longer without the next one: the module stops", "ms"
     )
     command_topic: str = parameter("actuators/command", 'velocities to be forwarded (JointState); "": none')
     largest_velocity_rad_s: float = parameter(
         50.0, "commands beyond it are refused", unit="rad/s", exclusive_minimum=0.0, maximum=1000.0
     )
     joint_states_topic: str = parameter("joint_states", 'position, velocity and effort of all modules; "": none')
-    lookup_timeout_s: float = parameter(
-        5.0, "for so long modules are looked for at start", unit="s", minimum=0.1, maximum=60.0
-    )
-    silent_s: float = parameter(
-        0.5, "a module without fresh feedback for so long is said to be silent", unit="s", minimum=0.05, maximum=60.0
-    )
-    latency_s: float = parameter(
-        0.0,
-        "least time from a module's stamp to the arrival; one way does not tell",
-        unit="s",
-        minimum=0.0,
-        maximum=0.1,
+    lookup_timeout_s: float = bounded(5.0, 0.1, 60.0, "for so long modules are looked for at start", "s")
+    silent_s: float = bounded(0.5, 0.05, 60.0, "a module without fresh feedback for so long is said to be silent", "s")
+    latency_s: float = bounded(
+        0.0, 0.0, 0.1, "least time from a module's stamp to the arrival; one way does not tell", "s"
     )
     gyro_variance: float = non_negative(0.0, "of each axis; 0: not known", "rad^2/s^2")
     accelerometer_variance: float = non_negative(0.0, "of each axis; 0: not known", "m^2/s^4")
     orientation_variance: float = non_negative(0.0, "about each axis; 0: not known", "rad^2")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
-    diagnostics_period_s: float = parameter(
-        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0
-    )
+    diagnostics_period_s: float = bounded(1.0, 0.1, 60.0, "time between two reports on /diagnostics", "s")
     log: str = parameter("", "file of source: log, or of nothing else")
     robot: str = parameter("", 'robot of the suite that is imitated, whose parameters come along; "": modules at rest')
     scenario: str = parameter("", 'imitation: what is simulated; "": the robot\'s first')
@@ -111,22 +97,14 @@ class HebiConfiguration:
             yield f"families: {len(self.families)} for {count} modules, allowed: one for all, or one for each"
         if self.source == "log" and not self.log:
             yield "log: '', but source is log: name a .hebilog"
-        yield from self._names("imu_names", self.imus, count)
-        yield from self._names("joint_names", self.joints, count)
+        for name, given in (("imu_names", self.imus), ("joint_names", self.joints)):
+            if len(given) != count:
+                yield f"{name}: {len(given)} for {count} modules"
+            yield from topic_name_faults(name, given)
         if len(set(self.modules)) < count:
             yield f"names: {', '.join(self.names)}, allowed: each module once"
         if any(not name for name in (*self.names, *self.families)):
             yield "names, families: one of them is empty"
-
-    @staticmethod
-    def _names(parameter_name: str, names: tuple[str, ...], count: int) -> Iterator[str]:
-        if len(names) != count:
-            yield f"{parameter_name}: {len(names)} for {count} modules"
-        if len(set(names)) < len(names):
-            yield f"{parameter_name}: {', '.join(names)}, allowed: each once"
-        for name in names:
-            if not _TOPIC_NAME.fullmatch(name):
-                yield f"{parameter_name}: {name!r} can be no part of a topic's name: letters, digits, _"
 
 
 # The library `hebi-py`, which is optional (whoever has no HEBI modules needs none), and modules that it finds.

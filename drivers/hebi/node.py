@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,12 @@ from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
-from onboard_estimation.ros.message_templates import MessageTemplate, SerializedSensor
+from onboard_estimation.ros.message_templates import MessageTemplate, Writer, sensor_writer, writer
 from onboard_estimation.ros.sensor_messages import axes, header, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.002
 _LOOK_S = 0.25
-_MOST_TEMPLATES = 8
-"""Of a module's messages: by which parts are there."""
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -94,7 +91,7 @@ class HebiNode(MeasuringNode):
         self._beside = {
             topic: (
                 self.create_publisher(interface_class(channel.message_type), topic, STREAM),
-                SerializedSensor(channel, new, serialized, prefix),
+                sensor_writer(channel, new, serialized, prefix),
             )
             for topic, channel in self.feed.channels.items()
         }
@@ -197,7 +194,7 @@ class HebiNode(MeasuringNode):
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
 
 
-def imu_messages(channel: Channel, prefix: str, **variances: float) -> Callable[[int, Vector], bytes]:
+def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
     """`sensor_msgs/Imu` of one module, of values as `checked_imu` gives them.
 
     Parameters
@@ -209,18 +206,12 @@ def imu_messages(channel: Channel, prefix: str, **variances: float) -> Callable[
     def make(stamp_ns: int, value: Vector) -> Any:
         message = to_message(new, channel, stamp_ns, value[:6], prefix)
         if not np.isnan(value[6]):
-            message.orientation, message.orientation_covariance = (
-                axes(new, "Quaternion", value[6:].tolist()),
-                np.zeros(9),
-            )
+            message.orientation = axes(new, "Quaternion", value[6:].tolist())
+            message.orientation_covariance = np.zeros(9)
         set_variances(message, **variances)
         return message
 
-    @lru_cache(_MOST_TEMPLATES)
-    def template(measured: bytes) -> MessageTemplate:
-        return MessageTemplate(make, serialized, len(measured), np.frombuffer(measured, dtype=np.bool_))
-
-    return lambda stamp_ns, value: template((~np.isnan(value)).tobytes()).message(stamp_ns, value)
+    return writer(make, serialized)
 
 
 def joint_messages(names: Sequence[str]) -> MessageTemplate:

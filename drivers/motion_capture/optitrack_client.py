@@ -30,7 +30,7 @@ from drivers.motion_capture.optitrack_protocol import (
     ServerInfo,
     shown,
 )
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.pipeline.device_clock import DeviceClock
@@ -48,15 +48,11 @@ class OptitrackConfiguration(TruthConfiguration):
         "multicast", "how Motive streams: Streaming Settings, Transmission Type", choices=("multicast", "unicast")
     )
     multicast_group: str = parameter(MULTICAST_GROUP, "Multicast Interface of Motive's settings")
-    command_port: int = parameter(COMMAND_PORT, "Command Port of Motive's settings", minimum=1, maximum=65535)
-    data_port: int = parameter(DATA_PORT, "Data Port of Motive's settings", minimum=1, maximum=65535)
+    command_port: int = bounded(COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
+    data_port: int = bounded(DATA_PORT, 1, 65535, "Data Port of Motive's settings")
     up_axis: str = parameter("y", "Up Axis of Motive's settings", choices=UP_AXES)
-    latency_s: float = parameter(
-        0.0,
-        "from exposure to arrival at least; of use before NatNet 3.0, which does not tell it",
-        unit="s",
-        minimum=0.0,
-        maximum=1.0,
+    latency_s: float = bounded(
+        0.0, 0.0, 1.0, "from exposure to arrival at least; of use before NatNet 3.0, which does not tell it", "s"
     )
 
     @property

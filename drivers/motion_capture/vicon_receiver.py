@@ -21,7 +21,7 @@ from drivers.motion_capture.bodies import (
     quaternions_of,
 )
 from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.pipeline.device_clock import DeviceClock
 
@@ -33,14 +33,10 @@ class ViconConfiguration(TruthConfiguration):
     """The server, and what becomes of its bodies."""
 
     host: str = parameter("127.0.0.1", "address or name of the DataStream server: Tracker, Nexus, Shogun, emulator")
-    port: int = parameter(PORT, "of the server", minimum=1, maximum=65535)
+    port: int = bounded(PORT, 1, 65535, "of the server")
     interface: str = parameter("", "address of this machine to reach it from; empty: the system chooses")
-    latency_s: float = parameter(
-        0.0, "least time on the network, which one way does not tell", unit="s", minimum=0.0, maximum=1.0
-    )
-    silent_s: float = parameter(
-        1.0, "a server without frames for so long is said to be silent", unit="s", minimum=0.05, maximum=60.0
-    )
+    latency_s: float = bounded(0.0, 0.0, 1.0, "least time on the network, which one way does not tell", "s")
+    silent_s: float = bounded(1.0, 0.05, 60.0, "a server without frames for so long is said to be silent", "s")
 
     def faults(self) -> Iterable[str]:
         """Of names, and a server without an address."""

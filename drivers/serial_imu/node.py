@@ -20,7 +20,7 @@ from drivers.calibration.parameter_file import load_calibration
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode, set_variances
 from drivers.serial_imu.frames import CLOCK_TICK_S, CLOCK_WRAP, Scales, SerialReadings
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
@@ -28,7 +28,7 @@ from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
-from onboard_estimation.ros.message_templates import SerializedSensor
+from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
 
@@ -103,12 +103,8 @@ class SerialImu:
     """What is known of the device."""
 
     mounting: Mounting = Mounting()
-    latency_s: float = parameter(
-        0.0,
-        "least time from a reading to its arrival, which cannot be seen from here",
-        unit="s",
-        minimum=0.0,
-        maximum=1.0,
+    latency_s: float = bounded(
+        0.0, 0.0, 1.0, "least time from a reading to its arrival, which cannot be seen from here", "s"
     )
 
 
@@ -117,7 +113,7 @@ class SerialImuHost:
     """What the node itself wants to know."""
 
     port: str = parameter("/dev/ttyUSB0", "serial port of the device")
-    baud: int = parameter(921600, "bits a second; 115200 are too few for 840 samples", minimum=1200, maximum=10_000_000)
+    baud: int = bounded(921600, 1200, 10_000_000, "bits a second; 115200 are too few for 840 samples")
     raw_log: str = parameter("", "file to keep all bytes in, for `convert serial_log FILE`; empty: none")
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
 
@@ -226,7 +222,7 @@ class SerialImuNode(MeasuringNode):
         for name, channel in CHANNELS.items():
             variances = {"angular_velocity": scales.gyro_variance, "linear_acceleration": accelerometers[name]}
             complete = partial(set_variances, **variances)
-            self.messages[name] = SerializedSensor(channel, new, serialized, self._prefix, complete)
+            self.messages[name] = sensor_writer(channel, new, serialized, self._prefix, complete)
 
     def _zero_gyro(self) -> str:
         values = self._last_second(LOW_G)

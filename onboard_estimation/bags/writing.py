@@ -127,7 +127,6 @@ class BagWriter:
         self,
         topic: str,
         message_type: str,
-        transient_local: bool = False,
         definition: str | None = None,
         type_hash: str | None = None,
         offered: Sequence[Qos] = (),
@@ -139,7 +138,7 @@ class BagWriter:
         definition, type_hash
             Of a type that is no standard one, as a bag holds them; empty where the definition is not known.
         offered
-            What its publishers offer; by default the usual, or for late subscribers (`transient_local`).
+            What its publishers offer; by default the usual.
 
         Raises
         ------
@@ -161,7 +160,7 @@ class BagWriter:
                 message_type,
                 msgdef=definition,
                 rihs01=type_hash or _NO_HASH,
-                offered_qos_profiles=offered or [offer(transient_local=transient_local or name in LATCHED_TOPICS)],
+                offered_qos_profiles=offered or [offer(transient_local=name in LATCHED_TOPICS)],
             )
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:

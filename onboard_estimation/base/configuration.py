@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
@@ -53,6 +54,7 @@ _NOUNS = {
 }
 """Of the types that ROS 2's parameters have: the name, and what is allowed in words, of one and of many."""
 _LONGEST_SHOWN = 60
+_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class ConfigurationError(UserError):
@@ -219,12 +221,24 @@ def positive(default: Any, doc: str, unit: str = "") -> Any:
     return parameter(default, doc, unit=unit, exclusive_minimum=0.0)
 
 
+def bounded(default: Any, least: Number, most: Number, doc: str, unit: str = "") -> Any:
+    """A `parameter` from `least` to `most`, both included."""
+    return parameter(default, doc, unit=unit, minimum=least, maximum=most)
+
+
+def topic_name_faults(parameter_name: str, names: Sequence[str]) -> Iterator[str]:
+    """What is wrong with names that become parts of topics' names, for `faults` of a configuration."""
+    if len(set(names)) < len(names):
+        yield f"{parameter_name}: {', '.join(names)}, allowed: each once"
+    for name in names:
+        if not _TOPIC_NAME.fullmatch(name):
+            yield f"{parameter_name}: {name!r} can be no part of a topic's name: letters, digits, _"
+
+
 def load(
     configuration_type: type[C],
     source: Path | str | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
-    *,
-    node: str | None = None,
 ) -> C:
     """Configuration from its defaults, a parameter file and overrides, the later before the earlier.
 
@@ -234,8 +248,6 @@ def load(
         ROS 2 parameter file, or a mapping of its content or of bare parameters, nested or with dotted names.
     overrides
         Nested or with dotted names; arrays as lists, tuples, `array.array` or NumPy arrays.
-    node
-        Name of the node that a file for several nodes is read for.
 
     Raises
     ------
@@ -250,7 +262,7 @@ def load(
     else:
         source_name, content, faults = "configuration", source or {}, []
     of_file = isinstance(source, (str, Path)) and bool(content)
-    values, more_faults = parameters_of(content, node) if of_file or is_sectioned(content) else flatten(content)
+    values, more_faults = parameters_of(content) if of_file or is_sectioned(content) else flatten(content)
     overriding, override_faults = flatten(overrides or {})
     faults += [*more_faults, *override_faults]
     values.update(overriding)
@@ -279,10 +291,9 @@ def to_mapping(configuration: Any) -> dict[str, Any]:
     return mapping
 
 
-def to_parameter_file(configuration: Any, node: str = "/**") -> str:
+def to_parameter_file(configuration: Any) -> str:
     """ROS 2 parameter file with the meaning, unit and allowed values at the end of each line; `load` reads it back."""
-    lines = [f"{node}:", f"  {PARAMETERS_KEY}:", *_file_lines(configuration, "    ")]
-    return "\n".join(lines) + "\n"
+    return "\n".join(["/**:", f"  {PARAMETERS_KEY}:", *_file_lines(configuration, "    ")]) + "\n"
 
 
 def _file_lines(configuration: Any, indent: str) -> Iterator[str]:

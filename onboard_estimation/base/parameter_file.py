@@ -96,15 +96,13 @@ def is_sectioned(content: Mapping[str, Any]) -> bool:
     return PARAMETERS_KEY in content or any(True for _ in _sections(content))
 
 
-def parameters_of(content: Mapping[str, Any], node: str | None) -> tuple[dict[str, Any], list[str]]:
-    """Parameters that the content holds for one node, as `{dotted name: value}`, and faults.
+def parameters_of(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Parameters that the content holds for the one node that it is for, as `{dotted name: value}`, and faults.
 
     Parameters
     ----------
     content
         `{node name: {"ros__parameters": {...}}}`; names may have a namespace and the wildcards `*` and `**`.
-    node
-        Name of the node without its namespace. None: the content is for one node only, whatever its name.
 
     Of two sections that hold for the node, the later one in the file prevails, as in ROS 2.
     """
@@ -115,15 +113,12 @@ def parameters_of(content: Mapping[str, Any], node: str | None) -> tuple[dict[st
         return {}, [
             f"no {PARAMETERS_KEY}: a ROS 2 parameter file has `/**:`, below it `{PARAMETERS_KEY}:`, then values"
         ]
-    names = [name for name, _ in sections if _node_name(name) not in ("*", "**")]
-    if node is None and len(set(names)) > 1:
+    names = [name for name, _ in sections if name.rpartition("/")[2] not in ("*", "**")]
+    if len(set(names)) > 1:
         return {}, [f"parameters for several nodes ({', '.join(names)}): say for which one"]
-    chosen = [(name, values) for name, values in sections if node is None or _node_name(name) in ("*", "**", node)]
-    if not chosen:
-        return {}, [f"no parameters for the node {node}: there are some for {', '.join(names)}"]
     parameters: dict[str, Any] = {}
     faults: list[str] = []
-    for name, values in chosen:
+    for name, values in sections:
         if values is not None and not isinstance(values, Mapping):
             faults.append(f"{name}: {PARAMETERS_KEY} holds {values!r}, not `name: value` lines")
             continue
@@ -160,7 +155,3 @@ def _sections(content: Mapping[str, Any], namespace: str = "") -> Iterator[tuple
             if PARAMETERS_KEY in value:
                 yield full_name, value[PARAMETERS_KEY]
             yield from _sections({key: below for key, below in value.items() if key != PARAMETERS_KEY}, full_name)
-
-
-def _node_name(section: str) -> str:
-    return section.rpartition("/")[2]

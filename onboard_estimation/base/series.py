@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,13 @@ def with_truth_topics(recording: Recording, topics: str) -> Recording:
         channel = replace(one.channel, topic="/".join([topics, *rest])) if moved else one.channel
         truth.append(replace(one, channel=channel))
     return replace(recording, truth=tuple(truth))
+
+
+def nearest(times: NDArray[Any], among: NDArray[Any]) -> NDArray[np.intp]:
+    """(K,) which of (L,) rising times is nearest to each; of two as near, the earlier one."""
+    after = np.clip(np.searchsorted(among, times), 1, max(len(among) - 1, 1))
+    is_before = times - among[after - 1] <= among[np.minimum(after, len(among) - 1)] - times
+    return np.where(is_before | (len(among) == 1), after - 1, after)
 
 
 def stamps_ns(duration_s: float, rate_hz: float) -> NDArray[np.int64]:

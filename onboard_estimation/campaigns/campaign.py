@@ -29,6 +29,7 @@ from onboard_estimation.base.atomic_file import to_json, write_atomically
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import flatten
+from onboard_estimation.base.series import nearest
 from onboard_estimation.base.workers import HERE, HINT, Workers, software
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
@@ -442,8 +443,4 @@ def _instants(time_s: Vector) -> tuple[NDArray[np.intp], Vector]:
     spacing_s = float(np.median(np.diff(time_s))) if len(time_s) > 1 else step_s
     step_s = step_s * max(1, round(spacing_s / step_s))
     instants: Vector = step_s * np.arange(int(end_s / step_s + 1e-6) + 1, dtype=np.float64)
-    after = np.clip(np.searchsorted(time_s, instants), 1, max(len(time_s) - 1, 1))
-    if len(time_s) == 1:
-        return np.zeros(len(instants), dtype=np.intp), instants
-    rows: NDArray[np.intp] = np.where(instants - time_s[after - 1] <= time_s[after] - instants, after - 1, after)
-    return rows, instants
+    return nearest(instants, time_s), instants

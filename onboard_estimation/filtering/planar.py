@@ -10,7 +10,8 @@ from onboard_estimation.filtering.manifold_kernels import VECTOR
 from onboard_estimation.filtering.state_space import StateSpace
 
 HEIGHT, VERTICAL_VELOCITY = "height", "vertical_velocity"
-_PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
+PLANAR = np.array([0, 1, 5])
+"""x, y, yaw among x, y, z, roll, pitch, yaw."""
 
 
 def point_dimension(space: StateSpace) -> int:
@@ -40,7 +41,7 @@ def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:
 
     From the 36 numbers of a `PoseWithCovariance`, which are along the fixed axes of its frame.
     """
-    fixed = np.asarray(covariance, dtype=np.float64).reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
+    fixed = np.asarray(covariance, dtype=np.float64).reshape(6, 6)[np.ix_(PLANAR, PLANAR)]
     cosine, sine = np.cos(heading_rad), np.sin(heading_rad)
     to_body = np.array([[cosine, sine, 0.0], [-sine, cosine, 0.0], [0.0, 0.0, 1.0]])
     body: Matrix = to_body @ (0.5 * (fixed + fixed.T)) @ to_body.T

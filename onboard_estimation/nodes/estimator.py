@@ -18,7 +18,7 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.contract.robot import Robot, estimator_name
@@ -69,29 +69,21 @@ class EstimatorHost:
     reliable_sensors: bool = parameter(
         False, "subscribe to sensors reliably, for replay without loss; drivers often offer best effort only"
     )
-    output_rate_hz: float = parameter(
+    output_rate_hz: float = bounded(
         100.0,
+        0.0,
+        10000.0,
         "odometry, state and what else has an estimate in it go out at most so often; 0: with every estimate",
-        unit="Hz",
-        minimum=0.0,
-        maximum=10000.0,
+        "Hz",
     )
     rests_between_outputs: bool = parameter(
         True, "let readings gather until something is to go out, which saves much of a processor; not for reliable ones"
     )
-    longest_event_delay_s: float = parameter(
-        0.0024,
-        "of a robot with phases: so long readings gather at most, for events are as much later",
-        unit="s",
-        minimum=0.0,
-        maximum=1.0,
+    longest_event_delay_s: float = bounded(
+        0.0024, 0.0, 1.0, "of a robot with phases: so long readings gather at most, for events are as much later", "s"
     )
-    diagnostics_period_s: float = parameter(
-        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0
-    )
-    waiting_period_s: float = parameter(
-        5.0, "time between two sentences on what the node waits for", unit="s", minimum=0.5, maximum=60.0
-    )
+    diagnostics_period_s: float = bounded(1.0, 0.1, 60.0, "time between two reports on /diagnostics", "s")
+    waiting_period_s: float = bounded(5.0, 0.5, 60.0, "time between two sentences on what the node waits for", "s")
 
 
 class EstimatorNode(ArrivalsNode):

@@ -8,7 +8,7 @@ from typing import Any
 
 from visualization_msgs.msg import MarkerArray
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.contract.robot import find_robot
@@ -30,7 +30,7 @@ class MarkerHost:
     robot: str = parameter("salp", "whose estimate and truth are drawn")
     estimator: str = parameter("", 'which of the robot\'s estimators is drawn; "" for its first')
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of all frames but world; "auto": the node\'s namespace')
-    rate_hz: float = parameter(10.0, "pictures a second", unit="Hz", minimum=0.1, maximum=60.0)
+    rate_hz: float = bounded(10.0, 0.1, 60.0, "pictures a second", "Hz")
     publish_body_tf: bool = parameter(True, "publish link_1 -> link_2 -> ...; false where robot_state_publisher does")
     publish_truth_tf: bool = parameter(True, "publish world -> truth/<body>")
 

@@ -17,7 +17,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
-from onboard_estimation.base.configuration import non_negative, parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
@@ -27,7 +27,7 @@ from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import Take, stay
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import stamp_ns
-from onboard_estimation.ros.message_templates import SerializedSensor
+from onboard_estimation.ros.message_templates import Writer, sensor_writer
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
 
@@ -54,7 +54,7 @@ class SimulatorHost:
     seed: int = parameter(0, "of all noise; the same seed gives the same measurements", minimum=0)
     rate: float = parameter(1.0, "times real time", exclusive_minimum=0.0, maximum=1000.0)
     duration_s: float = non_negative(0.0, "ends after this much simulated time; 0: never", "s")
-    imu_rate_hz: float = parameter(0.0, "rate of the IMUs; 0: the scenario's", unit="Hz", minimum=0.0, maximum=1000.0)
+    imu_rate_hz: float = bounded(0.0, 0.0, 1000.0, "rate of the IMUs; 0: the scenario's", "Hz")
     control: str = parameter(
         "truth",
         "what the robot's controller goes by: its true motion, or the estimate on odometry",
@@ -114,11 +114,11 @@ class SimulatorNode(SteadyNode):
         self._simulated_ns = 0
         self._due: deque[tuple[int, Channel, Vector]] = deque()
         self._channels: dict[str, Channel] = {}
-        self._outputs: dict[str, tuple[Any, SerializedSensor]] = {}
+        self._outputs: dict[str, tuple[Any, Writer]] = {}
         self._refill()  # compiles kernels, before the clock starts
         for topic, channel in self._channels.items():
             output = self.create_publisher(interface_class(channel.message_type), topic, _STREAM)
-            self._outputs[topic] = output, SerializedSensor(channel, new, serialized, self._prefix)
+            self._outputs[topic] = output, sensor_writer(channel, new, serialized, self._prefix)
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
         self._clock_output: Any = None

@@ -22,6 +22,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 Array = NDArray[np.float64]
 
 WINDOW_S = 30.0
+"""Of the readings that count: longer, and a clock whose rate changes is followed late."""
 _PIECE_S = 1.0
 _EARLY_S = 0.005
 """So much before its line no reading arrives, whatever the latency: the clock has jumped."""
@@ -93,8 +94,6 @@ class DeviceClock:
         Ticks after which it starts again from zero; None: it does not.
     latency_s
         Least time from a reading to its arrival; known beforehand, or 0.
-    window_s
-        Of the readings that count: longer, and a clock whose rate changes is followed late.
 
     Attributes
     ----------
@@ -104,10 +103,8 @@ class DeviceClock:
         Times that could not follow those before, and were not confirmed.
     """
 
-    def __init__(
-        self, tick_s: float, wrap: int | None = None, latency_s: float = 0.0, window_s: float = WINDOW_S
-    ) -> None:
-        self._tick_s, self._wrap, self._latency_s, self._window_s = tick_s, wrap, latency_s, window_s
+    def __init__(self, tick_s: float, wrap: int | None = None, latency_s: float = 0.0) -> None:
+        self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
         self.jumps = self.implausible = 0
         self._host_ns: int | None = None  # that host times count from: the first arrival
         self._suspects: list[tuple[int, int]] = []
@@ -252,7 +249,7 @@ class DeviceClock:
             self._best = None
             self._piece_end_s = device_s + _PIECE_S
             # After a long silence the only point may be older than that: it counts until there is another one.
-            while len(self._points) > 1 and self._points[0][0] < device_s - self._window_s:
+            while len(self._points) > 1 and self._points[0][0] < device_s - WINDOW_S:
                 self._points.pop(0)
             self._line = self._through(self._points)
 

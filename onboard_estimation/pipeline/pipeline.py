@@ -33,7 +33,7 @@ class Pipeline:
     initial
         State to start from; measurements from before its stamp are left out, but the newest commands among them act
         from the start on. None: as the estimator's configuration says, at the first measurement.
-    lag_s, clock_jump_s
+    lag_s
         See `MeasurementBuffer`.
     tell
         Receives sentences worth a line in a log (clock jumps, breakdowns); by default they are kept in `messages`.
@@ -45,7 +45,6 @@ class Pipeline:
         channels: Iterable[Channel] = (),
         initial: Estimate | None = None,
         lag_s: float = 0.2,
-        clock_jump_s: float = 10.0,
         tell: Listener | None = None,
     ) -> None:
         self.messages: list[str] = []
@@ -53,7 +52,7 @@ class Pipeline:
         channels = tuple(channels)
         self._guarded = GuardedFilter(estimator, channels, initial, self._tell)
         kept = Kept(None, None if initial is None else initial.stamp_ns, {}, {}, {})
-        self._buffer = MeasurementBuffer(self._guarded, kept, lag_s, clock_jump_s, on_reset=self._tell)
+        self._buffer = MeasurementBuffer(self._guarded, kept, lag_s, on_reset=self._tell)
         self._check = ReadingCheck(channels)
         self._sensors = {channel.sensor for channel in channels} - self._guarded.commands
         self._events: list[PhaseEvent] = []

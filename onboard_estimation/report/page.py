@@ -333,19 +333,9 @@ def _chart_data(chart: Chart, rows: NDArray[np.intp]) -> dict[str, Any]:
     }
 
 
-_SENSOR_COLUMNS = {
-    "received": "received",
-    "used": "used",
-    "late": "late",
-    "gated": "gated",
-    "duplicates": "duplicates",
-    "invalid": "invalid",
-    "out_of_range": "out of range",
-    "incomplete": "incomplete",
-    "rate_hz": "rate (Hz)",
-    "mean_nis": "mean NIS",
-}
 _LOSSES = ("late", "gated", "duplicates", "invalid", "out_of_range", "incomplete")
+_COUNTED = {name: name.replace("_", " ") for name in ("received", "used", *_LOSSES)}
+_SENSOR_COLUMNS = {**_COUNTED, "rate_hz": "rate (Hz)", "mean_nis": "mean NIS"}
 
 
 def asset(name: str) -> str:

@@ -18,7 +18,7 @@ those of a bag alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import HEIGHT, VERTICAL_VELOCITY, is_vertical, point_dimension
+from onboard_estimation.filtering.planar import HEIGHT, PLANAR, VERTICAL_VELOCITY, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
@@ -47,6 +47,7 @@ UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
 CONSTRAINED_VARIANCE = 1e-9
 """Of a dimension that the robot cannot move in: z, roll and pitch in the plane."""
+_UNKNOWN: Vector = np.full(6, UNKNOWN_VARIANCE)
 
 
 class Output(NamedTuple):
@@ -76,18 +77,9 @@ class EstimateMessages:
         Makes a message: `new("std_msgs/msg/Header", stamp=..., frame_id=...)`.
     frame_id, child_frame_id
         Of the odometry.
-    joint_names
-        Names of the joints in joint states; by default those of the state space.
     """
 
-    def __init__(
-        self,
-        space: StateSpace,
-        new: New,
-        frame_id: str = "odom",
-        child_frame_id: str = "base_link",
-        joint_names: tuple[str, ...] | None = None,
-    ) -> None:
+    def __init__(self, space: StateSpace, new: New, frame_id: str = "odom", child_frame_id: str = "base_link") -> None:
         self.space = space
         self._new = new
         self._frame_id = frame_id
@@ -98,10 +90,9 @@ class EstimateMessages:
             self._values["odometry"] = odometry
         kinds = {block.name for block in space.blocks}
         if "joint_angles" in kinds:
-            names = list(joint_names or space.block("joint_angles").names)
-            self._add("joint_states", names, *_parts(space, "joint_angles"))
+            self._add("joint_states", list(space.block("joint_angles").names), *_parts(space, "joint_angles"))
         elif "headings" in kinds:
-            names = list(joint_names or (f"joint_{joint}" for joint in range(1, space.block("headings").dimension)))
+            names = [f"joint_{joint}" for joint in range(1, space.block("headings").dimension)]
             self._add("joint_states", names, *_between_headings(space))
         if kinds >= set(_PARAMETERS):
             names = [name for name in coordinate_names(space) if name.partition(".")[0] in _PARAMETERS]
@@ -156,33 +147,30 @@ class EstimateMessages:
         )
 
 
-class _PlanarOdometry:
-    """Numbers of odometry of a pose in the plane, without a velocity; the pose's axes are the fixed ones."""
+def _template(pose_variances: Sequence[float] | Vector, twist_variances: Sequence[float] | Vector) -> Vector:
+    """(85,) numbers of odometry at the origin, of these variances along x, y, z and about them."""
+    poses, twists = np.diag(pose_variances).ravel(), np.diag(twist_variances).ravel()
+    return np.concatenate([np.zeros(6), [1.0], poses, np.zeros(6), twists])
 
-    def __init__(self, space: StateSpace) -> None:
-        constrained = np.diag([0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0])
-        unknown = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
-        self._template = np.concatenate([np.zeros(7), constrained.ravel(), np.zeros(6), unknown])
-        self._coordinates, self._tangent = space.coordinates("pose"), space.tangent("pose")
 
-    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
-        """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = self._template[None].repeat(len(means), axis=0)
-        pose = means[:, self._coordinates]
-        heading = pose[:, 2]
-        values[:, :2] = pose[:, :2]
-        values[:, 5], values[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
-        c, s = np.cos(heading), np.sin(heading)
-        body = covariances[:, self._tangent, self._tangent]
-        xx, xy, yy, xt, yt = body[:, 0, 0], body[:, 0, 1], body[:, 1, 1], body[:, 0, 2], body[:, 1, 2]
-        # Along the body's axes to along the fixed ones, about which the covariance stands row by row from 7 on.
-        values[:, 7] = c * c * xx - 2.0 * c * s * xy + s * s * yy
-        values[:, 8] = values[:, 13] = c * s * (xx - yy) + (c * c - s * s) * xy
-        values[:, 14] = s * s * xx + 2.0 * c * s * xy + c * c * yy
-        values[:, 12] = values[:, 37] = c * xt - s * yt
-        values[:, 18] = values[:, 38] = s * xt + c * yt
-        values[:, 42] = body[:, 2, 2]
-        return values
+_IN_THE_PLANE = _template([0.0, 0.0, *3 * [CONSTRAINED_VARIANCE], 0.0], _UNKNOWN)
+
+
+def _planar_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.float64]) -> Matrix:
+    """Numbers (K, 85) of odometry of a pose in the plane, without a velocity; the pose's axes are the fixed ones."""
+    pose, tangent = means[:, space.coordinates("pose")], space.tangent("pose")
+    values = _IN_THE_PLANE[None].repeat(len(means), axis=0)
+    heading = pose[:, 2]
+    values[:, :2] = pose[:, :2]
+    values[:, 5], values[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+    turn = np.zeros((len(means), 3, 3))
+    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(heading)
+    turn[:, 1, 0] = np.sin(heading)
+    turn[:, 0, 1], turn[:, 2, 2] = -turn[:, 1, 0], 1.0
+    # Along the body's axes to along the fixed ones.
+    turned = turn @ covariances[:, tangent, tangent] @ turn.transpose(0, 2, 1)
+    values[:, _POSE_COVARIANCE].reshape(-1, 6, 6)[:, PLANAR[:, None], PLANAR] = turned
+    return values
 
 
 def _parts(space: StateSpace, *names: str) -> tuple[_Values, _Values]:
@@ -217,13 +205,11 @@ def _odometry_of(space: StateSpace) -> _Values | None:
     if dimension := point_dimension(space):
         return _AxisOdometry(space, "position", "velocity", slice(0, dimension))
     if kinds.get("pose") == SE2:
-        return _PlanarOdometry(space)
+        return partial(_planar_odometry, space)
     return partial(_spatial_odometry, space) if "position" in kinds and kinds.get("attitude") == SO3 else None
 
 
-def _spatial_odometry(
-    space: StateSpace, means: NDArray[np.float64], covariances: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _spatial_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.float64]) -> Matrix:
     """Numbers (K, 85) of odometry of a body in space, its twist in the child frame; zero and unknown without it."""
     rotations = _rotations(means[:, space.coordinates("attitude")])
     values = np.zeros((len(means), 85))
@@ -258,16 +244,12 @@ class _AxisOdometry:
     """
 
     def __init__(self, space: StateSpace, position: str, velocity: str, axes: slice) -> None:
-        unknown = np.diag(6 * [UNKNOWN_VARIANCE])
-        variances = np.full(6, UNKNOWN_VARIANCE)
+        variances = _UNKNOWN.copy()
         if axes == slice(0, 2):  # one in the plane does not leave it, and turns about z only
             variances[2:5] = CONSTRAINED_VARIANCE
         variances[axes] = 0.0
-        partly = np.diag(variances)
         moves = any(block.name == velocity for block in space.blocks)
-        self._template = np.concatenate(
-            [[0.0] * 6, [1.0], partly.ravel(), [0.0] * 6, (partly if moves else unknown).ravel()]
-        )
+        self._template = _template(variances, variances if moves else _UNKNOWN)
         self._parts = [(space.coordinates(position), space.tangent(position), _POSITION, _POSE_COVARIANCE)]
         if moves:
             self._parts.append((space.coordinates(velocity), space.tangent(velocity), _TWIST, _TWIST_COVARIANCE))

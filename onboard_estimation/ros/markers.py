@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.contract import picture
 from onboard_estimation.contract.description import Shape
 from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
@@ -73,8 +73,6 @@ class Scene:
         Before the name of the estimate's frame, with its slash.
     frame
         Of the estimates: `odom`, or `map`.
-    lifetime_s
-        After which RViz removes markers that are not renewed; 0: never.
     """
 
     def __init__(
@@ -85,16 +83,12 @@ class Scene:
         space: StateSpace,
         prefix: str = "",
         frame: str = ODOM,
-        lifetime_s: float = 0.0,
     ) -> None:
         self.space = space
         self._new, self._robot, self._configuration = new, robot, configuration
         self._frame = prefix + frame
         self._shapes = shapes_of_bodies(robot, configuration)
         self._size = picture.size_m(robot, configuration, space)
-        self._line = axes(new, "Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
-        seconds, rest = divmod(round(lifetime_s * NANOSECONDS_PER_SECOND), NANOSECONDS_PER_SECOND)
-        self._lifetime = new("builtin_interfaces/msg/Duration", sec=seconds, nanosec=rest)
 
     def array(self, markers: Iterable[Any]) -> Any:
         """The `visualization_msgs/msg/MarkerArray` of all of them."""
@@ -130,8 +124,7 @@ class Scene:
             return []
         frame, name = (WORLD, "truth_path") if truth else (self._frame, "estimate_path")
         colour = picture.TRUTH_COLOUR if truth else picture.ESTIMATE_COLOUR
-        drawn = self._points(rows)
-        return [self._marker(stamp_ns, frame, name, 0, LINE_STRIP, colour, 0.8, scale=self._line, points=drawn)]
+        return [self._lines(stamp_ns, name, LINE_STRIP, rows, colour, alpha=0.8, frame=frame)]
 
     def text(self, estimate: Estimate, truth: Mapping[str, Vector] | None = None) -> list[Any]:
         """Errors and standard deviations beside the robot; `truth` as `picture.error_rows` takes it."""
@@ -158,14 +151,7 @@ class Scene:
         if place.height is not None:
             first = np.array([-_ASIDE * self._size, 0.0, 2.0 * step])
         return [
-            self._letters(
-                estimate.stamp_ns,
-                "legend",
-                index,
-                words,
-                first - index * step * place.up,
-                colour,
-            )
+            self._letters(estimate.stamp_ns, "legend", index, words, first - index * step * place.up, colour)
             for index, (words, colour) in enumerate(entries)
         ]
 
@@ -199,32 +185,26 @@ class Scene:
             pose = pose_message(self._new, [*points[0].tolist(), 0.0, 0.0, 0.0, 0.0, 1.0])
             size = axes(self._new, "Vector3", [0.3 * self._size] * 3)
             return self._marker(stamp_ns, self._frame, "estimate", 0, SPHERE, colour, 0.9, pose=pose, scale=size)
-        width = axes(self._new, "Vector3", [4.0 * _LINE_WIDTH * self._size, 0.0, 0.0])
-        rows = self._points(points)
-        return self._marker(stamp_ns, self._frame, "estimate", 0, LINE_STRIP, colour, 0.9, scale=width, points=rows)
+        return self._lines(stamp_ns, "estimate", LINE_STRIP, points, colour, width=4.0)
 
     def _uncertainty(self, estimate: Estimate) -> list[Any]:
-        stamp_ns, frame, above = estimate.stamp_ns, self._frame, _ABOVE * self._size
-        line = self._line
+        stamp_ns, above = estimate.stamp_ns, _ABOVE * self._size
         height = picture.height_uncertainty(self.space, estimate)
         if height is not None:
-            return [self._bar(stamp_ns, height)]
+            bar = picture.bar(height, _BESIDE * self._size, _CAP * self._size).reshape(-1, 3)
+            return [self._lines(stamp_ns, "height_95", LINE_LIST, bar, picture.BAND_COLOUR)]
         base = picture.base_uncertainty(self.space, estimate)
         if base is None:
             return []
-        unit = axes(self._new, "Vector3", [1.0, 1.0, 1.0])
         outline = picture.ellipse(base.position_m, base.covariance_m2)
         above += base.height_m
-        rows = self._points(outline, above)
-        out = [self._marker(stamp_ns, frame, "position_95", 0, LINE_STRIP, _WHITE, 0.9, scale=line, points=rows)]
+        out = [self._lines(stamp_ns, "position_95", LINE_STRIP, outline, _WHITE, above)]
         arc = picture.wedge(base, _WEDGE * self._size)
         if arc is not None:
             fan = np.stack([np.broadcast_to(base.position_m, arc[1:].shape), arc[:-1], arc[1:]], axis=1).reshape(-1, 2)
-            rows = self._points(fan, above)
-            colour = picture.BAND_COLOUR
-            out.append(
-                self._marker(stamp_ns, frame, "heading_95", 0, TRIANGLE_LIST, colour, 0.5, scale=unit, points=rows)
-            )
+            unit, rows = axes(self._new, "Vector3", [1.0, 1.0, 1.0]), self._points(fan, above)
+            look: tuple[Any, ...] = (TRIANGLE_LIST, picture.BAND_COLOUR, 0.5)
+            out.append(self._marker(stamp_ns, self._frame, "heading_95", 0, *look, scale=unit, points=rows))
         segments = []
         poses = poses_of_bodies(self._robot, self._configuration, self.space, estimate.mean[None])
         covariances = picture.body_covariances(self._robot, self._configuration, self.space, estimate) if poses else {}
@@ -234,18 +214,25 @@ class Scene:
             height = poses[name][0, 2] + _ABOVE * self._size
             segments.append(np.column_stack([flat, np.full(len(flat), height)]))
         if segments:
-            rows = self._points(np.vstack(segments))
-            band = picture.BAND_COLOUR
-            out.append(self._marker(stamp_ns, frame, "bodies_95", 0, LINE_LIST, band, 0.9, scale=line, points=rows))
+            out.append(self._lines(stamp_ns, "bodies_95", LINE_LIST, np.vstack(segments), picture.BAND_COLOUR))
         return out
 
-    def _bar(self, stamp_ns: int, height: picture.HeightUncertainty) -> Any:
-        """The interval of the height as a bar with ends, beside the robot."""
-        rows = self._points(picture.bar(height, _BESIDE * self._size, _CAP * self._size).reshape(-1, 3))
-        colour = picture.BAND_COLOUR
-        return self._marker(
-            stamp_ns, self._frame, "height_95", 0, LINE_LIST, colour, 0.9, scale=self._line, points=rows
-        )
+    def _lines(
+        self,
+        stamp_ns: int,
+        namespace: str,
+        kind: int,
+        rows: NDArray[np.float64],
+        colour: str,
+        height_m: float = 0.0,
+        alpha: float = 0.9,
+        width: float = 1.0,
+        frame: str = "",
+    ) -> Any:
+        """Lines through points (K, 2), at that height, or (K, 3); by default in the frame of the estimate."""
+        scale = axes(self._new, "Vector3", [width * _LINE_WIDTH * self._size, 0.0, 0.0])
+        fields = {"scale": scale, "points": self._points(rows, height_m)}
+        return self._marker(stamp_ns, frame or self._frame, namespace, 0, kind, colour, alpha, **fields)
 
     def _place(self, estimate: Estimate) -> _Place | None:
         """Where the robot is in the picture; None where its state does not say."""
@@ -284,7 +271,7 @@ class Scene:
             type=kind,
             action=action,
             color=self._new("std_msgs/msg/ColorRGBA", r=red, g=green, b=blue, a=alpha),
-            lifetime=self._lifetime,
+            lifetime=self._new("builtin_interfaces/msg/Duration", sec=0, nanosec=0),  # until it is renewed
             **fields,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,11 @@ from onboard_estimation.ros.sensor_messages import New, to_message
 
 _STAMP = struct.Struct("<iI")
 _MOST_TEMPLATES = 8
+"""By which elements are there."""
 _STAMP_MARK_NS = 1_234_567_890_987_654_321  # which no other field looks like
+
+Writer = Callable[[int, Vector], bytes]
+"""Message of a stamp, ns since the epoch, and a value (d,) as of `Channel`; NaN where it was not measured."""
 
 
 class MessageTemplate:
@@ -128,7 +132,13 @@ class SerializedEstimates:
             yield topic, template.message(estimate.stamp_ns, values[0])
 
 
-class SerializedSensor:
+def sensor_writer(
+    channel: Channel,
+    new: New,
+    serialize: Callable[[Any], bytes],
+    frame_prefix: str = "",
+    complete: Callable[[Any], object] = lambda message: None,
+) -> Writer:
     """Writes the messages of one channel, for what publishes them: a simulator, a driver.
 
     Parameters
@@ -141,41 +151,19 @@ class SerializedSensor:
         Writes what a measurement does not say into a message: covariances.
     """
 
-    def __init__(
-        self,
-        channel: Channel,
-        new: New,
-        serialize: Callable[[Any], bytes],
-        frame_prefix: str = "",
-        complete: Callable[[Any], object] = lambda message: None,
-    ) -> None:
-        self._channel, self._new, self._serialize, self._prefix = channel, new, serialize, frame_prefix
-        self._complete = complete
-        self._templates: dict[bytes, MessageTemplate] = {}  # by which elements are there
+    def make(stamp_ns: int, value: Vector) -> Any:
+        message = to_message(new, channel, stamp_ns, value, frame_prefix)
+        complete(message)
+        return message
 
-    def __call__(self, stamp_ns: int, value: Vector) -> bytes:
-        """A message.
+    return writer(make, serialize)
 
-        Parameters
-        ----------
-        stamp_ns
-            Nanoseconds since the epoch.
-        value
-            (d,) as `Channel` describes it; NaN where it was not measured.
-        """
-        measured = ~np.isnan(value)
-        key = measured.tobytes()
-        template = self._templates.get(key)
-        if template is None:
-            if len(self._templates) == _MOST_TEMPLATES:
-                self._templates.clear()
-            template = self._templates[key] = self._template(measured)
-        return template.message(stamp_ns, value)
 
-    def _template(self, measured: NDArray[np.bool_]) -> MessageTemplate:
-        def make(stamp_ns: int, value: Vector) -> Any:
-            message = to_message(self._new, self._channel, stamp_ns, value, self._prefix)
-            self._complete(message)
-            return message
+def writer(make: Callable[[int, Vector], Any], serialize: Callable[[Any], bytes]) -> Writer:
+    """Writes what `make` makes, as `MessageTemplate` does, of values some elements of which may not be there (NaN)."""
 
-        return MessageTemplate(make, self._serialize, len(measured), measured)
+    @lru_cache(_MOST_TEMPLATES)
+    def template(measured: bytes) -> MessageTemplate:
+        return MessageTemplate(make, serialize, len(measured), np.frombuffer(measured, dtype=np.bool_))
+
+    return lambda stamp_ns, value: template((~np.isnan(value)).tobytes()).message(stamp_ns, value)

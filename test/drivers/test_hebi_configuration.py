@@ -60,7 +60,7 @@ def test_what_the_library_would_crash_or_hang_on_is_refused_before(change: dict[
 
 def test_the_salps_modules_have_the_names_of_its_links() -> None:
     salp = yaml.safe_load(resource("config/salp.yaml").read_text())["/**"]["ros__parameters"]
-    found = load(HebiConfiguration, resource("config/salp_hebi.yaml"), node="hebi")
+    found = load(HebiConfiguration, resource("config/salp_hebi.yaml"))
     assert list(found.imus) == list(found.joints) == salp["chain"]["link_names"]
 
 

@@ -18,6 +18,7 @@ from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import get_types_from_msg
 
 from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.files import offer
 from onboard_estimation.bags.message_types import new, type_hash
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
@@ -252,7 +253,7 @@ def test_the_metadata_has_all_that_rosbag2_of_jazzy_asks_for(tmp_path: Path) -> 
     with BagWriter(tmp_path / "bag") as writer:
         writer.write("imu/body", IMU, START_NS, MESSAGE)
         writer.write("/imu/body", IMU, START_NS + 10, MESSAGE)
-        writer.add_topic("/phase", STRING, transient_local=True)
+        writer.add_topic("/phase", STRING, offered=[offer(transient_local=True)])
         writer.write("/tf_static", "tf2_msgs/msg/TFMessage", START_NS + 10, new("tf2_msgs/msg/TFMessage"))
     content = yaml.safe_load((tmp_path / "bag" / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
     expected = {"version": 9, "storage_identifier": "mcap", "relative_file_paths": ["bag.mcap"], "message_count": 3}

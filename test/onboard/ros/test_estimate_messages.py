@@ -126,8 +126,6 @@ def test_joint_states_and_the_whole_state_by_name() -> None:
     np.testing.assert_array_equal(messages["state"].position, mean)
     assert len(messages["state_covariance"].name) == 15
     np.testing.assert_array_equal(rebuilt(messages["state_covariance"], space.names), covariance)
-    named = published(space, mean, covariance, joint_names=("front", "rear"))
-    assert named["joint_states"].name == named["joint_states_stddev"].name == ["front", "rear"]
 
 
 def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown() -> None:

@@ -15,7 +15,7 @@ from hopper_estimation.robot import ROBOT as HOPPER
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
-from onboard_estimation.ros.message_templates import MessageTemplate, SerializedEstimates, SerializedSensor
+from onboard_estimation.ros.message_templates import MessageTemplate, SerializedEstimates, sensor_writer
 from onboard_estimation.ros.sensor_messages import to_message
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
@@ -70,7 +70,7 @@ SENT = [
 
 @pytest.mark.parametrize("channel", SENT, ids=lambda channel: channel.topic)
 def test_what_a_source_publishes_is_what_the_ordinary_way_makes(channel: Channel) -> None:
-    write, rng = SerializedSensor(channel, new, serialized, "a/"), np.random.default_rng(7)
+    write, rng = sensor_writer(channel, new, serialized, "a/"), np.random.default_rng(7)
     for stamp_ns in STAMPS_NS:
         value = rng.normal(size=value_size(channel))
         for absent in (slice(0, 0), slice(0, 3), slice(3, 6)):
