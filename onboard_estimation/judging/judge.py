@@ -108,7 +108,7 @@ def _opined(
         result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
     )
     # A filter is not to blame for readings that no filter can use.
-    faults = [f"but {fault.rstrip('.')}" for fault in recording.faults[:1]]
+    faults = [f"but {fault.rstrip('.').replace('The ', 'the ', 1)}" for fault in recording.faults[:1]]
     if not isinstance(robot, Reported):
         return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):

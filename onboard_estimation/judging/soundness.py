@@ -281,7 +281,7 @@ def wrong_force(resting_m_s2: float | None) -> str:
     """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing."""
     if resting_m_s2 is None or abs(resting_m_s2 / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
         return ""
-    reads = f"reads {resting_m_s2:.3g} m/s^2 at rest, where gravity is 9.81"
+    reads = f"reads {resting_m_s2:.3g} at rest, where gravity is 9.81 m/s^2"
     for factor, words in _UNITS.items():
         if abs(resting_m_s2 * factor / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
             return f"{reads}: {words}; its driver must multiply by {factor:.6g}"
