@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -210,28 +209,6 @@ def test_ctrl_c_reaches_the_workers_too_and_the_same_command_goes_on(small: Camp
     assert said.endswith("\ninterrupted\n")
     assert subprocess.run([*words, "--workers", "0"], capture_output=True, timeout=LONGEST_WAIT_S).returncode == 0
     assert (folder / "results.parquet").read_bytes() == (small.folder / "results.parquet").read_bytes()
-
-
-def test_a_full_disk_stops_it_and_what_is_done_is_kept(alone: Workers, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=700k", "none", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(["mount", *options], capture_output=True).returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
-        cases = cases_of(read_table(table(tmp_path)))
-        with pytest.raises(UserError) as caught:
-            run_campaign(cases, disk / "campaign", alone)
-        said = re.search(r"no space left on device \(.* MB free in .*\); (\d) runs are kept", str(caught.value))
-        assert said is not None, caught.value
-        kept = int(said[1])
-        assert 0 < kept < 8
-        assert len(list((disk / "campaign" / "runs").iterdir())) == kept
-        subprocess.run(["mount", "-o", "remount,size=20M", str(disk)], check=True)
-        done = run_campaign(cases, disk / "campaign", alone)
-        assert (done.earlier, len(done.rows), done.failures) == (kept, 8, [])
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_another_version_does_not_go_on(small: Campaign, alone: Workers, tmp_path: Path) -> None:
@@ -482,10 +459,3 @@ def test_what_no_campaign_can_be_made_of(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert said in command("campaign", *words, "--workers", "0").error.splitlines()[-1]
-
-
-def test_a_what_if_that_is_none_is_a_row(tmp_path: Path) -> None:
-    words = ("campaign", "salp", "--gait", "forward", "--seeds", "1", "--duration", "1", "--workers", "0")
-    done = command(*words, "--drop", "imu/link_9", "--output", tmp_path / "campaign", "--json")
-    assert "--drop imu/link_9: no such sensor" in json.loads(done.out)["failed"][0]["reason"]
-    assert done.code == 2

@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from onboard_estimation.contract.result import PartResult
-from onboard_estimation.judging.metrics import all_metrics, part_metrics
+from onboard_estimation.judging.metrics import part_metrics
 
 Rows = NDArray[np.float64]
 TIMES = np.arange(0.0, 30.0, 0.05)
@@ -167,11 +167,3 @@ def test_runs_too_short_for_a_displacement(count: int) -> None:
     found = part_metrics(one, TIMES[:count], 0.0)
     assert ("position_rpe_1s_rmse_m" in found) == (count > 20)
     assert ("final_position_error_percent_of_path" in found) == (count > 2)  # shorter than the grid
-
-
-def test_the_run_as_a_whole() -> None:
-    one = position(np.random.default_rng(8))
-    nothing = part("velocity", ("x",), ("m/s",), one.truth, one.error * np.nan)
-    found = all_metrics({"position": one, "velocity": nothing}, TIMES, 6.0, 0.75)
-    run = {"duration_s": pytest.approx(29.95), "estimates": 600, "matched_ratio": 0.75, "left_out_at_start_s": 6.0}
-    assert found == {"run": run, "position": part_metrics(one, TIMES, 6.0)}

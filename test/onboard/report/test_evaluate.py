@@ -87,17 +87,6 @@ def test_a_run_folder_holds_all_that_it_should(shown: Path) -> None:
     assert run["inputs_sha256"] == {"bag": digest.hexdigest()}
 
 
-def test_what_the_commands_print_as_json_is_only_json(shown: Path) -> None:
-    compared = command("compare", shown / "run", shown / "run", "--json")
-    values = json.loads(compared.out)["metrics"]["joint_angles.rmse_deg"]
-    assert values[0] == values[1] == read_json(shown / "run" / "metrics.json")["joint_angles"]["rmse_deg"]
-    inspected = command("inspect", shown / "b", "--json")
-    assert "/salp/imu/link_1/data_raw" in json.dumps(json.loads(inspected.out))
-    assert compared.error == inspected.error == ""
-
-    assert command("evaluate", shown / "none", "--json").out == ""
-
-
 @pytest.mark.slow
 def test_evaluating_twice_gives_identical_files_but_for_the_time(shown: Path, tmp_path: Path) -> None:
     """Once here, once in another process and to another place; and so does simulating."""
