@@ -167,17 +167,6 @@ def test_reading_goes_on_at_the_next_chunk_behind_a_damaged_place(offset: int, t
     assert f"readable are {len(found)} of {len(WRITTEN)} ({len(found) / len(WRITTEN):.1%}) messages" in damage
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_message_of_an_impossible_time_is_left_out_and_said(inside: bool, tmp_path: Path) -> None:
-    path = write_mcap(tmp_path / "a.mcap", SAMPLES, "none", chunks=inside, crc=False)
-    content = path.read_bytes()
-    place = content.index(WRITTEN[100][2])
-    path.write_bytes(content[: place - 16] + b"\xff" * 8 + content[place - 8 :])
-    found, damage = contents(path)
-    assert found == WRITTEN[:100] + WRITTEN[101:]
-    assert "1 of the messages in a.mcap have an impossible time" in damage
-
-
 def test_the_checksum_of_the_data_is_looked_at(tmp_path: Path) -> None:
     seed = seeds("mcap")["unchunked-crc"]
     path = tmp_path / "a.mcap"

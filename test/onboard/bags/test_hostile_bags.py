@@ -117,12 +117,6 @@ def test_only_what_was_committed_is_read_and_neither_the_bag_nor_another_file_is
         assert thesis.read_text() == "three years of work"
 
 
-def test_a_journal_that_is_over_is_none(tmp_path: Path) -> None:
-    folder = write_rosbag2(tmp_path / "bag", SAMPLES, "sqlite3")
-    (folder / "bag.db3-journal").write_bytes(bytes(512))
-    assert contents(folder) == (WRITTEN, "")
-
-
 def test_messages_in_the_log_of_a_killed_recorder_are_read_and_the_bag_is_left_as_it_is(tmp_path: Path) -> None:
     late = [
         Sample("/late", IMU, START_NS + 10**12 + step, imu(START_NS, (step, 0, 0), (0, 0, 0))) for step in range(40)

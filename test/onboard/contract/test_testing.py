@@ -135,18 +135,6 @@ def test_a_state_that_is_written_into_is_found() -> None:
     assert "wrote into the state" in found["a_step_changes_nothing_but_gives_a_new_state"]
 
 
-def test_what_is_kept_outside_the_state_is_found() -> None:
-    class Counting(TurntableEstimator):
-        seen = 0
-
-        def step(self, state: TurntableState, measurement: Measurement) -> Step:
-            self.seen += 1
-            return jittered(super().step(state, measurement), float(self.seen))
-
-    found = broken_promises(Broken(Counting))
-    assert {"a_step_changes_nothing_but_gives_a_new_state", "a_kept_state_is_taken_up_again"} <= set(found)
-
-
 def test_an_initial_state_that_is_ignored_is_found() -> None:
     class Deaf(TurntableEstimator):
         def start(self, initial: Estimate | None) -> TurntableState:

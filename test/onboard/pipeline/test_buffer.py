@@ -106,32 +106,6 @@ def test_a_live_host_ends_with_the_same_at_bounded_cost(arrival: Arrival, paid: 
     assert shuffled.steps <= (paid + 2) * len(arrival.sorted)
 
 
-def readings_at_840_hz(seconds: float) -> list[Measurement]:
-    rng = np.random.default_rng(0)
-    return [reading(k / 840.0, "speed", rng.normal()) for k in range(round(840 * seconds))]
-
-
-@pytest.mark.parametrize("order", ["sorted", "falling", "shuffled within the lag", "newest first"])
-def test_steps_are_bounded_whatever_the_stamps(order: str) -> None:
-    lag_s = 9.0 if order == "shuffled within the lag" else LAG_S
-    measurements = readings_at_840_hz(0.79)
-    places = np.arange(len(measurements))
-    delay_s = {
-        "sorted": 0.0 * places,
-        "falling": -2.0 * places,
-        "shuffled within the lag": np.random.default_rng(1).uniform(0.0, lag_s, len(measurements)),
-        "newest first": places % 168 * -2.0 / 840.0,
-    }[order]
-    arrival = arriving(measurements, np.round(1e9 * delay_s)).shuffled
-    live, offline = Stepping(), Stepping()
-    pipeline = pipeline_of(live, lag_s=lag_s)
-    for measurement in arrival:
-        pipeline.process(measurement)
-    assert live.steps <= (1 if order == "sorted" else 6) * len(arrival)
-    record = pipeline_of(offline, lag_s=lag_s).run(arrival)
-    assert offline.steps == len(record)
-
-
 def _bytes_of(state: Tracked) -> tuple:
     return (*(part.tobytes() for part in state.moments), *state[1:])
 
