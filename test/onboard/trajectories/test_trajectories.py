@@ -475,7 +475,7 @@ TABLES = st.builds(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.one_of(st.binary(max_size=300), TABLES),
     name=st.sampled_from(["a.csv", "a.tum", "a.txt", "a.kitti", "a.euroc"]),
