@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from bag_formats import FORMATS, contents, write_bytes
+from bag_formats import FORMATS, write_bytes
 from bag_samples import (
     CHANNELS,
     FIELD,
@@ -28,7 +26,6 @@ from bag_samples import (
     imu,
     joints,
     pose,
-    serialised,
     type_of,
     walk,
     write_rosbag2,
@@ -287,24 +284,3 @@ def test_a_wrong_or_missing_topic_is_said_unless_it_may_be_missing(tmp_path: Pat
         columns = read_channels(bag, {"/imu/link_3/data_raw": replace(third, required=False), **CHANNELS})
         assert columns["/imu/link_3/data_raw"].values.shape == (0, 6)
         assert len(columns["/imu/link_1/data_raw"].values) == 5
-
-
-# Single messages
-
-
-# A database that no recorder makes
-
-
-def test_a_table_with_another_order_of_the_columns_is_read(tmp_path: Path) -> None:
-    path = write_rosbag2(tmp_path / "bag", walk(60), "sqlite3")
-    with closing(sqlite3.connect(path / "bag.db3")) as database:
-        database.execute("CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER, topic_id INTEGER, data BLOB)")
-        database.execute("INSERT INTO other SELECT id, timestamp, topic_id, data FROM messages WHERE id % 3 <> 1")
-        database.execute("DROP TABLE messages")
-        database.execute("ALTER TABLE other RENAME TO messages")
-        database.commit()
-    kept = [one for number, one in enumerate(serialised(walk(60)), 1) if number % 3 != 1]
-    assert contents(path)[0] == kept
-    with open_bag(path) as bag:
-        times = read_channels(bag, CHANNELS)["/wrench"].log_times_ns.tolist()
-    assert times == [time for topic, time, _ in kept if topic == "/wrench"]

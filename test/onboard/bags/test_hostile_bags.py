@@ -216,18 +216,6 @@ def test_a_pipe_is_no_bag_and_blocks_nobody(name: str, tmp_path: Path) -> None:
 # Tables that lie
 
 
-@pytest.mark.parametrize("root", ["x", 2**40])
-def test_a_table_that_starts_nowhere_is_damage(root: object, tmp_path: Path) -> None:
-    folder = write_rosbag2(tmp_path / "bag", SAMPLES, "sqlite3")
-    with closing(sqlite3.connect(folder / "bag.db3")) as database:
-        database.execute("PRAGMA writable_schema = ON")
-        database.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'messages'", (root,))
-        database.commit()
-    found, damage = contents(folder)
-    assert found == WRITTEN
-    assert "bag.db3 is damaged" in damage
-
-
 def test_rows_that_are_no_messages_are_counted(tmp_path: Path) -> None:
     folder = write_rosbag2(tmp_path / "bag", SAMPLES, "sqlite3")
     with closing(sqlite3.connect(folder / "bag.db3")) as database:

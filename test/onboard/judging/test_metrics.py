@@ -140,16 +140,6 @@ def test_the_settling_time_is_left_out() -> None:
     assert part_metrics(one, TIMES, 100.0) == {}
 
 
-def test_instants_without_a_nees_are_left_out() -> None:
-    error = np.full((len(TIMES), 1), 0.1)
-    one = part("height", ("z",), ("m",), np.zeros_like(error), error, 0.1)
-    one.nees[::2] = np.nan
-    found = part_metrics(one, TIMES, 0.0)
-    assert (found["mean_nees_per_degree_of_freedom"], found["nees_in_band_ratio"]) == (pytest.approx(1.0), 1.0)
-    one.nees[:] = np.nan
-    assert "mean_nees_per_degree_of_freedom" not in part_metrics(one, TIMES, 0.0)
-
-
 def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
     rng = np.random.default_rng(6)
     times = np.concatenate([np.arange(0.0, 5.0, 0.05), np.arange(50.0, 50.5, 0.05), np.arange(80.0, 84.0, 0.05)])
