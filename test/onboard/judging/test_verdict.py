@@ -184,16 +184,6 @@ def test_without_truth() -> None:
     assert say(nothing, sensors=loud).endswith("ground truth; imu/link_2 (mean NIS 7.0, expected 1)")
 
 
-def test_a_truth_that_covers_a_part_is_said() -> None:
-    normalised = correlated(np.random.default_rng(7), len(TIMES), 2, 0.5)
-    normalised[TIMES > 24.0] = np.nan
-    said = say(part(normalised), matched_ratio=0.4)
-    assert said.startswith("consistent:")
-    assert said.endswith("(truth covers 40 % of the run)")
-    normalised[TIMES > 3.0] = np.nan  # all of it within the settling time
-    assert say(part(normalised), matched_ratio=0.05).startswith("consistent:")
-
-
 @pytest.mark.parametrize(
     ("row", "words"),
     [

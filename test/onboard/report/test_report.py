@@ -32,7 +32,6 @@ from scipy import stats
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import metric_label, unit_suffix
 from onboard_estimation.contract.picture import ellipse
 from onboard_estimation.contract.result import Drawing, EvaluationResult, Picture, ReportSection
 from onboard_estimation.report.charts import Chart, error_charts, thin, truth_centre, worst_window
@@ -383,25 +382,6 @@ def test_true_centre_of_points_fixed_to_links() -> None:
     estimate, truth = chain_points(pose, joints), chain_points(true_pose, true_joints)
     drawing = Drawing(estimate, truth, np.zeros((200, 2, 2)), mean_of_wheels(estimate))
     np.testing.assert_allclose(truth_centre(drawing), mean_of_wheels(truth), atol=1e-9)
-
-
-# Words
-
-
-@pytest.mark.parametrize(
-    ("key", "label", "unit"),
-    [
-        ("position_ate_rmse_m", "Position ATE RMSE", "metres"),
-        ("velocity_rmse_m_s", "Velocity RMSE", "metres per second"),
-        ("z_rmse_m_per_s2", "Z RMSE", "metres per second squared"),
-        (f"bending_rmse{unit_suffix('N m/rad')}", "Bending RMSE", "newton metres per radian"),
-        ("drift_percent_of_distance", "Drift", "per cent of the distance"),
-        ("nees_min", "NEES min", ""),
-        ("", "", ""),
-    ],
-)
-def test_labels_of_metrics(key: str, label: str, unit: str) -> None:
-    assert metric_label(key) == (label, unit)
 
 
 # In a browser, where there is one
