@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from bag_formats import FORMATS, contents, write_bytes
+from bag_formats import FORMATS, write_bytes
 from bag_samples import (
     CHANNELS,
     FIELD,
@@ -29,7 +26,6 @@ from bag_samples import (
     imu,
     joints,
     pose,
-    serialised,
     type_of,
     walk,
     write_rosbag2,
@@ -41,12 +37,8 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.bags import bulk
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import Column, read_channels, read_headers
-from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
-from onboard_estimation.base.series import imu_channel, set_pose_channel
-from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.ros.sensor_messages import to_message
 
 WRITERS = {name: FORMATS[name] for name in ("mcap", "mcap message zstd", "mcap bare", "sqlite3", "ros1 lz4")} | {
     "big-endian": lambda folder, samples: write_rosbag2(folder / "bag", samples, little_endian=False)
@@ -188,34 +180,7 @@ def test_an_orientation_is_a_value_and_what_is_none_is_counted(kind: str, tmp_pa
     assert count == 2
 
 
-def test_a_simulated_attitude_and_a_given_pose_read_back() -> None:
-    quaternion = Rotation.random(random_state=4).as_quat()
-    message = to_message(new, ATTITUDE, START_NS, quaternion, "hopper/")
-    np.testing.assert_array_equal(to_measurement(ATTITUDE, message).value, quaternion)
-    assert message.header.frame_id == "hopper/imu_attitude"
-    # It measures neither rates nor accelerations, and an IMU without an attitude measures no orientation.
-    assert message.angular_velocity_covariance[0] == message.linear_acceleration_covariance[0] == -1.0
-    with pytest.raises(MessageFault, match="not measured"):
-        to_measurement(ATTITUDE, to_message(new, imu_channel("low_g"), START_NS, np.arange(6.0)))
-    message = to_message(new, set_pose_channel(), START_NS, np.arange(43.0), "hopper/")
-    assert message.header.frame_id == "hopper/map"  # the estimator's node refuses all other frames
-
-
 # Messages that are not alike
-
-
-def test_joints_come_in_the_order_of_the_names_or_without_names_in_their_own(tmp_path: Path) -> None:
-    messages = []
-    for step in range(60):
-        names = [["a", "b", "c"], ["c", "a", "b"], ["b", "c", "extra", "a"]][step % 3 if step > 20 else 0]
-        values = [{"a": 1.0, "b": 2.0, "c": 3.0, "extra": 9.0}[name] * step for name in names]
-        messages.append(joints(START_NS, names, effort=values))
-    bag = bag_of(tmp_path, messages)
-    found = both_ways(bag, Channel("j", JOINTS, "j", field="effort", names=("c", "a")))
-    assert found.values.tolist() == [[3.0 * step, 1.0 * step] for step in range(60)]
-    unnamed = both_ways(bag, Channel("j", JOINTS, "j", field="effort"))
-    assert unnamed.values.tolist() == [message.effort.tolist() for message in messages if len(message.effort) == 3]
-    assert unnamed.faults == {"has 4 elements, those before had 3": 13}
 
 
 def test_faults_are_counted_by_their_reason(tmp_path: Path) -> None:
@@ -319,47 +284,3 @@ def test_a_wrong_or_missing_topic_is_said_unless_it_may_be_missing(tmp_path: Pat
         columns = read_channels(bag, {"/imu/link_3/data_raw": replace(third, required=False), **CHANNELS})
         assert columns["/imu/link_3/data_raw"].values.shape == (0, 6)
         assert len(columns["/imu/link_1/data_raw"].values) == 5
-
-
-# Single messages
-
-
-def duck_joints(names: list[str], velocity: object) -> SimpleNamespace:
-    """A message of rclpy as far as it matters: attributes, and arrays of Python's `array` or lists."""
-    header = SimpleNamespace(stamp=SimpleNamespace(sec=1, nanosec=5), frame_id="")
-    return SimpleNamespace(header=header, name=names, position=[], velocity=velocity, effort=[])
-
-
-def test_messages_are_taken_by_their_fields_values_are_copies_and_what_is_none_says_why() -> None:
-    channel, velocity = Channel("j", JOINTS, "wheels", names=("b", "a")), np.array([1.0, 2.0])
-    measurement = to_measurement(channel, duck_joints(["a", "b"], velocity))
-    velocity[:] = 0.0
-    assert (measurement.stamp_ns, measurement.sensor) == (1_000_000_005, "wheels")
-    assert measurement.value.tolist() == [2.0, 1.0]
-    assert to_measurement(channel, duck_joints(["a", "b"], [1, 2])).value.dtype == np.float64
-    good = duck_joints(["a", "b"], [1, 2])
-    for message, said in (
-        (duck_joints([], []), "lacks 'b', 'a' \\(it has: no names\\)"),
-        (SimpleNamespace(header=good.header, name=good.name), "lacks what a sensor_msgs/msg/JointState has"),
-        (SimpleNamespace(name=good.name, velocity=good.velocity), "has no header with a stamp"),
-    ):
-        with pytest.raises(MessageFault, match=said):
-            to_measurement(channel, message)
-
-
-# A database that no recorder makes
-
-
-def test_a_table_with_another_order_of_the_columns_is_read(tmp_path: Path) -> None:
-    path = write_rosbag2(tmp_path / "bag", walk(60), "sqlite3")
-    with closing(sqlite3.connect(path / "bag.db3")) as database:
-        database.execute("CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER, topic_id INTEGER, data BLOB)")
-        database.execute("INSERT INTO other SELECT id, timestamp, topic_id, data FROM messages WHERE id % 3 <> 1")
-        database.execute("DROP TABLE messages")
-        database.execute("ALTER TABLE other RENAME TO messages")
-        database.commit()
-    kept = [one for number, one in enumerate(serialised(walk(60)), 1) if number % 3 != 1]
-    assert contents(path)[0] == kept
-    with open_bag(path) as bag:
-        times = read_channels(bag, CHANNELS)["/wrench"].log_times_ns.tolist()
-    assert times == [time for topic, time, _ in kept if topic == "/wrench"]

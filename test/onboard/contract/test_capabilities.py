@@ -50,7 +50,6 @@ def test_every_capability_is_asked_by_type_and_refused_by_name() -> None:
             "these robots have: hopper, salp, softrobot, thruster_chain",
         ),
         (("gait", "hopper", "forward"), "robot 'hopper' has no gaits; these robots have: salp"),
-        (("simulate", "salp", "-o", "bag", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal, hardware"),
     ],
 )
 def test_commands_say_it_in_one_sentence(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:

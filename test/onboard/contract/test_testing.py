@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Estimate, Measurement, PhaseEvent
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.particle_weights import Draws
 from onboard_estimation.pipeline.bulk_record import FilteredRecording
 from onboard_estimation.pipeline.estimator import Step
 from onboard_estimation.pipeline.use_counters import UseCounters
@@ -107,24 +106,6 @@ def test_random_numbers_outside_the_state_are_found() -> None:
     assert "shuffled_arrival_is_as_good_as_sorted" in found
 
 
-def test_random_numbers_in_the_state_are_repeatable() -> None:
-    @dataclass(frozen=True)
-    class Drawn:
-        table: TurntableState
-        draws: Draws = field(default_factory=lambda: Draws(1))
-
-    class Repeatable(TurntableEstimator):
-        def start(self, initial: Estimate | None) -> Any:
-            return Drawn(super().start(initial))
-
-        def step(self, state: Any, measurement: Measurement) -> Step:
-            generator, draws = state.draws.generator()
-            step = jittered(super().step(state.table, measurement), generator.normal())
-            return step._replace(state=Drawn(step.state, draws))
-
-    assert broken_promises(Broken(Repeatable)) == {}
-
-
 def test_a_state_that_is_written_into_is_found() -> None:
     class Writing(TurntableEstimator):
         def step(self, state: TurntableState, measurement: Measurement) -> Step:
@@ -133,18 +114,6 @@ def test_a_state_that_is_written_into_is_found() -> None:
 
     found = broken_promises(Broken(Writing))
     assert "wrote into the state" in found["a_step_changes_nothing_but_gives_a_new_state"]
-
-
-def test_what_is_kept_outside_the_state_is_found() -> None:
-    class Counting(TurntableEstimator):
-        seen = 0
-
-        def step(self, state: TurntableState, measurement: Measurement) -> Step:
-            self.seen += 1
-            return jittered(super().step(state, measurement), float(self.seen))
-
-    found = broken_promises(Broken(Counting))
-    assert {"a_step_changes_nothing_but_gives_a_new_state", "a_kept_state_is_taken_up_again"} <= set(found)
 
 
 def test_an_initial_state_that_is_ignored_is_found() -> None:

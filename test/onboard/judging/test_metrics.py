@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from onboard_estimation.contract.result import PartResult
-from onboard_estimation.judging.metrics import all_metrics, part_metrics
+from onboard_estimation.judging.metrics import part_metrics
 
 Rows = NDArray[np.float64]
 TIMES = np.arange(0.0, 30.0, 0.05)
@@ -140,16 +140,6 @@ def test_the_settling_time_is_left_out() -> None:
     assert part_metrics(one, TIMES, 100.0) == {}
 
 
-def test_instants_without_a_nees_are_left_out() -> None:
-    error = np.full((len(TIMES), 1), 0.1)
-    one = part("height", ("z",), ("m",), np.zeros_like(error), error, 0.1)
-    one.nees[::2] = np.nan
-    found = part_metrics(one, TIMES, 0.0)
-    assert (found["mean_nees_per_degree_of_freedom"], found["nees_in_band_ratio"]) == (pytest.approx(1.0), 1.0)
-    one.nees[:] = np.nan
-    assert "mean_nees_per_degree_of_freedom" not in part_metrics(one, TIMES, 0.0)
-
-
 def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
     rng = np.random.default_rng(6)
     times = np.concatenate([np.arange(0.0, 5.0, 0.05), np.arange(50.0, 50.5, 0.05), np.arange(80.0, 84.0, 0.05)])
@@ -167,11 +157,3 @@ def test_runs_too_short_for_a_displacement(count: int) -> None:
     found = part_metrics(one, TIMES[:count], 0.0)
     assert ("position_rpe_1s_rmse_m" in found) == (count > 20)
     assert ("final_position_error_percent_of_path" in found) == (count > 2)  # shorter than the grid
-
-
-def test_the_run_as_a_whole() -> None:
-    one = position(np.random.default_rng(8))
-    nothing = part("velocity", ("x",), ("m/s",), one.truth, one.error * np.nan)
-    found = all_metrics({"position": one, "velocity": nothing}, TIMES, 6.0, 0.75)
-    run = {"duration_s": pytest.approx(29.95), "estimates": 600, "matched_ratio": 0.75, "left_out_at_start_s": 6.0}
-    assert found == {"run": run, "position": part_metrics(one, TIMES, 6.0)}

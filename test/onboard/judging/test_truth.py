@@ -68,9 +68,7 @@ def test_gaps_are_not_bridged_and_nothing_is_extrapolated() -> None:
 
 def test_a_track_without_messages_or_with_one() -> None:
     none = BodyTrack.clean("b", np.empty(0, np.int64), np.empty((0, 3)))
-    values, valid = none.at(stamps(np.arange(3.0)), 1.0)
-    assert not valid.any()
-    assert np.isnan(values).all()
+    assert not none.at(stamps(np.arange(3.0)), 1.0)[1].any()
     one = BodyTrack.clean("b", stamps(np.ones(1)), np.array([[1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0]]))
     values, valid = one.at(stamps(np.arange(3.0)), 1.0)
     assert valid.tolist() == [False, True, False]
@@ -93,21 +91,6 @@ def test_messages_that_are_no_pose_are_left_out_and_counted() -> None:
     # Steady, the motion is the same across the hole.
     asked = stamps(np.linspace(0.0, 9.9, 333))
     np.testing.assert_allclose(track.at(asked, 1.0)[0][:, :3], good.at(asked, 1.0)[0][:, :3], atol=1e-12)
-
-
-def test_repeated_and_swapped_messages() -> None:
-    times = np.arange(0.0, 5.0, 0.01)
-    values = times[:, None] * np.ones(3)
-    rng = np.random.default_rng(2)
-    # Each message up to five places from where it belongs, and every tenth twice, the second time with another value.
-    order = np.argsort(np.arange(500) + rng.uniform(0.0, 5.0, 500))
-    arrived_ns, arrived = stamps(times)[order], values[order]
-    arrived_ns, arrived = np.concatenate([arrived_ns, arrived_ns[::10]]), np.vstack([arrived, arrived[::10] + 0.5])
-    place = np.argsort(np.concatenate([np.arange(500.0), np.arange(0.0, 500.0, 10.0) + 0.5]))
-    track = BodyTrack.clean("b", arrived_ns[place], arrived[place])
-    assert track.left_out == 50
-    np.testing.assert_array_equal(track.stamps_ns, stamps(times))
-    np.testing.assert_array_equal(track.values, values)  # of two with one stamp the first
 
 
 def test_truth_of_a_clock_that_jumped_back_is_not_mixed_and_a_hole_of_minutes_is_no_jump() -> None:

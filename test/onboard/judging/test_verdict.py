@@ -68,7 +68,7 @@ def test_a_consistent_filter() -> None:
     assert [float(number) for number in found.groups()] == pytest.approx([np.sqrt(2.0), 0.57, 0.57], rel=0.25)
 
 
-@pytest.mark.parametrize(("memory_s", "count"), [(0.05, 1200), (5.0, 1200), (20.0, 1200), (0.05, 20), (5.0, 60)])
+@pytest.mark.parametrize(("memory_s", "count"), [(5.0, 1200), (20.0, 1200), (0.05, 20)])
 def test_an_exactly_consistent_filter_is_hardly_ever_accused(memory_s: float, count: int) -> None:
     """Twenty seeds, errors correlated over up to a third of the run, or one to three seconds only: at most two."""
     accused = 0
@@ -79,14 +79,6 @@ def test_an_exactly_consistent_filter_is_hardly_ever_accused(memory_s: float, co
     assert accused <= 2
 
 
-def test_errors_three_times_as_large_as_stated_are_found() -> None:
-    normalised = correlated(np.random.default_rng(2), len(TIMES), 2, 0.5) * [1.0, 3.0]
-    said = say(part(normalised))
-    found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+)", said)
-    assert found is not None, said
-    assert 2.3 < float(found[1]) < 3.7
-
-
 @pytest.mark.parametrize("start_s", [20.0, 45.0])
 def test_since_when_it_is_overconfident(start_s: float) -> None:
     normalised = correlated(np.random.default_rng(3), len(TIMES), 2, 0.2)
@@ -94,6 +86,7 @@ def test_since_when_it_is_overconfident(start_s: float) -> None:
     said = say(part(normalised))
     found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+) after (\d+) s", said)
     assert found is not None, said
+    assert float(found[1]) == pytest.approx(np.sqrt(np.mean(normalised[TIMES >= 6.0, 1] ** 2)), rel=0.05)
     assert float(found[2]) == pytest.approx(start_s, abs=1.0)
     always = 5.0 * np.ones((len(TIMES), 2)) * np.sign(np.sin(7.0 * TIMES))[:, None]
     assert say(part(always)).startswith("overconfident in alpha_1 (joint angles) by 5:")  # from the start: no time
@@ -238,12 +231,6 @@ def test_what_is_stated_to_be_exact() -> None:
     wrong.stddev[:, 0] = 0.0
     wrong.nees[:] = np.nan
     assert say(wrong).startswith("overconfident in alpha_1 (joint angles), which it states to be exact: joint angles")
-
-
-def test_quantities_without_length_or_angle_at_instants_of_which_some_have_no_nees() -> None:
-    one = part(correlated(np.random.default_rng(10), len(TIMES), 1, 0.5), "drag_ratio")
-    one.nees[::7] = np.nan
-    assert re.fullmatch(r"consistent: drag ratio within 0\.0\d+ RMS", say(one))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from onboard_estimation.pipeline.guarded_filter import (
     SPAN_S,
     InnovationAlarm,
     InnovationMonitor,
-    is_news,
 )
 
 Array = NDArray[np.float64]
@@ -84,17 +83,3 @@ def test_an_episode_ends_where_readings_agree_and_the_next_is_told_again() -> No
     assert len(found) == 2  # readings of 1.7 standard deviations neither begin an episode nor end one
     assert 15.0 < found[0].stamp_ns * 1e-9 <= 25.0
     assert 75.0 < found[1].stamp_ns * 1e-9 <= 85.0
-
-
-def test_a_roll_back_finds_the_same_contradiction_again_which_is_no_news() -> None:
-    given = innovations(np.full((1500, 2), 3.0))
-    agreement = InnovationMonitor()
-    for count in range(900):
-        agreement, none = agreement.seen("gyro", count * 5_000_000, given[count])
-        assert none is None
-    first = watched(given[900:], 200.0, agreement._replace(since_ns=-900 * 5_000_000))
-    again = watched(given[901:], 200.0, agreement._replace(since_ns=-901 * 5_000_000))  # one of them came in between
-    assert len(first) == len(again) == 1
-    assert is_news(first[0], None)
-    assert not is_news(again[0], first[0].stamp_ns)
-    assert is_news(again[0]._replace(stamp_ns=first[0].stamp_ns + round(1.1 * SPAN_S * 1e9)), first[0].stamp_ns)

@@ -163,21 +163,33 @@ def in_turn(count: int = 200, seed: int = 0) -> list[tuple[int, int, float]]:
 moments = st.tuples(st.integers(0, 400), st.sampled_from([0, 1, 2]), st.sampled_from([-1.5, -0.5, 0.5, 2.0, np.nan]))
 
 
-@given(st.lists(moments, min_size=1, max_size=60, unique_by=lambda one: one[:2]), st.integers(0, 200), st.randoms())
-@settings(max_examples=60)
+@given(
+    st.lists(moments, min_size=1, max_size=60, unique_by=lambda one: one[:2]),
+    st.integers(0, 200),
+    st.none() | st.integers(-10, 410),
+    st.randoms(),
+)
+@settings(max_examples=80)
 def test_it_equals_the_pipeline_or_is_left_to_it(
-    messages: list[tuple[int, int, float]], latest_ms: int, random: Any
+    messages: list[tuple[int, int, float]], latest_ms: int, start_ms: int | None, random: Any
 ) -> None:
-    """Messages late by up to a lag, some of them not finite."""
+    """Messages late by up to a lag, some not finite. What comes before a start is left out, but for its command."""
     messages.sort(key=lambda one: one[0] + random.uniform(0.0, latest_ms))
-    recording = recording_of(messages)
-    fast, slow = both(recording)
+    recording, initial = recording_of(messages), None
+    if start_ms is not None:
+        initial = Estimate(START_NS + 1_000_000 * start_ms, np.array([0.3]), np.eye(1))
+    fast, slow = both(recording, 0.2, initial)
+    if initial is None:
+        assert_same(replay(MixtureRobot(), Nothing(), "default", recording, None, 0.2), slow)
     if fast is None:
         unusable = not any(np.isfinite(one[2]) for one in messages)
-        assert unusable or any(row["too_late"] for row in slow.sensors.values())
-    else:
+        assert unusable or initial is not None or any(row["too_late"] for row in slow.sensors.values())
+    elif len(slow.record.stamps_ns):
+        for sensor, row in slow.sensors.items() if initial is not None else ():
+            waiting = row["received"] - sum(row[one] for one in ("used", "left_out", "invalid", "too_late"))
+            fast.sensors[sensor]["used"] -= waiting  # a command that still waits when all is over
         assert_same(fast, slow)
-    assert_same(replay(MixtureRobot(), Nothing(), "default", recording, None, 0.2), slow)
+        assert initial is None or slow.record.stamps_ns[0] >= initial.stamp_ns
 
 
 @pytest.mark.parametrize(
@@ -209,23 +221,6 @@ def test_a_kernel_that_gives_no_number_is_not_believed() -> None:
     assert at_once(Mixture(broken=True), recording, 0.2, CHANNELS) is None
     found = replay(MixtureRobot(broken=True), Nothing(), "default", recording, None, 0.2)
     assert_same(found, both(recording)[1])
-
-
-@given(st.lists(moments, min_size=1, max_size=40, unique_by=lambda one: one[:2]), st.integers(-10, 410), st.randoms())
-@settings(max_examples=60)
-def test_it_equals_the_pipeline_from_a_start_on(
-    messages: list[tuple[int, int, float]], start_ms: int, random: Any
-) -> None:
-    """What comes before is left out; the newest command of then acts from the start on, and only once."""
-    messages.sort(key=lambda one: one[0] + random.uniform(0.0, 190.0))
-    initial = Estimate(START_NS + 1_000_000 * start_ms, np.array([0.3]), np.eye(1))
-    fast, slow = both(recording_of(messages), 0.2, initial)
-    if fast is not None and len(slow.record.stamps_ns):
-        for sensor, row in slow.sensors.items():
-            waiting = row["received"] - sum(row[one] for one in ("used", "left_out", "invalid", "too_late"))
-            fast.sensors[sensor]["used"] -= waiting  # a command that still waits when all is over
-        assert_same(fast, slow)
-        assert slow.record.stamps_ns[0] >= initial.stamp_ns
 
 
 def is_in_order(series: Sequence[Series], arrival: Integers) -> bool:

@@ -95,8 +95,10 @@ def errors_of(name: str, given: Recording, known_s: float) -> Errors:
     return Errors(time_s, (np.abs(fit.positions(position) - true) / stddev).max(axis=1), " ".join(found.messages))
 
 
-@pytest.mark.parametrize("duration_s", [0.1, 2.0])
-@pytest.mark.parametrize("kind", ["nan", "1e6", "zeros", "stuck", "flipped", "noise"])
+@pytest.mark.parametrize(
+    ("kind", "duration_s"),
+    [("nan", 2.0), ("1e6", 0.1), ("zeros", 0.1), ("stuck", 2.0), ("flipped", 2.0), ("noise", 0.1), ("noise", 2.0)],
+)
 @pytest.mark.parametrize(("name", "sensor"), [(name, sensor) for name, sensors in IMUS.items() for sensor in sensors])
 def test_sane_again_within_the_time_that_is_stated(name: str, sensor: str, kind: str, duration_s: float) -> None:
     start_s = 6.3

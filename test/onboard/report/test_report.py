@@ -32,10 +32,9 @@ from scipy import stats
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import format_value, metric_label, unit_suffix
 from onboard_estimation.contract.picture import ellipse
 from onboard_estimation.contract.result import Drawing, EvaluationResult, Picture, ReportSection
-from onboard_estimation.report.charts import Chart, coverage, error_charts, thin, truth_centre, worst_window
+from onboard_estimation.report.charts import Chart, error_charts, thin, truth_centre, worst_window
 from onboard_estimation.report.page import write_report
 from onboard_estimation.report.plots import ESTIMATE, EVENTS, TRUTH, write_plots
 
@@ -246,12 +245,6 @@ def test_no_truth_at_all_says_so(chain: EvaluationResult, tmp_path: Path) -> Non
     assert not any(is_blank(path) for path in paths)
 
 
-def test_no_drawing_no_sensors_and_no_parts(chain: EvaluationResult, tmp_path: Path) -> None:
-    bare = replace(chain, drawing=None, sensors={}, parts={}, metrics={}, notes=())
-    assert "No sensor statistics" in Page(write_report(bare, tmp_path)).text
-    assert {path.name for path in write_plots(bare, tmp_path)} == {"nees.png", "coverage.png"}
-
-
 def test_empty_record_is_a_user_error(chain: EvaluationResult, tmp_path: Path) -> None:
     for write in (write_report, write_plots):
         with pytest.raises(UserError, match="no estimate in the record of bags/forward"):
@@ -389,42 +382,6 @@ def test_true_centre_of_points_fixed_to_links() -> None:
     estimate, truth = chain_points(pose, joints), chain_points(true_pose, true_joints)
     drawing = Drawing(estimate, truth, np.zeros((200, 2, 2)), mean_of_wheels(estimate))
     np.testing.assert_allclose(truth_centre(drawing), mean_of_wheels(truth), atol=1e-9)
-
-
-def test_coverage_of_gaussian_errors() -> None:
-    generator = np.random.default_rng(5)
-    stddev = np.full((100_000, 2), 0.2)
-    error = stddev * generator.standard_normal(stddev.shape)
-    error[:, 1] = np.nan
-    shares = coverage(part_of("a", ("a", "b"), ("m", "m"), stddev, error, stddev), np.array([1.0, 2.0, 3.0]))
-    np.testing.assert_allclose(shares[:, 0], [0.6827, 0.9545, 0.9973], atol=0.005)
-    assert np.isnan(shares[:, 1]).all()
-
-
-# Words
-
-
-@pytest.mark.parametrize(
-    ("key", "label", "unit"),
-    [
-        ("position_ate_rmse_m", "Position ATE RMSE", "metres"),
-        ("velocity_rmse_m_s", "Velocity RMSE", "metres per second"),
-        ("z_rmse_m_per_s2", "Z RMSE", "metres per second squared"),
-        (f"bending_rmse{unit_suffix('N m/rad')}", "Bending RMSE", "newton metres per radian"),
-        ("drift_percent_of_distance", "Drift", "per cent of the distance"),
-        ("nees_min", "NEES min", ""),
-        ("", "", ""),
-    ],
-)
-def test_labels_of_metrics(key: str, label: str, unit: str) -> None:
-    assert metric_label(key) == (label, unit)
-
-
-def test_values_of_metrics() -> None:
-    values = [0.241234, 12345.6, 1.5e-7, 0.0, 9.99996, np.int64(7), np.bool_(False), None, float("nan"), "text"]
-    shown = ["0.2412", "12346", "1.500e-07", "0", "10", "7", "no", "not available", "not available", "text"]
-    assert [format_value(value) for value in values] == shown
-    assert format_value(np.arange(10.0)) == "0, 1, 2, 3, 4, 5, 6, 7, ... (10 values)"
 
 
 # In a browser, where there is one

@@ -368,7 +368,6 @@ def test_stamps_are_exact(tmp_path: Path) -> None:
     [
         ("1767225601 1 2 3 0 0 0", "line 4 has 7 columns, not 8"),
         ("1767225601 1 2 x 0 0 0 1", "line 4: 'x' is no number"),
-        ("1e400 1 2 3 0 0 0 1", "line 4: '1e400' is no time in seconds"),
         ("nan 1 2 3 0 0 0 1", "line 4: 'nan' is no time in seconds"),
     ],
 )
@@ -380,7 +379,6 @@ def test_a_faulty_line_is_named(tmp_path: Path, line: str, said: str) -> None:
     ("line", "left", "said"),
     [
         ("1767225600.35 nan 2 3 0 0 0 1", 9, "1 of 10 poses left out, not finite (the first in line 4)"),
-        ("1767225600.35 1 2 3 0 0 0 2", 9, "1 of 10 poses left out, no unit quaternion (the first in line 4)"),
         ("1767225600.35 1 2 3 0 0 0 0", 9, "1 of 10 poses left out, no unit quaternion (the first in line 4)"),
         ("1767225609.5 1 2 3 0 0 0 1", 10, "sorted by stamps, which go back 1 times, first in line 5"),
         (GOOD[4], 9, "1 of 10 poses left out, their stamps repeat, the last one counts (the first in line 4)"),
@@ -477,7 +475,7 @@ TABLES = st.builds(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.one_of(st.binary(max_size=300), TABLES),
     name=st.sampled_from(["a.csv", "a.tum", "a.txt", "a.kitti", "a.euroc"]),
