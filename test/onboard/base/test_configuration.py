@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from onboard_estimation.base.configuration import (
     ConfigurationError,
-    describe,
     load,
     parameter,
     to_mapping,
@@ -221,33 +220,6 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(b"a: \xff")
     with pytest.raises(UserError, match=r"is no UTF-8 text \(byte 3\)"):
         load(Robot, path)
-
-
-def test_declarations_that_ros2_cannot_hold_are_refused() -> None:
-    @dataclass
-    class Plain:
-        width_m: float = 1.0
-
-    @dataclass
-    class Mixed:
-        pair: tuple[int, str] = parameter((1, "a"), "pair")
-
-    globals().update(Plain=Plain, Mixed=Mixed)
-    with pytest.raises(TypeError, match=r"Plain\.width_m: declare it with parameter"):
-        load(Plain)
-    with pytest.raises(TypeError, match=r"Mixed\.pair: .* is no type of a parameter"):
-        describe(Mixed)
-
-
-def test_description_has_one_row_for_each_parameter() -> None:
-    rows = {row.name: row for row in describe(Robot)}
-    assert len(rows) == 13
-    noise = rows["spare.noise_rad_s"]
-    assert (noise.type_name, noise.default, noise.unit) == ("float", 0.1, "rad/s")
-    assert (noise.doc, noise.allowed, noise.minimum) == ("standard deviation of one sample", "a number > 0.0", 0.0)
-    types = [rows[name].type_name for name in ("offset_m", "signs", "frame", "smooth")]
-    assert types == ["float[3]", "int[]", "string", "bool"]
-    assert rows["gyro.axis"].choices == ("x", "y", "z")
 
 
 def test_parameter_file_comments_every_line() -> None:

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from numba import njit
 
 from onboard_estimation.base import kernel_files
-from onboard_estimation.base.kernel_files import KernelFiles, can_be_linked, undefined_symbols
+from onboard_estimation.base.kernel_files import KernelFiles
 
 KERNEL = """
 from numba import njit
@@ -214,29 +213,3 @@ def test_a_numba_that_is_built_differently_shares_nothing(place: Path) -> None:
     assert errors.count("RuntimeWarning: ") == 1
     assert not out.startswith(str(place))
     assert not Path(out.strip()).exists()  # it went with the process
-
-
-def test_which_symbols_a_compiled_kernel_asks_for() -> None:
-    """Of what numba keeps of it; what is built otherwise, or cut off, is left to numba."""
-
-    @njit
-    def root(value: float) -> float:
-        if value < 0.0:
-            raise ValueError("no root")
-        return float(value**0.5)
-
-    root(2.0)
-    (compiled,) = root.overloads.values()
-    library = compiled.library
-    library.enable_object_caching()
-    code = library._codegen._tm.emit_object(library._final_module)
-    found = undefined_symbols(code)
-    if found is None:
-        pytest.skip("not 64-bit Linux")
-    assert {b"PyArg_UnpackTuple", b"PyErr_SetString"} <= found
-    assert can_be_linked(((library.name, "object", (code, b"")),))
-    other = code.replace(b"PyArg_UnpackTuple", b"PyArg_UnpackNoneX")
-    assert not can_be_linked(((library.name, "object", (other, b"")),))
-    for payload in (None, (), ("name",), (("name", "bitcode", b""),), (("name", "object", (b"MZ", b"")),)):
-        assert not can_be_linked(payload)
-    assert not any(undefined_symbols(code[:length]) for length in (0, 6, 40, 64, 200, 1000))

@@ -164,16 +164,6 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(words: list[str], said: 
 # JSON.
 
 
-def test_robots_and_what_they_can_do() -> None:
-    found = {one["name"]: one for one in json.loads(command("robots", "--json").out)["robots"]}
-    assert set(found) >= {"salp", "strapdown"}
-    assert found["salp"]["scenarios"]["ideal"]["variants"] == ["forward", "backward", "left", "right", "turning"]
-    assert "imu/link_2/data_raw" in found["salp"]["topics"]
-    only = command("robots", "salp").out
-    assert only.startswith("salp: planar chain")
-    assert "strapdown" not in only
-
-
 # Configuration files.
 
 

@@ -106,13 +106,6 @@ def test_offsets_are_told_as_by_a_kalman_filter_that_has_them_in_its_state() -> 
     np.testing.assert_allclose(found.ratios[-1, STATES:], 1.0, atol=0.25)
 
 
-def test_weights_alone_lose_what_exact_outputs_do_not_see() -> None:
-    """Why there is the bridge: the same model, the same particles, no move."""
-    found = compared(EXACT, bridged=False)
-    assert np.sqrt((found.off**2).mean()) > 0.5
-    assert np.median(found.sizes) < 150
-
-
 def test_an_unknown_friction_is_learned_from_values_that_were_moved() -> None:
     """About as the plain filter learns it: four runs each are off by 0.31 to 0.41 N here and 0.26 to 0.63 N there."""
     force, true, measured = sliding_mass.run(8.0, seed=2)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering import normal_inverse_gamma
 from onboard_estimation.filtering.normal_inverse_gamma import LEAST_PRIOR_SHARE, FixedPrior
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk, WalkingPrior
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
@@ -146,14 +145,3 @@ def test_predictions_are_those_of_what_is_left_of_the_samples(prior: Any, kept: 
     once, again = prior.observe(prediction, samples), prior.observe(prediction, samples)
     np.testing.assert_array_equal(once.means, again.means)
     np.testing.assert_array_equal(prior.scatters_of(once), prior.scatters_of(again))
-
-
-def test_relatives_share_their_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    functions, _ = BASIS.functions(np.random.default_rng(1).uniform(-1.0, 1.0, (N, 2)), FIXED.factors)
-    statistics = FIXED.start(N)
-    for step in range(200):
-        ancestors = np.arange(N) // 2 * 2 if step % 8 == 0 else np.arange(N)  # the even ones have two children
-        prediction = FIXED.predict(statistics, ancestors, functions, 0.01, 1.0, np.empty((N, 0)))
-        statistics = FIXED.observe(prediction, prediction.means)
-        assert len(statistics.losses) < 2 * normal_inverse_gamma.FOLDED_LOSSES
-    assert len(statistics.matrices) == N // 2

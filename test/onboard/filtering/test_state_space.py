@@ -156,22 +156,6 @@ def test_batches_equal_singles_and_arguments_need_not_be_contiguous() -> None:
     assert SPACE.plus(base[:0, 0], np.zeros(10)).shape == (0, 11)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: SPACE.plus(np.zeros(10), np.zeros(10)),
-        lambda: SPACE.plus(SPACE.origin(), np.zeros(11)),
-        lambda: SPACE.plus(0.0, np.zeros(10)),
-        lambda: SPACE.plus(np.zeros((2, 11)), np.zeros((3, 10))),
-        lambda: SPACE.minus(SPACE.origin(), np.zeros(10)),
-        lambda: SPACE.right_jacobian(np.zeros((2, 10))),
-    ],
-)
-def test_wrong_shapes_are_refused(call) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        call()
-
-
 def test_dimensions_are_found_by_name() -> None:
     assert (SPACE.dimension, SPACE.coordinate_count) == (10, 11)
     assert (SPACE.tangent("attitude"), SPACE.coordinates("attitude")) == (slice(7, 10), slice(7, 11))

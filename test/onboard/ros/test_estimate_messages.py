@@ -161,14 +161,6 @@ def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown() -> None:
         np.testing.assert_array_equal(batch.values[index], alone.values[0])
 
 
-def test_a_state_without_a_pose() -> None:
-    space = StateSpace(vector("height", ("z",), "m"), so3("attitude"))
-    messages = published(space, np.array([1.0, 0.0, 0.0, 0.0, 1.0]), np.eye(4))
-    assert set(messages) == {"state", "state_covariance"}
-    assert messages["state"].name == ["height.z", "attitude.x", "attitude.y", "attitude.z", "attitude.w"]
-    assert messages["state_covariance"].name[:2] == ["height.z:height.z", "height.z:attitude.roll"]
-
-
 def test_the_bag_of_a_judged_run_reads_back_to_the_same_numbers_and_nees(tmp_path: Path) -> None:
     """By `rosbags`; the NEES as a stranger computes it from the estimates' bag and the truth, with none of our code."""
     result = judge(SALP, CONFIGURATION, "ukf", from_simulator(salp_recording(6.0), LINKS))
