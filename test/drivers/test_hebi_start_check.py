@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.hebi.feeds import HebiConfiguration
-from drivers.hebi.node import StartCheck, judged
+from drivers.hebi.node import judged
 
 NAMES = ("a", "b", "c")
 
@@ -70,25 +70,3 @@ def test_of_what_moves_or_lies_as_it_likes_no_gravity_is_judged_and_imitated_one
     found, told = judged(configured(source="imitation"), still, 2.0)
     assert not found
     assert told.startswith("3 imitated modules answer 50 times a second, asked 200 times")
-
-
-def test_it_looks_for_two_seconds_from_when_all_have_answered() -> None:
-    check = StartCheck(configured(feedback_frequency_hz=20.0))
-    value = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 9.8, np.nan, np.nan, np.nan, np.nan])
-    rng = np.random.default_rng(0)
-
-    def answer(modules: tuple[int, ...]) -> None:
-        for module in modules:
-            check.add(module, value + rng.normal(0.0, 0.01, 10))
-
-    answer((0, 1))
-    assert check.verdict(100.0) is None
-    answer((2,))
-    assert check.verdict(110.0) is None
-    for _ in range(40):
-        answer((0, 1, 2))
-    assert check.verdict(111.9) is None
-    verdict = check.verdict(112.0)
-    assert verdict is not None
-    assert verdict[0] == []
-    assert verdict[1].startswith("3 modules answer 20 times a second, asked 20 times; at rest")

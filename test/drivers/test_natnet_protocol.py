@@ -123,17 +123,3 @@ def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
     assert protocol.rigid_bodies(struct.pack("<3i", 1, 77, 100) + bytes(100), (4, 1)) == ()
     with pytest.raises(NatNetFault, match="clock that none has"):
         protocol.server_info(bytes(260) + bytes([3, 0, 0, 0]) + bytes(15))
-
-
-@pytest.mark.parametrize("version", [(2, 5), (2, 9)], ids=protocol.shown)
-def test_another_client_reads_the_emulators_old_versions(version: Version) -> None:
-    """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
-    optirx = pytest.importorskip("optirx", reason="pip install optirx")
-    sent = poses()
-    got = optirx.unpack(natnet.frame(frame_of(sent, 5), version), (*version, 0, 0))
-    assert got.frameno == 5
-    for place, body in enumerate(got.rigid_bodies):
-        np.testing.assert_array_equal(body.position, sent.positions_m[place])
-        np.testing.assert_array_equal(body.orientation, sent.quaternions_xyzw[place])
-    assert len(got.rigid_bodies) == len(NAMES)
-    assert got.timestamp == (TIME_S if version >= (2, 6) else None)

@@ -95,12 +95,6 @@ def test_lost_frames() -> None:
     height[np.random.default_rng(0).random(len(time)) < 0.3] = np.nan
     found = true_hops(time, height, STANDING_M)
     assert_events(found, flat(), (4e-4, 8e-4, 4e-4, 1e-2))
-    # Noise that thin samples let pass for contact in flight makes no stances.
-    time, height = noisy(flat(), 3)
-    height[np.random.default_rng(3).random(len(time)) < 0.5] = np.nan
-    found = true_hops(time, height, STANDING_M)
-    assert len(found.events.times_s(TOUCHDOWN)) == len(found.events.times_s(LIFTOFF)) == 11
-    assert len(found.cycles) == 10
 
 
 @pytest.mark.parametrize(("gap_s", "cycles"), [(0.12, 10), (0.25, 5)])

@@ -93,21 +93,6 @@ def test_missing_readings_of_the_encoder(kind):
     assert out[-1, 5] == STARTUP
 
 
-def test_a_leg_that_bounces_on_its_stop_does_not_touch_down():
-    kind = encoder.DR1
-    hops = exact_hops(2.0, 3)
-    leg = hops.compression.copy()
-    for number, at in hops.events:
-        if number == LIFTOFF:
-            since = (hops.time - at - 0.004) / 0.03
-            leg += np.where((since > 0.0) & (since < 1.0), 0.008 * np.sin(np.pi * since), 0.0)
-    _, events = run(kind, parameters(kind), hops, leg)
-    kinds = events["kind"]
-    shorter = min(len(kinds), len(hops.events))
-    assert shorter >= 11
-    np.testing.assert_array_equal(kinds[:shorter], [number for number, _ in hops.events[:shorter]])
-
-
 def test_covariance_is_that_of_many_encoders():
     """Noise of the encoder alone: the spread of the apexes is what the covariance says, but for what it adds on top."""
     hops = exact_hops(2.0, 2)

@@ -195,21 +195,3 @@ def test_a_full_disk_costs_a_warning_and_no_result(place: Path) -> None:
     assert "RuntimeWarning: compiled kernels are not kept in " in errors
     assert "File too large" in errors
     assert not any(path.is_file() for path in (place / "cache").rglob("*"))
-
-
-def test_a_numba_that_is_built_differently_shares_nothing(place: Path) -> None:
-    code = (
-        "import os, onboard_estimation, numba.core.caching as caching\n"
-        "from onboard_estimation.base import kernel_cache\n"
-        "class IndexDataCacheFile(caching.IndexDataCacheFile):\n"
-        "    def save(self, key, data, more):\n"
-        "        pass\n"
-        "caching.IndexDataCacheFile = IndexDataCacheFile\n"
-        "kernel_cache.configure()\n"
-        "print(os.environ['NUMBA_CACHE_DIR'])\n"
-    )
-    out, errors = started(place, code).communicate()
-    assert "has no IndexDataCacheFile.save(key, data)" in errors
-    assert errors.count("RuntimeWarning: ") == 1
-    assert not out.startswith(str(place))
-    assert not Path(out.strip()).exists()  # it went with the process

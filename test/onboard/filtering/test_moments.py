@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.square_root import NotPositiveDefinite, covariance_root
-from onboard_estimation.filtering.state_space import StateSpace, angles, so3, vector
+from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 
 
 def plain(size: int) -> StateSpace:
@@ -110,12 +110,6 @@ def test_covariance_with_a_negative_eigenvalue_has_no_root() -> None:
     for broken in (np.diag([1.0, np.nan]), np.diag([1.0, np.inf]), np.diag([1e12, -1e-6]), [[0.0, 1.0], [1.0, 5.0]]):
         with pytest.raises(NotPositiveDefinite):
             covariance_root(np.array(broken))
-
-
-def test_an_initial_state_of_a_wrong_shape_is_refused() -> None:
-    for mean, covariance in ((np.zeros(3), np.eye(2)), (np.zeros(2), np.eye(3)), (np.zeros((1, 2)), np.eye(2))):
-        with pytest.raises(ValueError, match="shape"):
-            StateSpace(angles("a", ("a", "b"))).moments(mean, covariance)
 
 
 def test_root_keeps_the_digits_of_small_variances_beside_large_ones() -> None:

@@ -14,7 +14,6 @@ from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.gating import OPEN, Gate
-from onboard_estimation.filtering.square_root import NotPositiveDefinite
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 
@@ -199,11 +198,3 @@ def test_model_that_gives_no_number_leaves_the_state_alone(gate: Gate) -> None:
     with pytest.raises(ArithmeticError):
         filter_.update(state, lambda points: np.full((11, 1), np.nan), np.zeros(1), np.eye(1), gate)
     assert state.packed.tobytes() == before
-
-
-def test_initial_state_is_checked() -> None:
-    with pytest.raises(NotPositiveDefinite, match="smallest eigenvalue"):
-        Unscented(VEHICLE).start(np.zeros(5), np.diag([1.0, 1.0, -1.0, 1.0, 1.0]))
-    for mean, covariance in ((np.zeros(4), np.eye(5)), (np.zeros(5), np.eye(4))):
-        with pytest.raises(ValueError, match=rf"\({len(mean)},\) and \({len(covariance)}, "):
-            Unscented(VEHICLE).start(mean, covariance)

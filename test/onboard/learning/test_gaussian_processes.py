@@ -16,7 +16,6 @@ from onboard_estimation.learning.sparse import (
     Factors,
     SparseGaussianProcesses,
     collapsed_bound,
-    spread_points,
 )
 
 Array = NDArray[np.float64]
@@ -133,16 +132,6 @@ def test_sparse_model_with_every_point_as_inducing_point_is_the_exact_one() -> N
         expected, deviations = exact.predict(points, return_std=True)
         assert np.allclose(means[:, output], expected, atol=2e-3 * np.sqrt(signal), rtol=0.0)
         assert np.allclose(variances[:, output], deviations**2 - noise, atol=2e-3 * signal, rtol=0.0)
-
-
-def test_inducing_points_spread_over_thin_and_repeated_data() -> None:
-    angle = np.concatenate([np.linspace(0.0, 0.1, 500), np.linspace(0.1, 2.0 * np.pi, 50)])
-    ring = np.column_stack([np.cos(angle), np.sin(angle)])
-    points = spread_points(ring, 24)
-    assert points.shape == (24, 2)
-    distance = np.min(np.linalg.norm(ring[:, None] - points[None], axis=2), axis=1)
-    assert distance.max() < 2.0 * np.pi / 24
-    assert len(spread_points(np.tile(ring[-5:], (20, 1)), 24)) == 5
 
 
 def test_bad_training_data_is_refused_with_numbers() -> None:

@@ -13,8 +13,6 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import Estimate
-from onboard_estimation.contract import picture
-from onboard_estimation.filtering.state_space import StateSpace, se2, vector
 from onboard_estimation.ros import markers as m
 from onboard_estimation.ros import transforms as tf
 from salp_estimation.model.configuration import SalpConfiguration
@@ -211,12 +209,3 @@ def test_tf_leads_from_the_world_to_every_link(estimate: Estimate) -> None:
     above = matrix(np.array([1.0, 2.0, 0.5])) @ matrix(moved)
     for name, pose in zip(CONFIGURATION.chain.link_names, links, strict=True):
         np.testing.assert_allclose(chain_of(transforms, "world", f"salp/{name}"), above @ matrix(pose), atol=1e-12)
-
-
-def test_a_state_without_a_pose_has_no_base() -> None:
-    space = StateSpace(vector("stiffness", ("k",), "N/m"))
-    estimate = Estimate(STAMP_NS, np.ones(1), np.eye(1))
-    assert tf.estimate_transforms(space, estimate.mean, np.zeros(3), {}) == {}
-    assert picture.base_uncertainty(space, estimate) is None
-    frames = tf.estimate_transforms(StateSpace(se2("pose")), np.zeros(3), np.zeros(3), {})
-    assert list(frames) == [("map", "odom"), ("odom", "base_link")]

@@ -82,18 +82,6 @@ def test_layouts_may_change_and_come_back() -> None:
         assert_equal(SerializedReader(imus, forbidden)(cdr(message, IMU)), to_measurement(imus, message))
 
 
-def test_what_was_not_measured_is_not_a_number() -> None:
-    channel = CHANNELS["/imu/link_1/data_raw"]
-    read = SerializedReader(channel, forbidden)
-    for rate_known, force_known in ((True, True), (False, True), (True, False), (False, False), (True, True)):
-        message = imu(START_NS, (1.0, np.inf, 3.0), (4.0, 5.0, np.nan))
-        message.angular_velocity_covariance = np.full(9, 0.5 if rate_known else -1.0)
-        message.linear_acceleration_covariance = np.full(9, 0.5 if force_known else -1.0)
-        found = read(cdr(message, IMU))
-        assert_equal(found, to_measurement(channel, message))
-        assert np.isnan(found.value[:3]).all() == (not rate_known)
-
-
 def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
     channel = CHANNELS["/imu/link_2/data_raw"]
     read = SerializedReader(channel, decoded(channel))
