@@ -99,20 +99,6 @@ def test_a_narrow_bowl_is_descended_from_the_point_to_begin_with(method: str, ge
     assert {len(one) for one in objective.populations} == {7 if method == "gradient" else 1}
 
 
-def test_a_pattern_search_never_ends_worse_than_it_began() -> None:
-    """Every other place is worse, or has no value."""
-    result = minimise(
-        "pattern",
-        box(2, -2.0, 2.0),
-        lambda x: np.where(x.any(axis=1), np.where(x[:, 0] != 0.0, np.nan, np.inf), -1.0),
-        Settings(generations=50, initial_step=0.175),
-        initial=np.zeros(2),
-    )
-    np.testing.assert_array_equal(result.best, 0.0)
-    assert result.cost == -1.0
-    assert result.evaluations < 20  # steps that lead nowhere get smaller, until it is over
-
-
 @POPULATIONS
 def test_logarithmic_parameters_are_searched_by_powers_of_ten(method: str) -> None:
     """The same cost in the exponents must give the same run with linear parameters of the exponents."""
@@ -141,14 +127,6 @@ def test_bounds_are_kept_where_the_cost_pulls_out_of_them(method: str) -> None:
     # It went most of the way from `lower`, of cost 0, to the corner that it is pulled to, of cost -2e6.
     assert result.cost < -1.6e6
     assert result.evaluations == len(asked)
-
-
-@pytest.mark.parametrize("method", ["gradient", "pattern"])
-def test_without_a_population_bounds_are_kept_and_reached(method: str) -> None:
-    objective = Watched(lambda x: -x.sum(axis=1))
-    result = minimise(method, box(2, -1.5, 1.5), objective, Settings(generations=9, initial_step=0.34))
-    np.testing.assert_array_equal(result.best, [1.5, 1.5])
-    assert np.abs(np.concatenate(objective.populations)).max() == 1.5
 
 
 @POPULATIONS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_samples import command
-from launched import Launch, nothing_is_left, recorded
+from launched import Launch, recorded
 from live_graph import wait_until
 from live_nodes import start
 
@@ -127,15 +127,10 @@ def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(tmp_path: Pat
     bag = tmp_path / "bag"
     words = ("composed:=true", f"seed:={SEED}", f"record:={bag}", "markers:=false", "initial_from_truth:=false")
     chosen = (f"scenario:={SCENARIO}", f"gait:={GAIT}")
-    launch = Launch("salp.launch.py", *words, *chosen, log=tmp_path / "launch.log")
-    try:
+    with Launch("salp.launch.py", *words, *chosen, log=tmp_path / "launch.log") as launch:
         launch.wait_for("without messages between, from salp_simulator")
         wait_until(lambda: recorded(bag, "/salp/state") >= 200)
         assert launch.interrupt() == 0, launch.output
-    finally:
-        launch.kill()
-    nothing_is_left()
-    assert "Traceback" not in launch.output, launch.output
     (channel,) = (one for one in ROBOT.channels(CONFIGURATION) if one.sensor == SENSOR)
     readings, states, covariances = [], {}, {}
     with open_bag(bag) as opened:

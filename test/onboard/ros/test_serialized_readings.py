@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_samples import CHANNELS as ALL
-from bag_samples import IMU, JAZZY, JOINTS, START_NS, WRENCH, imu, joints, walk
+from bag_samples import IMU, JAZZY, JOINTS, START_NS, imu, joints, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from malformed import malformed
 
 from onboard_estimation.bags import message_types as bag_types
-from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
@@ -133,10 +132,3 @@ def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail
     for refused in (valid[:-cut], valid + bytes(len(valid) + 1)):
         with pytest.raises(MessageFault):
             read(refused)
-
-
-def test_less_than_a_header_is_refused_though_rclpy_makes_a_message_of_it() -> None:
-    channel = CHANNELS["/wrench"]
-    read = SerializedReader(channel, lambda _: new(WRENCH))
-    with pytest.raises(MessageFault, match="has 0 bytes"):
-        read(b"")
