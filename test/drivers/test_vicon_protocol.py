@@ -206,19 +206,6 @@ def test_jitter_of_arrivals_and_of_the_told_latency_goes() -> None:
     assert said == []
 
 
-def test_numbers_that_fall_are_a_restart() -> None:
-    clock = FrameClock(0.0, lambda _: None)
-    clock.tell_rates((RATE_HZ,))
-    before, _ = _stamps(clock, 50_000, 6000, 10**18)
-    after, exposed = _stamps(clock, 3, 6000, 10**18 + 13 * 10**9)
-    known = [stamp is not None for stamp in after]
-    assert known.index(True) == 4  # a fifth confirms the jump
-    assert all(known[4:])
-    assert clock.jumps == 1
-    assert np.abs(np.array(after[600:]) - exposed[600:]).max() < 300_000
-    assert after[4] > before[-1]
-
-
 @pytest.mark.parametrize(("told_hz", "words"), [((100.0, RATE_HZ), "600 Hz is taken"), ((250.0,), "less the latency")])
 def test_of_rates_told_one_that_fits_the_numbers_is_taken_or_arrivals_less_the_latency(
     told_hz: tuple[float, ...], words: str
