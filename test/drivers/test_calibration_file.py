@@ -32,7 +32,7 @@ def read(text: str) -> ImuCalibration:
 
 
 @given(CALIBRATIONS, st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=5)
 def test_what_is_written_is_read_back_and_corrects_readings_row_by_row(one: ImuCalibration, seed: int) -> None:
     """As the equation says; a gyro that is not there stays so; the input is left alone."""
     assert read(to_parameter_file(one)) == one

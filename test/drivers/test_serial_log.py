@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from serial_lines import SETTINGS, line, sample, saved
 
@@ -116,6 +116,7 @@ def test_damage_is_counted_and_said(tmp_path: Path) -> None:
     assert "At least 6 frames are missing" in text
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 59_999_999), min_size=1, max_size=50), st.integers(0, 2**32 - 1))
 def test_device_time_is_unwrapped(steps: list[int], start: int) -> None:
     clock = LogClock()

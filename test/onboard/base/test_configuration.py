@@ -188,7 +188,7 @@ robot_1:
         ("/**: [1,\n 2", "is no valid parameter file in line 2, column 3"),
         ("/**: {ros__parameters: {links: &n 4, frame: *n}}", "in line 1, column 45: ROS 2 reads no aliases"),
         ("/**: {ros__parameters: {frame: !!python/name:os.system x}}", "is no valid parameter file in line 1"),
-        ("[" * 5000, "is no valid parameter file: "),
+        ("[" * 1000, "is no valid parameter file: "),
     ],
 )
 def test_malformed_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -248,6 +248,7 @@ def test_written_file_and_mapping_read_back(tmp_path_factory: pytest.TempPathFac
     assert yaml.safe_load(text) == {"/**": {"ros__parameters": mapping}}
 
 
+@settings(max_examples=40)
 @given(st.text() | st.binary())
 def test_any_file_is_read_or_refused_but_never_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, content: str | bytes

@@ -84,12 +84,6 @@ def before(count):
 def after(count):
     os.kill(os.getpid(), signal.SIGKILL)
 """
-LOADED_AND_COMPILED_AFTER = """
-from numba import njit
-print("numba.cpython.setobj" in sys.modules)
-twice = njit(lambda values: 2.0 * total(values) + np.linalg.norm(values))
-print(twice(np.arange(10.0)) > 90.0, total(np.arange(10, dtype=np.int8)))
-"""
 
 
 def place_in(folder: Path) -> Path:
@@ -153,11 +147,6 @@ def test_a_process_killed_while_it_writes_leaves_nothing_wrong(warm: Path) -> No
         assert killed.returncode == -signal.SIGKILL
         assert kernels(warm) == count + more
     assert printed(warm, USE, "int64", "float64", "int32") == "45.0 45.0 45.0 2"
-
-
-@pytest.mark.slow
-def test_a_kernel_is_loaded_without_what_compiles_and_others_compile_after_it(warm: Path) -> None:
-    assert printed(warm, USE + LOADED_AND_COMPILED_AFTER, "float64") == "45.0 1\nFalse\nTrue 45.0"
 
 
 @pytest.mark.slow

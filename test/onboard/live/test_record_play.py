@@ -337,7 +337,7 @@ def test_offers_are_read_as_they_were_written(written: list[Qos]) -> None:
 
 
 def test_damaged_offers_are_left_out() -> None:
-    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 2_000, "- {depth: 1}"):
+    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 1_000, "- {depth: 1}"):
         assert qos.parse_offers(damaged) == []
 
 
