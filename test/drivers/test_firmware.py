@@ -8,7 +8,6 @@ import os
 import pty
 import runpy
 import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -67,10 +66,6 @@ def new_board() -> ModuleType:
     return importlib.import_module("emulated_board")
 
 
-def low_g_sensor(firmware: Modules, bus: Any, low: int = 0, gyro: int = 0, low_pass: int = 1) -> Any:
-    return firmware("sensor").Mpu6050(bus, 0x68, low, gyro, low_pass)
-
-
 def frames_at(firmware: Modules, us: int) -> Any:
     frames = firmware("frames").Frames()
     for _ in range(us // TICKS):
@@ -78,18 +73,6 @@ def frames_at(firmware: Modules, us: int) -> Any:
         frames.at(0)
     frames.at(us % TICKS)
     return frames
-
-
-@given(TRIPLE, TRIPLE, COUNT, TRIPLE, st.integers(0, 3), TIME)
-def test_sample_frames_are_those_of_the_decoder(
-    firmware: Modules, first: Any, gyro: Any, temperature: int, high: Any, status: int, us: int
-) -> None:
-    frames = frames_at(firmware, us)
-    frames.low_g[:] = struct.pack("<7h", *first, *gyro, temperature)
-    frames.high_g[:] = struct.pack("<3h", *high)
-    wire = bytes(frames.sample(status))
-    assert wire.count(0) == 1
-    assert decode(wire[:-1]) == Sample(0, us, first, gyro, temperature, high, status)
 
 
 @given(
@@ -111,22 +94,6 @@ def test_settings_frames_are_those_of_the_decoder_and_samples_follow_them(
     found = decode(bytes(frames.sample(0))[:-1])
     assert isinstance(found, Sample)
     assert (found.sequence, found.time_us) == (2, us)
-
-
-def test_a_sensor_is_set_up_as_asked_again_after_it_lost_its_power_and_another_chip_is_not_read(
-    firmware: Modules, board: ModuleType
-) -> None:
-    bus = board.I2C()
-    sensor = low_g_sensor(firmware, bus, low=3, gyro=2, low_pass=3)
-    out = bytearray(14)
-    for _ in range(2):
-        assert sensor.read(out)
-        assert bus.low_g.registers[0x19:0x1D] == bytes((0, 3, 2 << 3, 3 << 3))
-        bus.low_g.reset()
-        sensor.check()
-    bus.low_g.registers[0x75] = 0x70
-    other = low_g_sensor(firmware, bus)
-    assert (other.read(out), other.identity) == (False, 0x70)
 
 
 class Clock:

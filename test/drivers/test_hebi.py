@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launched import Launch, nothing_is_left, recorded
+from launched import Launch, recorded
 from live_graph import wait_until
 from node_here import NodeHere, nodes_here
 
@@ -161,22 +161,11 @@ def test_what_cannot_start_says_so(running: Callable[..., NodeHere], tmp_path: P
 @pytest.mark.usefixtures("compiled_kernels")
 def test_the_launched_imitation_moves_and_is_estimated(tmp_path: Path) -> None:
     bag = tmp_path / "bag"
-    launch = Launch(
-        "salp.launch.py",
-        "source:=hebi_imitation",
-        "composed:=true",
-        f"record:={bag}",
-        "markers:=false",
-        log=tmp_path / "launch.log",
-    )
-    try:
+    words = ("source:=hebi_imitation", "composed:=true", f"record:={bag}", "markers:=false")
+    with Launch("salp.launch.py", *words, log=tmp_path / "launch.log") as launch:
         launch.wait_for("started from the ground truth")
         wait_until(lambda: recorded(bag, "/salp/odometry") > 200 and recorded(bag, "/salp/actuators/command") > 20)
         assert launch.interrupt() == 0, launch.output
-    finally:
-        launch.kill()
-    nothing_is_left()
-    assert "Traceback" not in launch.output
     assert "without messages between, from hebi" in launch.output
     with open_bag(bag) as opened:
         assert opened.custom_data["source"] == "simulated"

@@ -41,10 +41,7 @@ def feedback(second_us: int, received: bool = True, gyro_z: float = 0.0) -> Feed
         ({"names": []}, "at least one module"),
         ({"names": ["a", "a", "b"]}, "each module once"),
         ({"names": ["a", "", "b"], "imu_names": ["x", "y", "z"]}, "one of them is empty"),
-        ({"families": ["F", "G"]}, "2 for 3 modules"),
-        ({"imu_names": ["x", "y"]}, "imu_names: 2 for 3 modules"),
         ({"imu_names": ["x", "y", "z/.."]}, "can be no part of a topic's name"),
-        ({"feedback_frequency_hz": 1000.5}, "feedback_frequency_hz"),
         ({"command_lifetime_ms": 0}, "command_lifetime_ms"),  # which means for ever
         ({"lookup_timeout_s": -1.0}, "lookup_timeout_s"),  # which the library takes for ever
         ({"source": "log"}, "name a .hebilog"),

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -202,37 +198,3 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
     assert 30 < sum(pair.client.health.unreadable.values()) <= 100
     assert len(pair.client.health.unreadable) < 12
     assert len(pair.server._clients) <= 16
-
-
-_OTHER_CLIENT = """
-import json, sys, time, natnet
-frames, models = [], []
-client = natnet.NatNetClient(command_port=int(sys.argv[1]), data_port=int(sys.argv[2]), use_multicast=True)
-client.on_data_frame_received_event.handlers.append(frames.append)
-client.on_data_description_received_event.handlers.append(models.append)
-with client:
-    client.request_modeldef()
-    while len(frames) < 20 or not models:
-        client.update_sync()
-        time.sleep(0.01)
-names = [body.name for body in models[0].rigid_bodies]
-print(json.dumps([names, [[b.pos, b.tracking_valid] for b in frames[-1].rigid_bodies]]))
-"""
-
-
-@pytest.mark.skipif(importlib.util.find_spec("natnet") is None, reason="pip install natnet")
-def test_another_client_reads_the_emulator(make: Callable[..., Pair]) -> None:
-    """`natnet`, where it is installed. It knows no clock, and gets no frames by unicast."""
-    pair = make("multicast", version="4.1")
-    ports = (str(pair.configuration.command_port), str(pair.configuration.data_port))
-    with subprocess.Popen([sys.executable, "-c", _OTHER_CLIENT, *ports], stdout=subprocess.PIPE, text=True) as other:
-        try:
-            pair.until(lambda: other.poll() is not None)
-        finally:
-            other.kill()
-        assert other.stdout is not None
-        names, bodies = json.loads(other.stdout.read())
-    assert names == list(NAMES)
-    assert all(is_tracked for _, is_tracked in bodies)
-    x, y, z = np.array([position for position, _ in bodies]).T  # its world has y up
-    np.testing.assert_array_equal(np.column_stack([x, -z, y]), pair.sent[x[0]].positions_m)

@@ -61,17 +61,3 @@ def test_what_is_no_offset_is_refused_with_numbers() -> None:
             alignment.align(first, second)
         assert not alignment.offset_m_s2.any()
         assert alignment.waits_for
-
-
-def test_what_is_left_is_added_and_a_quarter_turn_is_thought_of() -> None:
-    rng = np.random.default_rng(5)
-    alignment = HighGAlignment(at_start=False)
-    first = alignment.align(low_g(rng), high_g(rng))
-    assert first.startswith("imu/high_g reads more than imu/low_g by x 3.95 +- 0.19, y ")
-    assert first.endswith("m/s^2, taken off")
-    again = high_g(rng)
-    again[:, 3:] -= alignment.offset_m_s2
-    alignment.align(low_g(rng), again)
-    np.testing.assert_allclose(alignment.offset_m_s2, OFFSET, atol=0.6)
-    quarter = HighGAlignment(at_start=False).align(low_g(rng), high_g(rng, offset=np.array([G, 0.0, -G])))
-    assert "14.0 in all is more than gravity: are axes a quarter turn off?" in quarter

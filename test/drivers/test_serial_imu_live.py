@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import serial
-from launched import Launch, nothing_is_left, recorded
+from launched import Launch, recorded
 from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
@@ -225,15 +225,10 @@ def test_a_simulated_robot_on_the_wire_is_estimated(tmp_path: Path) -> None:
     """
     bag = tmp_path / "bag"
     words = ("source:=serial_emulator", "composed:=true", "hops:=1m", "seed:=4", f"record:={bag}")
-    launch = Launch("hopper.launch.py", *words, log=tmp_path / "launch.log")
-    try:
+    with Launch("hopper.launch.py", *words, log=tmp_path / "launch.log") as launch:
         launch.wait_for("both sensors are there")
         wait_until(lambda: recorded(bag, "/hopper/apex") >= 5)
         assert launch.interrupt() == 0, launch.output
-    finally:
-        launch.kill()
-    nothing_is_left()
-    assert "Traceback" not in launch.output
     heights: dict[str, list[tuple[float, float]]] = {"odometry": [], "ground_truth/body/pose": []}
     lost: list[float] = []
     with open_bag(bag) as opened:

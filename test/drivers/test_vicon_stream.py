@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +16,6 @@ from drivers.emulators.vicon import DataStreamServer
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.vicon_protocol import OBJECT_ENUMS, PACKET, block, encode_uints
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
-from onboard_estimation.base.errors import UserError
 
 BODIES = ["box", "arm/upper", "arm/lower"]
 RATE_HZ = 200.0
@@ -151,37 +147,3 @@ def test_a_stream_that_lies_is_left_and_tried_again_later_each_time() -> None:
     listener.close()
     assert (np.diff(taken) > [0.19, 0.39, 0.79]).all()
     assert any("does not offer global segments" in one and "trying again" in one for one in said)
-
-
-CLIENT = """
-import motioncapture
-client = motioncapture.connect("vicon", {"hostname": "127.0.0.1"})
-for _ in range(20):
-    client.waitForNextFrame()
-body = client.rigidBodies["box"]
-rotation = body.rotation
-print(*body.position, rotation.x, rotation.y, rotation.z, rotation.w)
-"""
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("motioncapture") is None, reason="motioncapture is not installed (pip install it)"
-)
-def test_an_independent_client_reads_the_emulated_server() -> None:
-    """libmotioncapture, with Vicon's own client in it; it knows no port but 801."""
-    try:
-        server = DataStreamServer("127.0.0.1", 801, ["box"], RATE_HZ)
-    except UserError as error:
-        pytest.skip(f"port 801 is not free for us: {error}")
-    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True)
-    rotation = Rotation.from_euler("xyz", [0.1, 0.2, 0.3])
-    end_s = time.monotonic() + LONGEST_WAIT_S
-    number = 0
-    while client.poll() is None and time.monotonic() < end_s:
-        server.serve(0.005)
-        number += 1
-        server.send(number, {"box": (np.array([1000.0, -2000.0, 3.0]), rotation.as_matrix())}, {"all": 0.002})
-    client.kill()
-    server.close()
-    words = client.communicate(timeout=10.0)[0].split()
-    assert np.allclose([float(word) for word in words], [1.0, -2.0, 0.003, *rotation.as_quat()], atol=1e-6)

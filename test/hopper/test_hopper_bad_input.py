@@ -198,13 +198,8 @@ def test_a_stuck_gyro_turns_nothing() -> None:
     assert hops(result)["missed_hops"] == 0
 
 
-def reversed_axes(values: Any) -> Any:
-    return values * [1, 1, 1, -1, -1, -1]
-
-
-@pytest.mark.parametrize("spoil", [in_g, reversed_axes])
-def test_a_high_g_sensor_at_odds_with_the_other_is_left_out_and_that_is_said(spoil: Any) -> None:
-    spoilt = changed(hopping(), {HIGH: values_by(lambda t, v: spoil(v))})
+def test_a_high_g_sensor_at_odds_with_the_other_is_left_out_and_that_is_said() -> None:
+    spoilt = changed(hopping(), {HIGH: values_by(lambda t, v: in_g(v))})
     result = judged(spoilt)
     assert says(result, "imu/high_g contradicts imu/low_g", "left out")
     assert "accelerometers at odds" in result.verdict
@@ -386,15 +381,14 @@ def with_rest(recording: Recording, pieces: int) -> Recording:
     return changed(recording, dict.fromkeys(names, longer))
 
 
-@pytest.mark.parametrize("name", ["bounce", "eskf1"])
-def test_a_long_rest_before_and_after(name: str) -> None:
-    result = judged(with_rest(hopping(), 13), name)
+def test_a_long_rest_before_and_after() -> None:
+    result = judged(with_rest(hopping(), 13), "bounce")
     time_s, height = result.time_s, result.parts["height"].estimate[:, 0]
     velocity = result.parts["vertical_velocity"].estimate[:, 0]
     before, after = time_s < 20.0, time_s > 38.0
     assert [event for event in result.phase_events if not 19.0 < event.seen_ns * 1e-9 < 36.0] == []
     assert np.abs(height[before | after] - STANDING_M).max() < 0.1
-    assert np.abs(velocity[(before & (time_s > 2.0)) | after]).max() < (5e-3 if name == "bounce" else 1e-6)
+    assert np.abs(velocity[(before & (time_s > 2.0)) | after]).max() < 5e-3
     assert hops(result)["missed_hops"] == 0
     # Rest after the last touchdown is no stance: coverage of phases is of hops.
     coverage = result.metrics["hopper"]["coverage"]["height"]
@@ -423,14 +417,6 @@ def test_a_first_message_in_the_middle_of_a_hop(phase: str, truth: bool) -> None
     # An offset of some m/s^2 of the high-g sensor acts in stance only.
     assert np.sqrt(np.mean((result.parts["height"].estimate[late, 0] - true_m) ** 2)) < 0.4
     assert len(events_at(result, "apex")) >= 4
-
-
-def test_a_bag_that_ends_in_flight() -> None:
-    end = events_at(sound(), "apex")[4] + 0.05
-    result = judged(between(hopping(), 0.0, end))
-    assert result.time_s[-1] == pytest.approx(end, abs=0.01)
-    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
-    assert hops(result)["hops"] == 4
 
 
 # ---------------------------------------------------------------------------------------------------- other messages

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hopper_samples_for_tests import CONFIGURATION, ROBOT
-from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exact_hops, signals
+from synthetic_hops import BODY, GRAVITY, LENGTH, RATE_HZ, Hops, exact_hops, signals
 
 from benchmarks.hopper.trials import deviations
 from hopper_estimation.estimators import encoder_kernels as encoder
-from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
+from hopper_estimation.estimators.filters import filters_of
 from hopper_estimation.model import phases
-from hopper_estimation.model.phases import APEX, DROP, LIFTOFF, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
+from hopper_estimation.model.phases import APEX, DROP, LIFTOFF, STANCE_DOWN, STANCE_UP, STARTUP
 from hopper_estimation.training.filter_calibration import Trial, filtered, judged, trial_of
 from onboard_estimation.judging.simulated_bags import simulated_recording
 
@@ -39,24 +39,6 @@ def run(kind: int, p: np.ndarray, hops: Hops, leg=None, height: float = 2.0, pha
 
 def apexes(events: np.ndarray) -> np.ndarray:
     return events["height"][events["kind"] == APEX]
-
-
-@pytest.mark.parametrize(("degree", "readings"), [(1, 3), (2, 20)])
-def test_fit_is_polyfits(degree, readings):
-    rng = np.random.default_rng(readings)
-    count = 45  # more than the ring holds
-    times = np.sort(rng.uniform(0.0, 0.05, count)) + 100.0
-    values = 0.05 - 3.0 * (times - 100.0) + rng.normal(size=count) * 1e-3
-    ring = np.zeros((encoder.MOST_READINGS, 2))
-    for k in range(count):
-        ring[k % encoder.MOST_READINGS] = times[k], values[k]
-    now = times[-1] + 0.0007
-    since = times[-readings:] - now
-    polynomial, covariance = np.polyfit(since, values[-readings:], degree, cov="unscaled")
-    for slope, place in ((False, -1), (True, -2)):
-        found, variance = encoder.fitted(ring, count, readings, degree, now, NOMINAL_DT, slope)
-        assert found == pytest.approx(polynomial[place], rel=1e-7)
-        assert variance == pytest.approx(covariance[place, place], rel=1e-7)
 
 
 @pytest.mark.parametrize(("kind", "height"), [(encoder.BA1, 1.0), (encoder.DR1, 4.0)])
@@ -109,21 +91,6 @@ def test_missing_readings_of_the_encoder(kind):
     assert np.isfinite(out).all()
     assert len(events) == 0
     assert out[-1, 5] == STARTUP
-
-
-def test_a_leg_that_bounces_on_its_stop_does_not_touch_down():
-    kind = encoder.DR1
-    hops = exact_hops(2.0, 3)
-    leg = hops.compression.copy()
-    for number, at in hops.events:
-        if number == LIFTOFF:
-            since = (hops.time - at - 0.004) / 0.03
-            leg += np.where((since > 0.0) & (since < 1.0), 0.008 * np.sin(np.pi * since), 0.0)
-    _, events = run(kind, parameters(kind), hops, leg)
-    kinds = events["kind"]
-    shorter = min(len(kinds), len(hops.events))
-    assert shorter >= 11
-    np.testing.assert_array_equal(kinds[:shorter], [number for number, _ in hops.events[:shorter]])
 
 
 def test_covariance_is_that_of_many_encoders():
@@ -210,22 +177,3 @@ def test_in_stance_the_leg_tells_the_height_and_what_is_said_is_covered(trial):
     for settings in (CONFIGURATION, HEAVY):
         height, _ = deviations(filtered(settings, "bounce_encoder", ENTRY.parameters, trial, START).out, ENTRY, trial)
         assert np.mean(height[np.isfinite(height)] < 3.0) > 0.97
-
-
-def test_a_landing_where_nothing_was_read_tells_nothing_of_who_is_right(trial):
-    """A gap of 50 ms around the second touchdown: the bounce lands as it foretold, which is no merit."""
-    at_s = trial.hops.cycles.touchdown_s[1]
-    until = int(np.searchsorted(trial.time_s, at_s + 0.2))
-    kept = (np.abs(trial.time_s - at_s) > 0.025)[:until]
-    steps = np.diff(trial.time_s[:until][kept], prepend=trial.time_s[0] - trial.signals["dt"][0])
-    gapped = trial.signals[:until][kept]
-    gapped["dt"] = steps
-    kind = state_filter("bounce_encoder", CONFIGURATION.robot)
-    remembered = []
-    for read in (gapped, trial.signals[:until]):
-        state = kind.new_state(trial.start_height_m, 0.0, START, DROP)
-        touchdowns = kind.run(ENTRY.parameters, body_of(CONFIGURATION), state, read).events
-        assert np.sum(touchdowns["kind"] == TOUCHDOWN) == 2
-        remembered.append(state[2]["own_done"][0, 0])
-    unseen, seen = remembered
-    assert unseen < seen

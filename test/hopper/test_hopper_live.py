@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from evaluation_samples import command
-from launched import Launch, nothing_is_left, recorded
+from launched import Launch, recorded
 from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
@@ -120,16 +120,11 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
 def test_a_simulated_robot_hops_by_the_live_estimate(tmp_path: Path) -> None:
     bag = tmp_path / "bag"
     arguments = ("control:=estimate", "hops:=1m", "seed:=3", f"record:={bag}")
-    launch = Launch("hopper.launch.py", *arguments, log=tmp_path / "launch.log")
-    try:
+    with Launch("hopper.launch.py", *arguments, log=tmp_path / "launch.log") as launch:
         launch.wait_for("controlled by the estimate")
         launch.wait_for("height set to")
         wait_until(lambda: recorded(bag, "/hopper/apex") >= 2)
         assert launch.interrupt() == 0, launch.output
-    finally:
-        launch.kill()
-    nothing_is_left()
-    assert "Traceback" not in launch.output
     found = read(bag, "phase_events", "apex", "odometry", "ground_truth/body/pose", "markers", "set_pose")
     (dropped_ns,) = (at_ns(one) for one in found["set_pose"])
     markers = {marker.ns for array in found["markers"] for marker in array.markers}

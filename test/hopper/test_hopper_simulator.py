@@ -74,9 +74,6 @@ class Events:
         self.apex_m = trace[self.apex_rows, dynamics.T_HEIGHT]
 
 
-NOMINAL = simulation().plant
-
-
 # ------------------------------------------------------------------------------------------------ motion and controller
 
 
@@ -307,58 +304,6 @@ def test_mount_rings_as_a_second_order_system():
     assert np.std(shown - expected) < 0.05 * expected.std()
 
 
-def drawn(made):
-    """Everything drawn once, by name, in spreads of its own."""
-    leg, rotors, mount = SCENARIO.leg, SCENARIO.rotors, SCENARIO.mount
-    shares = {"preload": leg.preload_spread, "stiffness": leg.stiffness_spread, "loss": leg.loss_spread}
-    shares |= dict.fromkeys(("stop_stiffness", "stop_damping"), leg.stop_spread)
-    shares |= dict.fromkeys(("ground_stiffness", "ground_damping"), leg.ground_spread)
-    shares |= {
-        "drag": rotors.drag_spread,
-        "full_thrust": rotors.thrust_spread,
-        "ring_frequency": mount.frequency_spread,
-    }
-    out = {name: (getattr(made.plant, name) / getattr(NOMINAL, name) - 1.0) / share for name, share in shares.items()}
-    for name, sensor, offset in (("low", made._low, 0.3), ("high", made._high, 5.0)):
-        out[f"{name} scale"] = (sensor.scale - 1.0) / sensor.scenario.scale_stddev
-        out |= {f"{name} offset {axis}": sensor.offset[axis] / offset for axis in range(3)}
-        tilts = np.rad2deg([sensor.tilt[1, 2], sensor.tilt[2, 0]]) / mount.tilt_stddev_deg
-        out[f"{name} roll"], out[f"{name} pitch"] = tilts
-    out |= {f"gyro bias {axis}": made._gyro_bias[axis] / SCENARIO.gyro_bias_rad_s for axis in range(3)}
-    return out | {"encoder": (made._encoder_scale - 1.0) / SCENARIO.encoder.scale_stddev}
-
-
-def test_spreads_are_as_stated_and_cut_off():
-    robots = [simulation(seed=seed, scenario=SCENARIO) for seed in range(250)]
-    rows = [drawn(one) for one in robots]
-    draws = {name: [one[name] for one in rows] for name in rows[0]}
-    for name, values in draws.items():
-        values = np.array(values)
-        assert np.abs(values).max() <= 2.5 + 1e-9, name
-        assert values.std() == pytest.approx(0.98, abs=0.16), name
-        assert abs(values.mean()) < 0.25, name
-        assert len(set(values)) > 200, name
-    everything = np.concatenate(list(draws.values()))
-    assert np.mean(np.abs(everything) >= 2.5 - 1e-9) == pytest.approx(0.0124, abs=0.004), "set to the limit"
-    latency = np.array([one._latency_s for one in robots])
-    assert latency.min() >= 0.0
-    assert latency.max() <= SCENARIO.capture.latency_s + 2.5 * SCENARIO.capture.latency_spread_s + 1e-12
-    assert latency.mean() == pytest.approx(SCENARIO.capture.latency_s, abs=0.0002)
-    assert len(set(latency)) > 200
-
-
-def test_a_seed_gives_the_same_run_and_another_seed_another():
-    scenario = replace(SCENARIO, **SOON)
-    first, again, other = (advanced(simulation("mixed", seed, scenario, uneven=True), 4.0) for seed in (1, 1, 2))
-    for topic, (stamps, values) in first.items():
-        np.testing.assert_array_equal(again[topic][0], stamps)
-        np.testing.assert_array_equal(again[topic][1], values)
-        assert topic == "commanded_height" or not np.array_equal(other[topic][1], values), topic
-    one, two = (simulation("mixed", seed, SCENARIO, uneven=True) for seed in (1, 2))
-    assert all(value != drawn(two)[name] for name, value in drawn(one).items())
-    assert not np.array_equal(one._grounds, two._grounds)
-
-
 def test_pieces_join_without_gaps_and_repeats():
     """Bounds that are no multiple of anything; a robot without noise of its motion moves the same."""
     scenario = replace(silent(IDEAL), lost_share=0.0, **SOON)
@@ -381,9 +326,17 @@ def test_pieces_join_without_gaps_and_repeats():
     assert all(not len(one.stamps_ns) for one in parts.advance(4_500_000_000).sensors), "nothing twice"
 
 
-def test_truth_is_late_and_noisy_as_stated():
+def test_truth_is_late_and_noisy_as_stated_and_the_starting_height_is_given_once():
     made = simulation("2m", 13, replace(SCENARIO, **SOON))
-    stamps, poses = advanced(made, 15.0)["ground_truth/body/pose"]
+    series = advanced(made, 15.0)
+    given, values = series["set_pose"]
+    assert given.tolist() == [3_000_000_000]
+    covariance = values[0, 7:].reshape(6, 6)
+    assert covariance[2, 2] == pytest.approx(SCENARIO.capture.start_stddev_m**2)
+    assert np.delete(np.diag(covariance), 2).min() >= 1e6
+    off_m = values[0, 2] - trace_of(made)[round(3.0 / STEP_S) - 1, dynamics.T_HEIGHT]
+    assert 0.0 < abs(off_m) < 2.5 * SCENARIO.capture.start_stddev_m + 0.001
+    stamps, poses = series["ground_truth/body/pose"]
     np.testing.assert_array_equal(stamps, np.round(np.arange(9_000) * SECOND_NS / 600.0).astype(np.int64))
     trace = trace_of(made)
     moving = stamps > 4 * SECOND_NS
@@ -402,21 +355,6 @@ def test_truth_is_late_and_noisy_as_stated():
     noise = np.column_stack([poses[moving, :2], poses[moving, 2] - exact(made._latency_s)])
     np.testing.assert_allclose(noise.std(axis=0), SCENARIO.capture.position_stddev_m, rtol=0.04)
     np.testing.assert_allclose(np.linalg.norm(poses[:, 3:], axis=1), 1.0, atol=1e-12)
-
-
-def test_starting_height_is_given_once():
-    errors = []
-    for seed in range(8):
-        made = simulation("1m", seed, replace(SCENARIO, **SOON))
-        stamps, values = advanced(made, 3.1)["set_pose"]
-        assert stamps.tolist() == [3_000_000_000]
-        covariance = values[0, 7:].reshape(6, 6)
-        assert covariance[2, 2] == pytest.approx(SCENARIO.capture.start_stddev_m**2)
-        assert np.delete(np.diag(covariance), 2).min() >= 1e6
-        np.testing.assert_array_equal(values[0, 3:7], [0.0, 0.0, 0.0, 1.0])
-        errors.append(values[0, 2] - trace_of(made)[round(3.0 / STEP_S) - 1, dynamics.T_HEIGHT])
-    assert np.abs(errors).max() < 2.5 * SCENARIO.capture.start_stddev_m + 0.001
-    assert 0.5 < np.std(errors) / SCENARIO.capture.start_stddev_m < 1.6
 
 
 def test_commanded_heights():
@@ -475,32 +413,6 @@ def test_each_effect_alone_changes_what_it_acts_on(effect):
     sensors_only |= {"low_warm_up_m_s2": {"imu/low_g"}, "shock_offset_m_s2": {"imu/low_g"}}
     expected = sensors_only.get(effect)
     assert touched == expected if expected else {"imu/low_g", "imu/high_g", "ground_truth/body"} <= touched
-
-
-@cache
-def liftoff_shares(foreign, variant="2m"):
-    """Speed at liftoff over that at touchdown, by hop."""
-    made, _ = run(foreign, 14.0, IDEAL, variant)
-    trace = trace_of(made)
-    found = Events(trace)
-    rows = [np.round(at / dynamics.STEP_S).astype(int) - 1 for at in (found.touchdown_s, found.liftoff_s)]
-    count = min(len(one) for one in rows)
-    down, up = (trace[one[:count], dynamics.T_VELOCITY] for one in rows)
-    return -up / down
-
-
-def test_a_leg_that_pushes_more_or_less_scatters_the_liftoff_and_more_where_more_is_asked_for():
-    still, pushed = liftoff_shares(None).std(), liftoff_shares(ForeignScenario(push_scatter=0.1)).std()
-    assert pushed > max(0.01, 5.0 * still)
-    asked = ForeignScenario(push_per_m=0.05)
-    high, low = (np.median(liftoff_shares(asked, one) - np.median(liftoff_shares(None, one))) for one in ("4m", "1m"))
-    assert high > 0.0 > low
-
-
-def test_soft_ground_and_edges_take_energy():
-    hard = liftoff_shares(None).mean()
-    assert liftoff_shares(ForeignScenario(softest_ratio=8.0)).mean() < hard - 0.003
-    assert liftoff_shares(ForeignScenario(edge_share=1.0, edge_m=0.015)).mean() != pytest.approx(hard, abs=1e-4)
 
 
 @cache

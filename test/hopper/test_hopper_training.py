@@ -316,21 +316,16 @@ DAMAGES: list[tuple[Damage | bytes, str]] = [
     (b'{"format": "hopper_filters", "vers', "not a model of the hopper, or damaged"),
     (b" " * 1_000_001, "1000001 bytes, a hopper's filters have less than 1000000"),
     (put("format", value="salp"), "not a model of"),
-    (put("version", value=None), "version None, this program reads 1"),
     (put("estimators", value={}), "holds no estimators"),
     (put("estimators", "kf9", value={}), "kf9 are not known; known are bounce, kf1, kf2"),
-    (put(*KF1, value=[1]), "kf1: no mapping"),
     (put(*KF1, "parameters", "switching_g", value=None), "parameters: must have state_cutoff_hz"),
     (put(*KF1, "parameters", "phase_cutoff_hz", value=4000.0), "is 4000.0, must be a number between 5 and 400"),
     *(
         (put(*VELOCITY_FIT, value=one), "must be a number between -10 and 10")
         for one in ("fast", True, 10**400, float("nan"))
     ),
-    (put(*KF1, "velocity_scale", "drop", value=-1.0), "velocity_scale: drop is -1.0"),
     (put(*KF1, "start_covariance", "height_velocity_m2_s", value=5.0), "is none"),
-    (put(*KF1, "event_delay_s", "apex", value=-0.1), "event_delay_s: apex is -0.1"),
     (put(*KF1, "event_stddev_s", "apex", value=0.0), "event_stddev_s: apex is 0.0"),
-    (put(*KF1, "touchdown", "constant_m", value=50.0), "touchdown: constant_m is 50.0"),
 ]
 
 
@@ -347,10 +342,3 @@ def test_damage_is_said_in_one_sentence(damage: Damage | bytes, said: str, tmp_p
     assert sentence.startswith(f"model {path}")
     assert "\n" not in sentence
     assert len(sentence) < 500 + len(str(path))
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no such file; make one with `onboard-estimation train hopper`"):
-        load_filters(tmp_path / "nowhere.json")
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
-        load_filters(tmp_path)

@@ -41,23 +41,21 @@ def truth(seed: int) -> Truth:
 @cache
 def session(
     seed: int,
-    errors: Truth | None = None,
     positions: tuple[str, ...] = POSITIONS,
     turns: str = "xyz",
-    most_tilt_deg: float = 5.0,
     rest_s: float = 4.0,
     turn_deg: float = 360.0,
 ) -> ImuLog:
-    """Log with white noise; tilts uniform up to the largest, turns of the angle to within 2 degrees on a table."""
+    """Log with white noise; tilts uniform up to 5 degrees, turns of the angle to within 2 degrees on a table."""
     random = np.random.default_rng([seed, 1])
-    errors = errors or truth(seed)
+    errors = truth(seed)
     attitudes: list[Rotation] = []
     previous: Rotation | None = None
     stages = [(name, 0.0) for name in positions] + [(f"+{axis}", turn_deg + random.uniform(-2, 2)) for axis in turns]
     for name, turn in stages:
         up = UP[POSITIONS.index(name)]
         across = np.cross(up, random.normal(size=3))
-        tilt = np.deg2rad(random.uniform(0.0, most_tilt_deg)) * across / np.linalg.norm(across)
+        tilt = np.deg2rad(random.uniform(0.0, 5.0)) * across / np.linalg.norm(across)
         tilted = Rotation.from_rotvec(tilt).apply(up)
         # The turn about it that brings the tilted direction up; its heading is whatever it is.
         attitude = Rotation.align_vectors([[0.0, 0.0, 1.0]], [tilted])[0]

@@ -17,7 +17,7 @@ LAUNCH = [sys.executable, "-m", "onboard_estimation", "launch"]
 
 
 class Launch:
-    """A running launch with its output."""
+    """A running launch with its output; after a `with` block that went well nothing of it is left, nor a traceback."""
 
     def __init__(self, *words: str, log: Path, **environment: str) -> None:
         self.log = log
@@ -47,6 +47,15 @@ class Launch:
     def kill(self) -> None:
         """On every way out. Each node leads a group of its own, and dies with the launch."""
         kill_group(self.process)
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self.kill()
+        if failed is None:
+            nothing_is_left()
+            assert "Traceback" not in self.output, self.output
 
 
 def children_in_domain() -> list[str]:

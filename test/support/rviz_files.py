@@ -28,7 +28,6 @@ def _names(listed: str) -> Iterator[str]:
 
 PROPERTIES = {name: frozenset(_names(listed)) for name, listed in _KNOWN["properties"].items()}
 CHOICES = {name: frozenset(_names(listed)) for name, listed in _KNOWN["choices"].items()}
-DISPLAYS = {name.partition("/")[2] for name in PROPERTIES}
 
 
 def read_rviz(file: Path) -> dict[str, Any]:

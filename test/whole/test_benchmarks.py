@@ -6,15 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from benchmarks.run import RESULTS, git, load_results, parts
 from benchmarks.salp import accuracy, runs
-from benchmarks.salp.runs import Job, TrainingSet, judged, simulated
+from benchmarks.salp.runs import TrainingSet
 from benchmarks.table import OLDER, TABLE_FILE, render, replaced, shown
-from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import JudgeSettings
 
 
 def test_table_in_the_docs_is_that_of_the_results() -> None:
@@ -54,23 +49,3 @@ def test_training_and_test_seeds_are_never_shared() -> None:
     taught = [run for forward in (False, True) for run in replace(TrainingSet(), forward_only=forward).runs()]
     assert len(set(taught)) == len(taught) == 50
     assert min(seed for _, seed in taught) >= runs.FIRST_TRAINING_SEED > accuracy.FIRST_TEST_SEED + 100
-
-
-@pytest.mark.slow
-def test_runs_are_judged_as_by_judge() -> None:
-    source = simulated("hardware", "turning", 3, 9.0)
-    expected = judge(runs.ROBOT, runs.CONFIGURATION, "ukf", source(), JudgeSettings(seed=3))
-    (found,) = judged(Job(source, {}, 3))
-    for name, part in expected.parts.items():
-        if name in found.error:
-            rows = np.searchsorted(expected.time_s, 6.0 + np.arange(len(found.error[name])) / 5.0, side="right") - 1
-            np.testing.assert_array_equal(found.error[name], part.error[rows])
-            np.testing.assert_array_equal(found.nees[name], part.nees[rows])
-    assert len(found.error["pose"]) == 15
-
-
-@pytest.mark.slow
-def test_a_start_that_is_off_is_as_far_off_as_asked() -> None:
-    job = runs.off_jobs(Job(simulated("hardware", "left", 3, 3.0), {}, 0))[1]
-    (found,) = judged(replace(job, stretches_s=((0.0, 0.3),)))
-    np.testing.assert_allclose(np.rad2deg(found.error["joint_angles"][0]), [20.0, -20.0], atol=3.0)

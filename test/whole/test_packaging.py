@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import configparser
 import os
+import re
 import runpy
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from email.parser import Parser
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -30,6 +30,8 @@ from onboard_estimation.base.installed import resource
 ROS_PACKAGES = {"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"}
 # No key of rosdep is known for them.
 PIP_ALONE = {"evo", "llvmlite", "mcap", "rosbags"}
+IMPORTED = re.compile(r"^\s*(?:from (?=[\w.]+ import)|import )(\w+)", re.MULTILINE)
+"""Top-level names of absolute imports."""
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +46,6 @@ def declared(repository: Path) -> configparser.ConfigParser:
 def package(repository: Path) -> catkin_pkg.package.Package:
     """package.xml."""
     return catkin_pkg.package.parse_package(str(repository / "package.xml"))
-
-
-@pytest.fixture(scope="module")
-def sources(repository: Path) -> dict[str, ast.Module]:
-    """Every module of the packages and launch file, by its path."""
-    launch_files = [path.relative_to(repository).as_posix() for path in (repository / "launch").glob("*.py")]
-    return {
-        name: ast.parse((repository / name).read_text(encoding="utf-8"))
-        for name in sorted([*packaged_files(repository, "*.py"), *launch_files])
-    }
-
-
-def imported(statements: Iterator[ast.AST]) -> Iterator[tuple[str, list[str]]]:
-    """(module, names taken of it)."""
-    for node in statements:
-        if isinstance(node, ast.Import):
-            yield from ((one.name, []) for one in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module, [one.name for one in node.names]
 
 
 # Metadata
@@ -104,15 +87,17 @@ def test_setup_py_names_every_folder_with_code_and_colcon_can_read_it(
 
 
 def test_packages_that_are_imported_are_declared(
-    sources: dict[str, ast.Module], package: catkin_pkg.package.Package, declared: configparser.ConfigParser
+    repository: Path, package: catkin_pkg.package.Package, declared: configparser.ConfigParser
 ) -> None:
     """Those of ROS in package.xml, as all that pip would install and rosdep knows; the others in setup.cfg."""
+    launch_files = [path.relative_to(repository).as_posix() for path in (repository / "launch").glob("*.py")]
     found = {
-        (path, module.partition(".")[0])
-        for path, tree in sources.items()
-        for module, _ in imported(ast.walk(tree))
-        if module.partition(".")[0] not in {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
+        (path, name)
+        for path in [*packaged_files(repository, "*.py"), *launch_files]
+        for name in IMPORTED.findall((repository / path).read_text(encoding="utf-8"))
+        if name not in {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
     }
+    assert {"numpy", "rclpy", "serial"} <= {name for _, name in found}
     of_ros = {name for _, name in found if name in ROS_PACKAGES or name.endswith(("_msgs", "_srvs", "_interfaces"))}
     base = {Requirement(line).name.lower() for line in declared["options"]["install_requires"].splitlines() if line}
     keys = {"pyyaml": "python3-yaml"}

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from numba import njit
 
 from onboard_estimation.base import kernel_files
-from onboard_estimation.base.kernel_files import KernelFiles, can_be_linked, undefined_symbols
+from onboard_estimation.base.kernel_files import KernelFiles
 
 KERNEL = """
 from numba import njit
@@ -85,12 +84,6 @@ def before(count):
 def after(count):
     os.kill(os.getpid(), signal.SIGKILL)
 """
-LOADED_AND_COMPILED_AFTER = """
-from numba import njit
-print("numba.cpython.setobj" in sys.modules)
-twice = njit(lambda values: 2.0 * total(values) + np.linalg.norm(values))
-print(twice(np.arange(10.0)) > 90.0, total(np.arange(10, dtype=np.int8)))
-"""
 
 
 def place_in(folder: Path) -> Path:
@@ -157,11 +150,6 @@ def test_a_process_killed_while_it_writes_leaves_nothing_wrong(warm: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_kernel_is_loaded_without_what_compiles_and_others_compile_after_it(warm: Path) -> None:
-    assert printed(warm, USE + LOADED_AND_COMPILED_AFTER, "float64") == "45.0 1\nFalse\nTrue 45.0"
-
-
-@pytest.mark.slow
 def test_a_kernel_that_asks_for_a_symbol_of_what_compiles_gets_it(warm: Path) -> None:
     """LLVM would end the process: strings are hashed with a secret of the interpreter that numba makes known."""
     code = "print(hashed('some text') == hash('some text'), len(hashed.stats.cache_hits))"
@@ -196,47 +184,3 @@ def test_a_full_disk_costs_a_warning_and_no_result(place: Path) -> None:
     assert "RuntimeWarning: compiled kernels are not kept in " in errors
     assert "File too large" in errors
     assert not any(path.is_file() for path in (place / "cache").rglob("*"))
-
-
-def test_a_numba_that_is_built_differently_shares_nothing(place: Path) -> None:
-    code = (
-        "import os, onboard_estimation, numba.core.caching as caching\n"
-        "from onboard_estimation.base import kernel_cache\n"
-        "class IndexDataCacheFile(caching.IndexDataCacheFile):\n"
-        "    def save(self, key, data, more):\n"
-        "        pass\n"
-        "caching.IndexDataCacheFile = IndexDataCacheFile\n"
-        "kernel_cache.configure()\n"
-        "print(os.environ['NUMBA_CACHE_DIR'])\n"
-    )
-    out, errors = started(place, code).communicate()
-    assert "has no IndexDataCacheFile.save(key, data)" in errors
-    assert errors.count("RuntimeWarning: ") == 1
-    assert not out.startswith(str(place))
-    assert not Path(out.strip()).exists()  # it went with the process
-
-
-def test_which_symbols_a_compiled_kernel_asks_for() -> None:
-    """Of what numba keeps of it; what is built otherwise, or cut off, is left to numba."""
-
-    @njit
-    def root(value: float) -> float:
-        if value < 0.0:
-            raise ValueError("no root")
-        return float(value**0.5)
-
-    root(2.0)
-    (compiled,) = root.overloads.values()
-    library = compiled.library
-    library.enable_object_caching()
-    code = library._codegen._tm.emit_object(library._final_module)
-    found = undefined_symbols(code)
-    if found is None:
-        pytest.skip("not 64-bit Linux")
-    assert {b"PyArg_UnpackTuple", b"PyErr_SetString"} <= found
-    assert can_be_linked(((library.name, "object", (code, b"")),))
-    other = code.replace(b"PyArg_UnpackTuple", b"PyArg_UnpackNoneX")
-    assert not can_be_linked(((library.name, "object", (other, b"")),))
-    for payload in (None, (), ("name",), (("name", "bitcode", b""),), (("name", "object", (b"MZ", b"")),)):
-        assert not can_be_linked(payload)
-    assert not any(undefined_symbols(code[:length]) for length in (0, 6, 40, 64, 200, 1000))

@@ -11,13 +11,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from evaluation_samples import command, refusal, salp_messages, write
 from live_graph import LONGEST_WAIT_S, wait_until
 
@@ -89,25 +86,6 @@ def test_help_teaches(name: str) -> None:
             assert len(line.partition(option)[2].strip(" │").split()) >= 3, line
 
 
-def all_commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name in group.list_commands(None):
-        one = group.get_command(None, name)
-        yield from all_commands(one, *words, name) if hasattr(one, "commands") else [((*words, name), one)]
-
-
-def test_help_loses_no_word_in_angle_brackets() -> None:
-    """Markdown takes `<robot>` outside of code for HTML, and shows nothing."""
-    found = 0
-    for words, one in all_commands(typer.main.get_command(cli.app)):
-        meant = {
-            name for text in (one.help, *(it.help for it in one.params)) for name in re.findall(r"<\w+>", text or "")
-        }
-        shown = help_of(*words) if meant else ""
-        assert {name for name in meant if name not in shown} == set(), words
-        found += len(meant)
-    assert found >= 4
-
-
 def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other packages: it says why when it is typed, and takes no name of ours."""
     broken = tmp_path / "broken-1.0.dist-info"
@@ -162,16 +140,6 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(words: list[str], said: 
 
 
 # JSON.
-
-
-def test_robots_and_what_they_can_do() -> None:
-    found = {one["name"]: one for one in json.loads(command("robots", "--json").out)["robots"]}
-    assert set(found) >= {"salp", "strapdown"}
-    assert found["salp"]["scenarios"]["ideal"]["variants"] == ["forward", "backward", "left", "right", "turning"]
-    assert "imu/link_2/data_raw" in found["salp"]["topics"]
-    only = command("robots", "salp").out
-    assert only.startswith("salp: planar chain")
-    assert "strapdown" not in only
 
 
 # Configuration files.

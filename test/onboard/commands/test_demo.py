@@ -12,11 +12,13 @@ from evaluation_samples import command, salp_messages, write
 
 from onboard_estimation.commands import demo
 from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.report import run_folder
 from onboard_estimation.report.evaluate import Evaluation, evaluate_bag
 
 
 def test_cost_progress_and_one_table_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_SECONDS", 6.0)
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
     outcome = command("demo", "strapdown", "--output", tmp_path / "out")
     assert outcome.code == 0, outcome.error
     first, cost, *_ = outcome.out.splitlines()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-import sliding_mass
 from filterpy.kalman import KalmanFilter
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
@@ -104,27 +102,3 @@ def test_offsets_are_told_as_by_a_kalman_filter_that_has_them_in_its_state() -> 
     assert np.sqrt((found.off[-1, :STATES] ** 2).mean()) < 0.3
     assert np.sqrt((found.off[-1, STATES:] ** 2).mean()) < 0.3
     np.testing.assert_allclose(found.ratios[-1, STATES:], 1.0, atol=0.25)
-
-
-def test_weights_alone_lose_what_exact_outputs_do_not_see() -> None:
-    """Why there is the bridge: the same model, the same particles, no move."""
-    found = compared(EXACT, bridged=False)
-    assert np.sqrt((found.off**2).mean()) > 0.5
-    assert np.median(found.sizes) < 150
-
-
-def test_an_unknown_friction_is_learned_from_values_that_were_moved() -> None:
-    """About as the plain filter learns it: four runs each are off by 0.31 to 0.41 N here and 0.26 to 0.63 N there."""
-    force, true, measured = sliding_mass.run(8.0, seed=2)
-    plain = sliding_mass.tracker()
-    tracker = MarginalizedParticleFilter(plain.model, plain.unknown, replace(plain.settings, bridged=True))
-    cloud = tracker.start([0.0, 0.0], np.diag([1e-6, 1e-2]), key=1)
-    for pushed, position in zip(force, measured, strict=True):
-        cloud, _ = tracker.step(cloud, sliding_mass.STEP_S, [position], [pushed])
-    speeds = np.linspace(*np.quantile(true[:, 1], [0.1, 0.9]), 30)
-    learned, _ = tracker.learned_function(cloud).predict(speeds[:, None])
-    wrong = learned[:, 0] - sliding_mass.friction_n(speeds)
-    assert np.sqrt((wrong**2).mean()) < 0.5
-    again, _ = tracker.step(cloud, sliding_mass.STEP_S, [0.1], [1.0])
-    once_more, _ = tracker.step(cloud, sliding_mass.STEP_S, [0.1], [1.0])
-    np.testing.assert_array_equal(again.states, once_more.states)

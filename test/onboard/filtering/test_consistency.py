@@ -13,7 +13,6 @@ from onboard_estimation.filtering.consistency import (
     effective_sample_size,
     judge_consistency,
     nees,
-    overconfidence_p_value,
 )
 
 RUNS, INSTANTS, DIMENSION = 50, 400, 3
@@ -93,9 +92,3 @@ def test_effective_sample_size_of_drawn_errors() -> None:
     assert effective_sample_size(np.full((1000, 2), 0.3)) == 1.0
     coloured[::7] = np.nan
     assert np.isfinite(effective_sample_size(coloured))
-
-
-def test_p_value_of_a_mean_nees_is_the_share_of_consistent_filters_beyond_it() -> None:
-    means = np.random.default_rng(7).chisquare(3, size=(100_000, 10)).mean(axis=1)
-    for mean_nees in (3.0, 4.0):
-        assert overconfidence_p_value(mean_nees, 3, 10.0) == pytest.approx(np.mean(means >= mean_nees), abs=0.004)

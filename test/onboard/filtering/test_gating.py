@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
+from onboard_estimation.filtering.gating import Gate, decide
 
 
 @pytest.mark.parametrize(
@@ -13,11 +12,6 @@ from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 )
 def test_threshold_is_that_of_the_printed_chi_square_tables(probability: float, degrees: int, threshold: float) -> None:
     assert Gate(probability).threshold(degrees) == pytest.approx(threshold, abs=5e-4)
-
-
-def test_probability_one_lets_everything_pass() -> None:
-    assert Gate(1.0).threshold(3) == OPEN.threshold(1) == np.inf
-    assert decide(OPEN, 1e300, 3, 0) == (True, 1.0, 0)
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.001, float("nan")])
@@ -36,15 +30,3 @@ def test_recovers_after_so_many_rejections_in_a_row_only() -> None:
     assert decide(gate, 1e4, 1, 10, may_recover=False) == (False, 1.0, 11), "other sensors confirm the state"
     assert decide(gate, 1e4, 1, 10).inflation > 1.0
     assert decide(Gate(recover_after=0), 1e4, 1, 1000).inflation == 1.0, "switched off"
-
-
-def test_inflation_is_the_ratio_to_the_threshold() -> None:
-    gate = Gate(0.95, recover_after=1)
-    assert decide(gate, 59.91, 2, 0).inflation == pytest.approx(10.0, rel=1e-3)
-    assert decide(gate, gate.threshold(1), 1, 0) == (True, 1.0, 0)
-    assert decide(gate, float("nan"), 1, 5) == (False, 1.0, 0), "what is no number inflates nothing"
-
-
-def test_innovation_shows_its_covariance() -> None:
-    root = np.array([[2.0, 0.0], [1.0, 3.0]])
-    np.testing.assert_allclose(Innovation(np.zeros(2), root, 0.0, True).covariance, [[4.0, 2.0], [2.0, 10.0]])

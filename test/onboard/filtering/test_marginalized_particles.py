@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 from sliding_mass import STEP_S, friction_n
 
-from onboard_estimation.filtering.gating import OPEN, Gate
+from onboard_estimation.filtering.gating import OPEN
 from onboard_estimation.filtering.marginalized_particles import (
     Cloud,
     MarginalizedParticleFilter,
     ParticleFilterSettings,
     UnknownFunction,
 )
-from onboard_estimation.filtering.particle_weights import effective_sample_size, moments, normalised, systematic
+from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
@@ -154,22 +154,6 @@ def test_filter_is_the_kalman_filter_where_all_is_linear() -> None:
         np.testing.assert_allclose(found / stddev, 1.0, **close)
 
 
-def test_systematic_resampling_is_unbiased_and_even() -> None:
-    weights = np.array([0.05, 0.0, 0.3, 0.005, 0.445, 0.2])
-    counts = [np.bincount(systematic(weights, (k + 0.5) / 2000), minlength=6) for k in range(2000)]
-    np.testing.assert_allclose(np.mean(counts, axis=0), 6 * weights, atol=2e-3)
-    assert np.abs(np.array(counts) - 6 * weights).max() < 1.0
-    last = systematic(np.array([0.3, 0.7, 0.0]), 1.0 - 1e-16)
-    np.testing.assert_array_equal(last, [1, 1, 1])  # not the third, which weighs nothing
-
-
-def test_weights_are_normalised_and_their_effective_number_is_known() -> None:
-    weights, total = normalised(np.array([-1000.0, -np.inf, -1000.0 + np.log(3.0)]))
-    np.testing.assert_allclose(weights, [0.25, 0.0, 0.75])
-    assert total == pytest.approx(-1000.0 + np.log(4.0))
-    assert effective_sample_size(weights) == pytest.approx(1.0 / (0.0625 + 0.5625))
-
-
 def state_of(cloud: Cloud) -> tuple[Array, Array]:
     """Mean and covariance of the state."""
     return moments(np.exp(cloud.log_weights), cloud.states)
@@ -267,20 +251,6 @@ def test_a_displaced_mass_is_found_again_and_its_friction_stays_known(tracked: A
     np.testing.assert_allclose(afterwards, known, atol=0.3)
 
 
-def test_a_cloud_of_hardly_one_particle_is_spread_anew(tracked: Any) -> None:
-    tracker, clouds, force, _, measured = tracked
-    # Readings are taken for a hundred times more exact than predictions are: one particle gets all the weight.
-    changed: dict[str, Any] = {"measurement_covariance": [[1e-12]], "gate": Gate(1.0, 5)}
-    settings = replace(tracker.settings, **changed, least_effective_share=0.05)
-    sharp = MarginalizedParticleFilter(tracker.model, tracker.unknown, settings)
-    cloud = clouds[1000]
-    for number in range(1000, 1006):
-        assert cloud.spreads == 0
-        cloud, info = sharp.step(cloud, STEP_S, measured[number : number + 1], force[number : number + 1])
-    assert info.spread
-    assert cloud.spreads == 1
-
-
 class Breaking(sliding_mass.SlidingMass):
     """Has no answer for some particles."""
 
@@ -305,13 +275,3 @@ def test_particles_without_an_answer_die_and_without_any_left_the_filter_says_so
     broken = MarginalizedParticleFilter(Breaking(-1e9), tracker.unknown, tracker.settings)
     with pytest.raises(ArithmeticError, match="none of 400 particles"):
         broken.step(cloud, STEP_S, None, force[1500:1501])
-
-
-def test_samples_stay_above_the_lowest_value() -> None:
-    tracker = sliding_mass.tracker(50)
-    bounded = MarginalizedParticleFilter(
-        tracker.model, replace(tracker.unknown, lowest=(-0.1,), constants=(0.0,)), tracker.settings
-    )
-    cloud, _ = bounded.step(bounded.start([0.0, 0.0], np.eye(2), 1), STEP_S, None, [0.0])
-    assert cloud.values.min() == -0.1
-    assert cloud.values.max() > 0.0

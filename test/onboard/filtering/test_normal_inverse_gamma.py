@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering import normal_inverse_gamma
 from onboard_estimation.filtering.normal_inverse_gamma import LEAST_PRIOR_SHARE, FixedPrior
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk, WalkingPrior
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
@@ -125,35 +124,3 @@ def test_sums_under_a_walking_prior_are_the_batch_posterior_and_forgetting_is_ex
     lengths = np.exp(logs[:, 1:])
     variances = 2.0 * np.pi * lengths**2 * np.exp(2.0 * logs[:, :1] - 0.5 * lengths**2 * BASIS.eigenvalues)
     check(prior, statistics, histories, kept, 16.0 * variances, 1e-9)
-
-
-@pytest.mark.parametrize("prior", [FIXED, STILL])
-@pytest.mark.parametrize(("kept", "last"), [(1.0, 1.0), (0.97, 0.05), (1.0, 1e-70)])
-def test_predictions_are_those_of_what_is_left_of_the_samples(prior: Any, kept: float, last: float) -> None:
-    statistics, histories = driven(prior, kept, 40)
-    functions, _ = BASIS.functions(np.tile([0.3, -0.6], (N, 1)), prior.factors)
-    phi, _ = BASIS.functions([[0.3, -0.6]])
-    prediction = prior.predict(statistics, np.arange(N), functions, 0.01, last, np.zeros((N, prior.walking)))
-    shares = getattr(prediction.statistics, "prior_shares", np.ones(M))
-    for i, history in enumerate(histories):
-        covariance, means, scatters, nu = batch(history, kept, FIXED.factors**2 / shares, weight=last)
-        np.testing.assert_allclose(prediction.means[i], means @ phi[0], rtol=1e-9)
-        np.testing.assert_allclose(
-            prediction.variances[i], (1.0 + phi[0] @ covariance @ phi[0]) * scatters / nu, rtol=1e-9
-        )
-        assert prediction.degrees_of_freedom == pytest.approx(nu)
-    samples = prediction.means + 1.0
-    once, again = prior.observe(prediction, samples), prior.observe(prediction, samples)
-    np.testing.assert_array_equal(once.means, again.means)
-    np.testing.assert_array_equal(prior.scatters_of(once), prior.scatters_of(again))
-
-
-def test_relatives_share_their_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    functions, _ = BASIS.functions(np.random.default_rng(1).uniform(-1.0, 1.0, (N, 2)), FIXED.factors)
-    statistics = FIXED.start(N)
-    for step in range(200):
-        ancestors = np.arange(N) // 2 * 2 if step % 8 == 0 else np.arange(N)  # the even ones have two children
-        prediction = FIXED.predict(statistics, ancestors, functions, 0.01, 1.0, np.empty((N, 0)))
-        statistics = FIXED.observe(prediction, prediction.means)
-        assert len(statistics.losses) < 2 * normal_inverse_gamma.FOLDED_LOSSES
-    assert len(statistics.matrices) == N // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import block_diag, expm
 from scipy.spatial.transform import Rotation
@@ -51,6 +51,7 @@ def states(draw: st.DrawFn) -> np.ndarray:
     return np.hstack([flat, Rotation.from_rotvec(draw(rotation_vectors())).as_quat()])
 
 
+@settings(max_examples=40)
 @given(states(), tangents())
 def test_minus_undoes_plus_and_states_stay_in_range(state: np.ndarray, tangent: np.ndarray) -> None:
     reached = SPACE.plus(state, tangent)
@@ -84,12 +85,14 @@ def planar_twist_matrix(twist: np.ndarray) -> np.ndarray:
     return np.array([[0.0, -turn, forward], [turn, 0.0, left], [0.0, 0.0, 0.0]])
 
 
+@settings(max_examples=40)
 @given(st.tuples(lengths, lengths, headings), st.tuples(lengths, lengths, turns))
 def test_planar_pose_moves_by_the_matrix_exponential(pose: tuple[float, ...], twist: tuple[float, ...]) -> None:
     expected = planar_matrix(np.array(pose)) @ expm(planar_twist_matrix(np.array(twist)))
     np.testing.assert_allclose(planar_matrix(POSE.plus(pose, twist)), expected, rtol=0.0, atol=5e-12)
 
 
+@settings(max_examples=40)
 @given(rotation_vectors(), rotation_vectors())
 def test_rotation_agrees_with_scipy(first: np.ndarray, second: np.ndarray) -> None:
     a, b = Rotation.from_rotvec(first), Rotation.from_rotvec(second)
@@ -154,22 +157,6 @@ def test_batches_equal_singles_and_arguments_need_not_be_contiguous() -> None:
     np.testing.assert_array_equal(steps, kept[1])
     assert SPACE.plus(SPACE.origin(), steps).shape == (3, 11)
     assert SPACE.plus(base[:0, 0], np.zeros(10)).shape == (0, 11)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: SPACE.plus(np.zeros(10), np.zeros(10)),
-        lambda: SPACE.plus(SPACE.origin(), np.zeros(11)),
-        lambda: SPACE.plus(0.0, np.zeros(10)),
-        lambda: SPACE.plus(np.zeros((2, 11)), np.zeros((3, 10))),
-        lambda: SPACE.minus(SPACE.origin(), np.zeros(10)),
-        lambda: SPACE.right_jacobian(np.zeros((2, 10))),
-    ],
-)
-def test_wrong_shapes_are_refused(call) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        call()
 
 
 def test_dimensions_are_found_by_name() -> None:

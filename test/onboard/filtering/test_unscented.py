@@ -14,7 +14,6 @@ from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.gating import OPEN, Gate
-from onboard_estimation.filtering.square_root import NotPositiveDefinite
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 
@@ -169,21 +168,6 @@ def test_gated_measurement_leaves_the_state_alone_and_many_bring_it_back() -> No
     assert update(state, 0, gate=OPEN)[1].accepted
 
 
-def test_states_are_values() -> None:
-    """What was handed in stays as it is: a filter that is rolled back goes on from it, to the same numbers."""
-    filter_ = Unscented(VEHICLE)
-    before = filter_.start(np.array([0.0, 0.0, 5.0, 0.0, 0.1]), np.eye(5))
-    kept, results = before.packed.tobytes(), []
-    for _ in range(2):
-        state = filter_.predict(before, drive, 0.1 * np.eye(5))
-        state, seen, _ = filter_.update(state, ranges, np.array([80.0, 95.0]), np.eye(2), Gate(0.9, 1))
-        assert seen.inflation > 1.0
-        state.mean[:] = np.nan  # a copy
-        results.append(state.packed.tobytes())
-    assert results[0] == results[1] != kept
-    assert before.packed.tobytes() == kept
-
-
 def test_covariance_stays_positive_over_many_badly_scaled_steps() -> None:
     """Standard deviations from 1e-6 to 1e6, measured to a billionth of that, end in the steady state of each scalar
     filter, solved by hand; the textbook update P - K S K^T turns negative within fifty steps."""
@@ -193,10 +177,10 @@ def test_covariance_stays_positive_over_many_badly_scaled_steps() -> None:
     process_root, noise_root = np.linalg.inv(mixing) @ np.diag(1e-3 * sizes), np.diag(1e-9 * sizes)
     filter_ = Unscented(StateSpace(vector("x", ("a", "b", "c", "d"), "")))
     state, smallest = filter_.start(np.zeros(4), np.diag(sizes**2)), np.inf
-    for step in range(20_000):
+    for step in range(2000):
         state = filter_.predict(state, lambda points: points, process_root)
         state, _, _ = filter_.update(state, lambda points: points @ mixing.T, np.zeros(4), noise_root)
-        if step % 100 == 0:
+        if step % 10 == 0:
             smallest = min(smallest, np.diag(filter_.root(state)).min())
     assert smallest > 0.0
     # Riccati: p = posterior variance with 1/p = 1/(p + q) + 1/r.
@@ -214,23 +198,3 @@ def test_model_that_gives_no_number_leaves_the_state_alone(gate: Gate) -> None:
     with pytest.raises(ArithmeticError):
         filter_.update(state, lambda points: np.full((11, 1), np.nan), np.zeros(1), np.eye(1), gate)
     assert state.packed.tobytes() == before
-
-
-def test_initial_state_is_checked() -> None:
-    with pytest.raises(NotPositiveDefinite, match="smallest eigenvalue"):
-        Unscented(VEHICLE).start(np.zeros(5), np.diag([1.0, 1.0, -1.0, 1.0, 1.0]))
-    for mean, covariance in ((np.zeros(4), np.eye(5)), (np.zeros(5), np.eye(4))):
-        with pytest.raises(ValueError, match=rf"\({len(mean)},\) and \({len(covariance)}, "):
-            Unscented(VEHICLE).start(mean, covariance)
-
-
-def test_models_of_wrong_shapes_are_refused() -> None:
-    filter_ = Unscented(VEHICLE)
-    state = filter_.start(np.zeros(5), np.eye(5))
-    for predicted, measured, noise in (((10, 2), 2, (2, 2)), ((11, 2), 2, (2, 1)), ((11,), 2, (2, 2))):
-        with pytest.raises(ValueError, match="shapes do not fit"):
-            filter_.update(state, lambda _, shape=predicted: np.zeros(shape), np.zeros(measured), np.ones(noise))
-    with pytest.raises(ValueError, match="shapes do not fit"):
-        filter_.predict(state, lambda points: points[:, :4], np.eye(5))
-    with pytest.raises(ValueError, match="shapes do not fit"):
-        filter_.predict(state, lambda points: points, np.eye(4))

@@ -279,15 +279,6 @@ def test_faults_are_told_in_one_line_and_start_nothing(launches: Launches) -> No
     assert (code, f"{NEEDS}a launch file that is not in Python" in out, out.count("\n")) == (1, True, 1)
 
 
-def test_launch_is_served_only_meanwhile() -> None:
-    with served():
-        import launch.actions
-
-        assert launch.actions.LogInfo is entities.LogInfo
-        assert launch.LaunchDescription is entities.LaunchDescription
-    assert not [name for name in sys.modules if name.partition(".")[0] in ("launch", "launch_ros")]
-
-
 def test_where_ros2_is_it_does_the_launch(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("launch", "launch_ros"):
         (launches.folder / "site" / name).mkdir(parents=True)
@@ -591,17 +582,6 @@ def test_one_interrupt_ends_everything(launches: Launches) -> None:
     assert "[WARNING] [launch]: user interrupted with SIGINT" in out
     assert "Traceback" not in out
     assert launches.left() == []
-
-
-def test_further_interrupts_hurry_and_then_kill(launches: Launches) -> None:
-    process = launches.start(launches.write(f"[python({LISTENER!r})]"))
-    out = read_until(process, "ready")
-    for word in ("heard SIGINT", "heard SIGTERM"):
-        process.send_signal(signal.SIGINT)
-        out += read_until(process, word)
-    code, out = launches.interrupted(process, out)
-    assert (code, ", exit code -9, cmd" in out) == (0, True)
-    assert not any(is_alive(pid) for pid in pids(out))
 
 
 def test_termination_ends_everything_in_order_and_is_no_success(launches: Launches) -> None:

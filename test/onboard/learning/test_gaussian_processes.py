@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -18,12 +16,6 @@ from onboard_estimation.learning.sparse import (
     Factors,
     SparseGaussianProcesses,
     collapsed_bound,
-    spread_points,
-)
-from onboard_estimation.learning.sparse_kernels import (
-    decaying_exponential,
-    predict_means,
-    predict_variances,
 )
 
 Array = NDArray[np.float64]
@@ -48,15 +40,6 @@ def scikit_learn(x: Array, y: Array, length_scales: Array, signal: float, noise:
     """The exact process of these hyper-parameters."""
     kernel = ConstantKernel(signal) * RBF(length_scales) + WhiteKernel(noise)
     return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(x, y)
-
-
-def test_exponential_is_that_of_the_library_and_passes_nan_on() -> None:
-    x = np.concatenate([[0.0, 1e-300, 1e-9], np.linspace(0.0, 700.0, 10_001)])
-    values = np.array([decaying_exponential(value) for value in x])
-    assert np.allclose(values, np.exp(-x), rtol=1e-14, atol=0.0)
-    assert decaying_exponential(1e9) < 1e-300
-    assert decaying_exponential(np.inf) < 1e-300
-    assert np.isnan(decaying_exponential(np.nan))
 
 
 # Collapsed bound and sparse model, against dense algebra.
@@ -139,19 +122,6 @@ def test_sparse_predictions_are_those_of_the_printed_formulas_also_without_a_gro
             assert np.allclose(residuals[own, output], y[own, output] - without, rtol=1e-6, atol=1e-6 * size)
 
 
-def test_kernels_take_some_of_the_outputs_and_inputs_one_by_one() -> None:
-    (x, y), points = samples(100), samples(9, seed=2)[0]
-    model = sparse.fit(x, y, inducing_points=17, iterations=5)
-    means, variances = model.predict(points)
-    *shared, weights = model.mean_arrays
-    *alike, shrinkages, signal = model.variance_arrays
-    for k, part in product(range(len(points)), (slice(0, 2), slice(0, 1), slice(1, 2), slice(1, 1))):
-        single = points[k : k + 1]
-        assert np.array_equal(predict_means(*shared, weights[part], single), means[k : k + 1, part])
-        found = predict_variances(*alike, shrinkages[part], signal[part], single)
-        assert np.array_equal(found, variances[k : k + 1, part])
-
-
 def test_sparse_model_with_every_point_as_inducing_point_is_the_exact_one() -> None:
     (x, y), points = samples(60), samples(30, seed=2)[0]
     model = sparse.fit(x, y, inducing_points=60, iterations=40)
@@ -162,16 +132,6 @@ def test_sparse_model_with_every_point_as_inducing_point_is_the_exact_one() -> N
         expected, deviations = exact.predict(points, return_std=True)
         assert np.allclose(means[:, output], expected, atol=2e-3 * np.sqrt(signal), rtol=0.0)
         assert np.allclose(variances[:, output], deviations**2 - noise, atol=2e-3 * signal, rtol=0.0)
-
-
-def test_inducing_points_spread_over_thin_and_repeated_data() -> None:
-    angle = np.concatenate([np.linspace(0.0, 0.1, 500), np.linspace(0.1, 2.0 * np.pi, 50)])
-    ring = np.column_stack([np.cos(angle), np.sin(angle)])
-    points = spread_points(ring, 24)
-    assert points.shape == (24, 2)
-    distance = np.min(np.linalg.norm(ring[:, None] - points[None], axis=2), axis=1)
-    assert distance.max() < 2.0 * np.pi / 24
-    assert len(spread_points(np.tile(ring[-5:], (20, 1)), 24)) == 5
 
 
 def test_bad_training_data_is_refused_with_numbers() -> None:

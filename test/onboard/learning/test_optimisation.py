@@ -7,19 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.learning.optimisation.methods import (
     METHODS,
-    adaptive_mutation,
     genetic,
     group_sizes,
     rank_fitness,
-    scattered_crossover,
-    stochastic_universal_sampling,
 )
 from onboard_estimation.learning.optimisation.minimise import minimise, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings, sensitivity
@@ -84,9 +79,8 @@ def assert_same(first: Result, second: Result) -> None:
     [("genetic", 400, 60, 0.2), ("differential_evolution", 50, 200, 1e-6), ("cma", 20, 250, 1e-8)],
 )
 def test_rosenbrock_is_minimised(method: str, individuals: int, generations: int, most: float) -> None:
-    results = minimise_seeds(method, CUBE, rosenbrock, Settings(individuals, generations), seeds=range(3))
-    assert np.median([one.cost for one in results]) < most
-    best = min(results, key=lambda one: one.cost)
+    best = minimise(method, CUBE, rosenbrock, Settings(individuals, generations))
+    assert best.cost < most
     assert np.abs(best.best - 1.0).max() < 10.0 * np.sqrt(most)
     assert best.cost == rosenbrock(best.best[None])[0]
     assert (best.evaluations < 0.9 * individuals * generations) == (method == "cma")  # which sees when it is there
@@ -102,20 +96,6 @@ def test_a_narrow_bowl_is_descended_from_the_point_to_begin_with(method: str, ge
     assert result.cost == bowl(result.best[None])[0]
     assert len(objective.populations) <= generations
     assert {len(one) for one in objective.populations} == {7 if method == "gradient" else 1}
-
-
-def test_a_pattern_search_never_ends_worse_than_it_began() -> None:
-    """Every other place is worse, or has no value."""
-    result = minimise(
-        "pattern",
-        box(2, -2.0, 2.0),
-        lambda x: np.where(x.any(axis=1), np.where(x[:, 0] != 0.0, np.nan, np.inf), -1.0),
-        Settings(generations=50, initial_step=0.175),
-        initial=np.zeros(2),
-    )
-    np.testing.assert_array_equal(result.best, 0.0)
-    assert result.cost == -1.0
-    assert result.evaluations < 20  # steps that lead nowhere get smaller, until it is over
 
 
 @POPULATIONS
@@ -146,37 +126,6 @@ def test_bounds_are_kept_where_the_cost_pulls_out_of_them(method: str) -> None:
     # It went most of the way from `lower`, of cost 0, to the corner that it is pulled to, of cost -2e6.
     assert result.cost < -1.6e6
     assert result.evaluations == len(asked)
-
-
-@pytest.mark.parametrize("method", ["gradient", "pattern"])
-def test_without_a_population_bounds_are_kept_and_reached(method: str) -> None:
-    objective = Watched(lambda x: -x.sum(axis=1))
-    result = minimise(method, box(2, -1.5, 1.5), objective, Settings(generations=9, initial_step=0.34))
-    np.testing.assert_array_equal(result.best, [1.5, 1.5])
-    assert np.abs(np.concatenate(objective.populations)).max() == 1.5
-
-
-@given(
-    st.floats(-1e9, 1e9),
-    st.floats(1e-3, 1e9),
-    st.floats(1e-9, 1e9),
-    st.floats(1.01, 1e9),
-    st.lists(st.floats(0.0, 1.0), min_size=1, max_size=5),
-)
-def test_shares_and_units_are_each_others_inverse_and_within_bounds(
-    lower: float, width: float, least: float, factor: float, shares: list[float]
-) -> None:
-    problem = Problem(("a", "b"), ("", ""), (lower, least), (lower + width, least * factor), ("linear", "log"))
-    given_shares = np.repeat(np.array([0.0, *shares, 1.0])[:, None], 2, axis=1)
-    values = problem.to_units(given_shares)
-    assert (values >= np.array(problem.lower)).all()
-    assert (values <= np.array(problem.upper)).all()
-    np.testing.assert_allclose(values[[0, -1]], [problem.lower, problem.upper], rtol=1e-13)
-    precision = 1e-15 * max(abs(lower) / width, 1.0, 40.0 / np.log(factor))
-    back = problem.to_shares(values)
-    np.testing.assert_allclose(back, given_shares, atol=10.0 * precision)
-    assert (back >= 0.0).all()
-    assert (back <= 1.0).all()
 
 
 @POPULATIONS
@@ -214,50 +163,11 @@ def test_no_finite_cost_at_all_is_refused_and_errors_of_the_objective_come_throu
 # -- the genetic algorithm's parts -----------------------------------------------------------------------------------
 
 
-@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=60), st.integers(0, 300), st.integers(0, 2**32))
-def test_sampling_gives_everyone_the_expected_count_rounded_up_or_down(
-    fitness: list[float], count: int, seed: int
-) -> None:
-    weights = np.array(fitness)
-    chosen = stochastic_universal_sampling(np.random.default_rng(seed), weights, count)
-    expected = count * weights / weights.sum()
-    counts = np.bincount(chosen, minlength=len(weights))
-    assert counts.sum() == count
-    assert (counts >= np.floor(expected - 1e-9)).all()
-    assert (counts <= np.ceil(expected + 1e-9)).all()
-
-
 def test_fitness_depends_on_ranks_alone_and_groups_are_the_papers() -> None:
     np.testing.assert_allclose(rank_fitness(np.array([5.0, 1.0, 1e100, 2.0])), 1.0 / np.sqrt([3.0, 1.0, 4.0, 2.0]))
     np.testing.assert_allclose(rank_fitness(np.array([1.0, 3.0, 3.0])), 1.0 / np.sqrt([1.0, 2.5, 2.5]))
     assert group_sizes(Settings()) == (50, 800, 150)
     assert group_sizes(Settings(5)) == (1, 4, 0)
-
-
-def test_crossover_takes_each_parameter_from_one_parent_by_a_fair_coin() -> None:
-    generator = np.random.default_rng(0)
-    first, second = generator.random((500, 20)), generator.random((500, 20))
-    children = scattered_crossover(generator, first, second)
-    of_first = children == first
-    assert (of_first | (children == second)).all()
-    assert abs(of_first.mean() - 0.5) < 4.0 * 0.5 / np.sqrt(of_first.size)
-    assert of_first.mean(axis=1).std() > 0.0  # not the same cut for all
-
-
-@pytest.mark.parametrize("step", [1e-3, 1.0])
-def test_mutation_keeps_bounds_and_moves_even_from_corners(step: float) -> None:
-    generator = np.random.default_rng(1)
-    corners = generator.integers(0, 2, (400, 15)).astype(float)
-    inside = generator.random((400, 15))
-    for parents in (corners, inside, np.nextafter(corners, 0.5)):
-        children = adaptive_mutation(generator, parents, step)
-        assert (children >= 0.0).all()
-        assert (children <= 1.0).all()
-        moved = np.abs(children - parents)
-        assert (moved.max(axis=1) > min(step, 0.1) / 4.0).all()
-        assert np.median(moved) <= step
-        if parents is inside:  # the step was reduced, not the child cut off at its bounds
-            assert ((children > 0.0) & (children < 1.0)).all()
 
 
 def test_mutation_shrinks_with_the_generation() -> None:
@@ -272,25 +182,6 @@ def test_mutation_shrinks_with_the_generation() -> None:
     genetic(flat, box(3, 0.0, 1.0), settings, np.full((4000, 3), 0.5))
     assert 2.0 < spreads[1] / spreads[11] < 12.0  # 11 for children of unmoved parents, less for those of moved ones
     assert spreads[1] == pytest.approx(0.01 * np.sqrt(2.0 / np.pi), rel=0.03)
-
-
-def test_elites_stay_parents_with_their_own_costs() -> None:
-    """Every child of the elite is a dead end, so that whatever is near it in any generation comes from itself.
-
-    Where it was lost, or its cost given to another individual, its children would end, too.
-    """
-    elite = np.array([0.3, 0.6, 0.7])
-    near: list[int] = []
-
-    def cost(shares: Array) -> Array:
-        distance = np.abs(shares - elite).max(axis=1)
-        near.append(int(((distance > 0.0) & (distance < 1e-3)).sum()))
-        return np.where(distance == 0.0, 0.0, np.where(distance < 1e-3, 1e100, 1.0))
-
-    settings = Settings(100, 40, elite_fraction=0.01, crossover_fraction=0.0, initial_step=1e-4)
-    genetic(cost, box(elite.size, 0.0, 1.0), settings, elite[None])
-    # Expected are 6 or 7 of 99: it has rank 1, about all others share rank 51, and 1 / (1 + 99 / sqrt(51)) is 6.7 %.
-    assert min(near[1:]) >= 5
 
 
 # -- interrupted and continued ---------------------------------------------------------------------------------------

@@ -67,8 +67,7 @@ def test_functions_are_the_printed_ones(box: Any) -> None:
     np.testing.assert_allclose(basis.functions(places, np.full(20, 3.0))[0], 3.0 * expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", PEERS)
-@pytest.mark.parametrize(("box", "factor"), [(BOXES[0], 0.8), (BOXES[1], 1.0), (BOXES[2], 0.8)])
+@pytest.mark.parametrize(("kernel", "box", "factor"), list(zip(PEERS, BOXES, (0.8, 1.0, 0.8), strict=True)))
 def test_sum_of_functions_is_the_kernel_well_inside_the_box(kernel: Any, box: Any, factor: float) -> None:
     centre, half_widths, length_scales = (np.array(part, dtype=float) for part in box)
     d = len(centre)

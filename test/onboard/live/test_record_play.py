@@ -32,7 +32,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.recorder import Recorder, Selection
-from onboard_estimation.live.schedule import PlayOptions, Schedule
+from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 
@@ -300,22 +300,6 @@ def _own_terminal(terminal: int) -> None:
 # Schedule.
 
 
-def test_bag_time_goes_on_from_where_it_is_when_the_rate_changes() -> None:
-    schedule = Schedule(START_NS, StopRequest(), rate=100.0)
-    assert schedule.wait_until(START_NS + 10**9)
-    before = schedule.now_ns()
-    assert before >= START_NS + 10**9
-    assert not any(schedule.set_rate(wrong) for wrong in (0.0, -1.0, float("nan"), float("inf"), 1001.0))
-    assert schedule.set_rate(1e-9)
-    assert before <= schedule.now_ns()
-    schedule.pause()
-    there = schedule.now_ns()
-    assert schedule.now_ns() == there
-    schedule.jump(START_NS)
-    assert schedule.now_ns() == START_NS
-    assert not Schedule(START_NS, StopRequest()).step()
-
-
 # Selection.
 
 
@@ -353,7 +337,7 @@ def test_offers_are_read_as_they_were_written(written: list[Qos]) -> None:
 
 
 def test_damaged_offers_are_left_out() -> None:
-    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 2_000, "- {depth: 1}"):
+    for damaged in ("", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 1_000, "- {depth: 1}"):
         assert qos.parse_offers(damaged) == []
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from evaluation_samples import command
-from launched import Launch, nothing_is_left, recorded
+from launched import Launch, recorded
 from live_graph import wait_until
 from live_nodes import start
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.measurement import Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Series
-from onboard_estimation.nodes.pacing import connect
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.measurements import stamp_ns, to_measurement
 from salp_estimation.robot import ROBOT
@@ -25,54 +22,6 @@ CONFIGURATION = ROBOT.configuration_type()
 SCENARIO, GAIT, SENSOR, SEED = "hardware", "forward", "imu/link_1", 3
 PIECE_NS = 100_000_000
 """What the simulator node simulates at a time; noise is drawn piece by piece."""
-
-
-class FakeNode:
-    """As far as `connect` looks at one."""
-
-    def __init__(self, name: str, namespace: str) -> None:
-        self._name, self._namespace = name, namespace
-        self.said: list[str] = []
-
-    def get_name(self) -> str:
-        return self._name
-
-    def get_namespace(self) -> str:
-        return self._namespace
-
-    def get_logger(self) -> Any:
-        return self
-
-    def info(self, sentence: str) -> None:
-        self.said.append(sentence)
-
-
-class Driver(FakeNode):
-    measured_topics = frozenset({"imu/a", "imu/b"})
-    take: Any = None
-    topics: frozenset[str] = frozenset()
-
-    def hand_to(self, take: Any, topics: Iterable[str]) -> None:
-        self.take, self.topics = take, frozenset(topics)
-
-
-class Listener(FakeNode):
-    def take(self, readings: Any) -> float:
-        raise AssertionError("nothing is taken here")
-
-    def leave_to_source(self, topics: Iterable[str]) -> set[str]:
-        return {"imu/a"} & set(topics)
-
-
-def test_a_source_serves_the_first_estimator_of_its_namespace() -> None:
-    driver, other = Driver("driver", "/a"), Driver("other", "/b")
-    first, second = Listener("first", "/a"), Listener("second", "/a")
-    connect([FakeNode("markers", "/a"), driver, other, first, second])
-    assert driver.take == first.take
-    assert driver.topics == {"imu/a"}
-    assert other.take is None
-    assert first.said == ["without messages between, from driver: imu/a"]
-    assert not second.said
 
 
 @pytest.mark.slow
@@ -127,15 +76,10 @@ def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(tmp_path: Pat
     bag = tmp_path / "bag"
     words = ("composed:=true", f"seed:={SEED}", f"record:={bag}", "markers:=false", "initial_from_truth:=false")
     chosen = (f"scenario:={SCENARIO}", f"gait:={GAIT}")
-    launch = Launch("salp.launch.py", *words, *chosen, log=tmp_path / "launch.log")
-    try:
+    with Launch("salp.launch.py", *words, *chosen, log=tmp_path / "launch.log") as launch:
         launch.wait_for("without messages between, from salp_simulator")
         wait_until(lambda: recorded(bag, "/salp/state") >= 200)
         assert launch.interrupt() == 0, launch.output
-    finally:
-        launch.kill()
-    nothing_is_left()
-    assert "Traceback" not in launch.output, launch.output
     (channel,) = (one for one in ROBOT.channels(CONFIGURATION) if one.sensor == SENSOR)
     readings, states, covariances = [], {}, {}
     with open_bag(bag) as opened:

@@ -80,26 +80,6 @@ def test_any_of_the_pacing_sensors_is_waited_for() -> None:
     assert intake.add("imu/2", 9) == [("command", 8), ("imu/2", 9)]
 
 
-def test_topics_in_order_of_their_own_come_out_in_order_of_all() -> None:
-    """Whatever the executor does, if each topic keeps its order and the pacing sensor is heard first."""
-    rng = np.random.default_rng(0)
-    queues = {"imu": list(range(0, 1000, 3)), "command": list(range(1, 1000, 7)), "attitude": list(range(2, 1000, 11))}
-    intake = Intake()
-    intake.add("imu", queues["imu"].pop(0))
-    while any(queues.values()):
-        name = rng.choice([name for name, queue in queues.items() if queue])
-        for _ in range(int(rng.integers(1, 64))):
-            # The others run ahead, never behind: the pacing topic is the fast one, with the longest queue.
-            if queues[name] and (
-                name != "imu"
-                or all(not q or q[0] > queues["imu"][0] for q in queues.values() if q is not queues["imu"])
-            ):
-                intake.add(str(name), queues[name].pop(0))
-    stamps = [stamp_ns for _, stamp_ns in intake.handed_on]
-    assert stamps == sorted(stamps)
-    assert len(stamps) == len(set(intake.handed_on)) > 560  # nothing is lost or doubled; a few still wait
-
-
 def test_an_instant_is_complete_once_all_that_measure_together_have_come() -> None:
     instant = Instant(["imu/1", "imu/2", "imu/3"])
 

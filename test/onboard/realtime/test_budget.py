@@ -130,12 +130,6 @@ def test_robots_that_cannot_be_measured_and_wrong_usage_are_told() -> None:
         assert said in refusal("budget", *words)
 
 
-def test_what_fits() -> None:
-    assert "fits this computer: kf1 takes 20 % of one core" in verdict.sentence(GOOD)
-    assert "5 times slower" in verdict.sentence(GOOD)
-    assert verdict.notes(GOOD) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -215,9 +209,3 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     assert now["throttled"] == "under-voltage, throttled, under-voltage before, throttled before"
     facts = machine(tmp_path)
     assert (facts["governor"], facts["highest_clock_mhz"]) == ("ondemand", 1800)
-
-
-def test_a_machine_that_tells_nothing(tmp_path: Path) -> None:
-    assert processor(tmp_path)
-    assert state(tmp_path).keys() <= {"load_average"}
-    assert machine(tmp_path)["governor"] is None

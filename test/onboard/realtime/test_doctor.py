@@ -69,27 +69,20 @@ def test_two_processes_that_cannot_talk_are_a_fault(ros_domain: int, monkeypatch
     assert "firewall" in found["self-test"].repair
 
 
-def looked(what: str, folder: Path, **environment: str) -> str:
-    """What one look of the doctor gives in a process of its own."""
-    code = f"from onboard_estimation.realtime import doctor\nprint(list(doctor.{what}()))"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        cwd=folder,
-        env={**{name: value for name, value in os.environ.items() if "CACHE" not in name}, **environment},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout
-
-
-def test_another_package_drivers_is_a_fault(tmp_path: Path) -> None:
+def test_another_package_drivers_is_a_fault_and_an_unwritable_cache_and_an_empty_one_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "drivers").mkdir()
     (tmp_path / "drivers" / "__init__.py").touch()
-    found = looked("_drivers", tmp_path)
+    code = "from onboard_estimation.realtime import doctor\nprint(list(doctor._drivers()), list(doctor._cache()))"
+    kept = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=tmp_path, env={**kept, "HOME": os.devnull}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
     assert "('fault', " in found
     assert f"comes first: {tmp_path / 'drivers'}" in found
-
-
-def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cannot be written: every start compiles" in found
     empty = tmp_path / "cache" / "onboard_estimation-x"
     empty.mkdir(parents=True)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty))
@@ -97,7 +90,6 @@ def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypa
     assert (state, repair) == ("note", "onboard-estimation warmup")
     (empty / f"some{kernel_files.SUFFIX}").touch()
     assert list(doctor._cache()) == [("ok", f"1 kernels in {empty}")]
-    assert "cannot be written: every start compiles" in looked("_cache", tmp_path, HOME=os.devnull)
 
 
 def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

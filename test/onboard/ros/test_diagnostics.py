@@ -1,13 +1,15 @@
-"""What `/diagnostics` says of messages that could not be read, and of large counts."""
+"""What `/diagnostics` says of messages that could not be read, and the log of what comes too late for the filter."""
 
 from __future__ import annotations
 
 import numpy as np
+from bouncer import ROBOT as BOUNCER
+from bouncer import Bouncer, BouncerEstimator
 
 from onboard_estimation.bags.message_types import new
-from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.measurement import Measurement, neutral_value
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.ros.diagnostics import OK, WARN, HealthReport
+from onboard_estimation.ros.diagnostics import OK, WARN, HealthReport, LateReport
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -33,3 +35,19 @@ def test_what_cannot_be_read_is_a_warning_until_it_can_again() -> None:
     level, text, values = status(2)
     assert (level, text, values["received"], values["unreadable"]) == (OK[0], "100.0 Hz", "10", "2")
     assert status(5)[:2] == (WARN[0], "3 messages could not be read")
+
+
+def test_what_came_too_late_is_said_with_numbers_and_once() -> None:
+    (channel,) = (one for one in BOUNCER.channels(Bouncer()) if one.required)
+    pipeline, report = Pipeline(BouncerEstimator(Bouncer()), lag_s=0.2), LateReport()
+
+    def take(*at_ms: int) -> str:
+        for one in at_ms:
+            stamp_ns = 1_700_000_000_000_000_000 + one * 1_000_000
+            pipeline.process(Measurement(stamp_ns, channel.sensor, np.array(neutral_value(channel))))
+        return report(pipeline)
+
+    assert take(*range(0, 1000, 10)) == ""
+    assert take(500, 510, *range(1000, 1100, 10)).startswith(f"left out as too late: 2 of 12 from {channel.sensor};")
+    assert take(*range(1100, 2000, 10)) == ""
+    assert take(1500, *range(2000, 2500, 10)) == ""  # one now and then is no news

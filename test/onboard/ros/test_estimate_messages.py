@@ -112,22 +112,6 @@ def rebuilt(message: Any, names: tuple[str, ...]) -> Rows:
     return out
 
 
-def test_joint_states_and_the_whole_state_by_name() -> None:
-    rng = np.random.default_rng(3)
-    space = StateSpace(se2("pose"), angles("joint_angles", ("alpha_1", "alpha_2")))
-    mean, covariance = np.array([1.0, 2.0, 0.3, 0.1, -0.2]), covariance_of(rng, 5, 0.1)
-    messages = published(space, mean, covariance)
-    assert set(messages) == {"odometry", "joint_states", "joint_states_stddev", "state", "state_covariance"}
-    assert messages["joint_states"].name == ["alpha_1", "alpha_2"]
-    np.testing.assert_array_equal(messages["joint_states"].position, mean[3:])
-    np.testing.assert_allclose(messages["joint_states_stddev"].position, np.sqrt(np.diag(covariance)[3:]))
-    names = ["pose.x", "pose.y", "pose.heading", "joint_angles.alpha_1", "joint_angles.alpha_2"]
-    assert messages["state"].name == names
-    np.testing.assert_array_equal(messages["state"].position, mean)
-    assert len(messages["state_covariance"].name) == 15
-    np.testing.assert_array_equal(rebuilt(messages["state_covariance"], space.names), covariance)
-
-
 def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown() -> None:
     space = StateSpace(
         vector("accelerometer_bias", ("b",), "m/s^2"),
@@ -159,14 +143,6 @@ def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown() -> None:
         np.testing.assert_array_equal(batch.values[index], alone.values[0])
 
 
-def test_a_state_without_a_pose() -> None:
-    space = StateSpace(vector("height", ("z",), "m"), so3("attitude"))
-    messages = published(space, np.array([1.0, 0.0, 0.0, 0.0, 1.0]), np.eye(4))
-    assert set(messages) == {"state", "state_covariance"}
-    assert messages["state"].name == ["height.z", "attitude.x", "attitude.y", "attitude.z", "attitude.w"]
-    assert messages["state_covariance"].name[:2] == ["height.z:height.z", "height.z:attitude.roll"]
-
-
 def test_the_bag_of_a_judged_run_reads_back_to_the_same_numbers_and_nees(tmp_path: Path) -> None:
     """By `rosbags`; the NEES as a stranger computes it from the estimates' bag and the truth, with none of our code."""
     result = judge(SALP, CONFIGURATION, "ukf", from_simulator(salp_recording(6.0), LINKS))
@@ -179,11 +155,15 @@ def test_the_bag_of_a_judged_run_reads_back_to_the_same_numbers_and_nees(tmp_pat
             assert message.header.stamp.sec * 10**9 + message.header.stamp.nanosec == time_ns
             found.setdefault(connection.topic, []).append(message)
     names = ("odometry", "joint_states", "joint_states_stddev", "state", "state_covariance")
+    assert found["/salp/joint_states"][0].name == ["alpha_1", "alpha_2"]
+    assert found["/salp/state"][0].name == list(space.names)
     assert set(found) == {f"/salp/{name}" for name in names}
     assert {len(messages) for messages in found.values()} == {len(result.stamps_ns)}
     np.testing.assert_array_equal([message.position for message in found["/salp/state"]], result.mean)
     covariances = np.array([rebuilt(message, space.names) for message in found["/salp/state_covariance"]])
     np.testing.assert_allclose(covariances, result.covariance, rtol=1e-12, atol=1e-18)
+    stddevs = [message.position for message in found["/salp/joint_states_stddev"]]
+    np.testing.assert_allclose(stddevs, np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))[:, 3:])
     positions = [xyz(message.pose.pose.position)[:2] for message in found["/salp/odometry"]]
     np.testing.assert_array_equal(positions, result.mean[:, :2])
     noise = np.deg2rad(CONFIGURATION.truth.heading_stddev_deg) ** 2 * np.array([[2.0, -1.0], [-1.0, 2.0]])

@@ -13,8 +13,6 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import Estimate
-from onboard_estimation.contract import picture
-from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.ros import markers as m
 from onboard_estimation.ros import transforms as tf
 from salp_estimation.model.configuration import SalpConfiguration
@@ -173,19 +171,6 @@ def test_a_robot_without_bodies_is_a_point_with_its_ellipse_and_heading() -> Non
     assert set(drawn) == {"estimate", "position_95", "heading_95"}
 
 
-def test_the_headings_deviation_of_an_attitude_is_that_of_samples() -> None:
-    rng = np.random.default_rng(6)
-    space = StateSpace(vector("position", ("x", "y", "z"), "m"), so3("attitude"))
-    mean = np.concatenate([np.zeros(3), Rotation.from_euler("ZYX", [2.0, 0.2, -0.3]).as_quat()])
-    covariance = covariance_of(rng, np.full(6, 0.01))
-    base = picture.base_uncertainty(space, Estimate(0, mean, covariance))
-    assert base is not None
-    assert base.heading_stddev_rad is not None
-    states = space.plus(mean, rng.multivariate_normal(np.zeros(6), covariance, SAMPLES))
-    about_z = (Rotation.from_quat(states[:, 3:]) * Rotation.from_quat(mean[3:]).inv()).as_rotvec()[:, 2]
-    assert base.heading_stddev_rad == pytest.approx(np.std(about_z), rel=0.02)
-
-
 def chain_of(transforms: list[Any], root: str, leaf: str) -> NDArray[np.float64]:
     """The leaf's matrix (4, 4) in the root, by tf's rule: every frame has one parent."""
     parents = {one.child_frame_id: one for one in transforms}
@@ -224,25 +209,3 @@ def test_tf_leads_from_the_world_to_every_link(estimate: Estimate) -> None:
     above = matrix(np.array([1.0, 2.0, 0.5])) @ matrix(moved)
     for name, pose in zip(CONFIGURATION.chain.link_names, links, strict=True):
         np.testing.assert_allclose(chain_of(transforms, "world", f"salp/{name}"), above @ matrix(pose), atol=1e-12)
-
-
-def test_roll_pitch_yaw_turn_about_the_fixed_axes() -> None:
-    pose = tf.from_roll_pitch_yaw([1.0, 2.0, 3.0, 0.3, -0.4, 2.5])
-    turn = Rotation.from_euler("xyz", [0.3, -0.4, 2.5])
-    np.testing.assert_allclose(Rotation.from_quat(pose[3:]).as_matrix(), turn.as_matrix(), atol=1e-12)
-    other = tf.from_roll_pitch_yaw([-1.0, 0.5, 0.2, -1.0, 0.8, -2.0])
-    np.testing.assert_allclose(
-        Rotation.from_quat(tf.composed(pose, tf.relative(pose, other))[3:]).as_matrix(),
-        Rotation.from_quat(other[3:]).as_matrix(),
-        atol=1e-12,
-    )
-    np.testing.assert_allclose(tf.composed(pose, tf.relative(pose, other))[:3], other[:3], atol=1e-12)
-
-
-def test_a_state_without_a_pose_has_no_base() -> None:
-    space = StateSpace(vector("stiffness", ("k",), "N/m"))
-    estimate = Estimate(STAMP_NS, np.ones(1), np.eye(1))
-    assert tf.estimate_transforms(space, estimate.mean, np.zeros(3), {}) == {}
-    assert picture.base_uncertainty(space, estimate) is None
-    frames = tf.estimate_transforms(StateSpace(se2("pose")), np.zeros(3), np.zeros(3), {})
-    assert list(frames) == [("map", "odom"), ("odom", "base_link")]

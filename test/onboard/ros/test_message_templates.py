@@ -78,13 +78,3 @@ def test_what_a_source_publishes_is_what_the_ordinary_way_makes(channel: Channel
             if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
                 given[absent] = np.nan
             assert write(stamp_ns, given) == serialized(to_message(new, channel, stamp_ns, given, "a/"))
-
-
-def test_a_number_that_is_not_there_once_is_refused() -> None:
-    def twice(stamp_ns: int, values: NDArray[np.float64]) -> Any:
-        return new("geometry_msgs/msg/Vector3", x=float(values[0]), y=float(values[0]))
-
-    with pytest.raises(ValueError, match="number 0 is not in the message once"):
-        MessageTemplate(twice, serialized, 1)
-    with pytest.raises(ValueError, match="number 1 is not in the message once"):
-        MessageTemplate(lambda *_: new("geometry_msgs/msg/Vector3", x=1e100), serialized, 2)

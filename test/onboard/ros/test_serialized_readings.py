@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_samples import CHANNELS as ALL
-from bag_samples import IMU, JAZZY, JOINTS, START_NS, WRENCH, imu, joints, walk
+from bag_samples import IMU, JAZZY, JOINTS, START_NS, imu, joints, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from malformed import malformed
 
 from onboard_estimation.bags import message_types as bag_types
-from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
@@ -82,18 +81,6 @@ def test_layouts_may_change_and_come_back() -> None:
         assert_equal(SerializedReader(imus, forbidden)(cdr(message, IMU)), to_measurement(imus, message))
 
 
-def test_what_was_not_measured_is_not_a_number() -> None:
-    channel = CHANNELS["/imu/link_1/data_raw"]
-    read = SerializedReader(channel, forbidden)
-    for rate_known, force_known in ((True, True), (False, True), (True, False), (False, False), (True, True)):
-        message = imu(START_NS, (1.0, np.inf, 3.0), (4.0, 5.0, np.nan))
-        message.angular_velocity_covariance = np.full(9, 0.5 if rate_known else -1.0)
-        message.linear_acceleration_covariance = np.full(9, 0.5 if force_known else -1.0)
-        found = read(cdr(message, IMU))
-        assert_equal(found, to_measurement(channel, message))
-        assert np.isnan(found.value[:3]).all() == (not rate_known)
-
-
 def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
     channel = CHANNELS["/imu/link_2/data_raw"]
     read = SerializedReader(channel, decoded(channel))
@@ -131,9 +118,8 @@ def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(
     assert refused >= 10
 
 
-@pytest.mark.parametrize("topic", CHANNELS)
-@settings(max_examples=20)
-@given(tail=st.binary(max_size=40), cut=st.integers(1, 40))
+@settings(max_examples=40)
+@given(topic=st.sampled_from(sorted(CHANNELS)), tail=st.binary(max_size=40), cut=st.integers(1, 40))
 def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail: bytes, cut: int) -> None:
     channel = CHANNELS[topic]
     sample = next(one for one in walk(3) if one.topic == topic)
@@ -145,10 +131,3 @@ def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail
     for refused in (valid[:-cut], valid + bytes(len(valid) + 1)):
         with pytest.raises(MessageFault):
             read(refused)
-
-
-def test_less_than_a_header_is_refused_though_rclpy_makes_a_message_of_it() -> None:
-    channel = CHANNELS["/wrench"]
-    read = SerializedReader(channel, lambda _: new(WRENCH))
-    with pytest.raises(MessageFault, match="has 0 bytes"):
-        read(b"")

@@ -37,6 +37,7 @@ from onboard_estimation.live.messages import new as live_new
 from onboard_estimation.live.session import graph_node, spin_beside
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.pipeline.pipeline import Pipeline
+from onboard_estimation.report import run_folder
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.sensor_messages import to_message
@@ -60,6 +61,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_series(writer, [*recording.sensors, *recording.truth], "/salp")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        for part in ("write_plots", "write_report"):
+            patch.setattr(run_folder, part, lambda *_: None)
         outcome = command("evaluate", "walk", "--output", "run")
     assert outcome.code == 0, outcome.error
     return folder
