@@ -223,13 +223,13 @@ class ThrusterChainRobot(
     def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
         """Links as boxes, thrusters as cylinders along their thrust, joints as pins at the front ends."""
         chain, fans = configuration.chain, []
-        for length, *place, angle in zip(
+        for length, x, y, angle in zip(
             chain.link_lengths_m, chain.thruster_x_m, chain.thruster_y_m, chain.thruster_angles_rad, strict=True
         ):
             size = (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length)
             # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
             turns = (0.0, 0.5 * math.pi, angle)
-            fans.append(Shape("cylinder", size, (*place, 0.5 * _BODY[2] * length), turns, "wheel"))
+            fans.append(Shape("cylinder", size, (x, y, 0.5 * _BODY[2] * length), turns, "wheel"))
         return link_shapes(chain.link_names, chain.link_lengths_m, _BODY, _PIN, fans)
 
     def urdf(self, configuration: ThrusterChainConfiguration) -> str:

@@ -7,7 +7,7 @@ switched on or off without changing what else is drawn. Magnitudes and their sou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class ForeignScenario:
     )
 
 
-foreign_scenario = partial(magnitudes, ForeignScenario, FILE)
+foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 

@@ -140,7 +140,7 @@ class HopperScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-hopper_scenario = partial(magnitudes, HopperScenario, FILE)
+hopper_scenario = cache(partial(magnitudes, HopperScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 

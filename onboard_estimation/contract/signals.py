@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +17,6 @@ _LONGEST_SPREAD = 2.5
 """Draws are cut off at so many standard deviations: no wheel with negative friction, no mass below zero."""
 
 
-@cache
 def magnitudes(kind: type[Magnitudes], file: str) -> Magnitudes:
     """Those of a scenario, from its file beside the code; UserError where it is not as it should be."""
     return load(kind, resource(file))

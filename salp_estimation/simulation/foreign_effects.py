@@ -8,7 +8,7 @@ one effect can be switched on or off without changing the rest of the run. Magni
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class ForeignScenario:
     flexible_damping: float = parameter(0.02, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
 
 
-foreign_scenario = partial(magnitudes, ForeignScenario, FILE)
+foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 

@@ -8,7 +8,7 @@ model was tuned. What differs from one robot, or one day, to the next is drawn a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.contract.signals import magnitudes
@@ -122,5 +122,5 @@ class HardwareScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-hardware_scenario = partial(magnitudes, HardwareScenario, FILE)
+hardware_scenario = cache(partial(magnitudes, HardwareScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""

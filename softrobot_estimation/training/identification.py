@@ -135,7 +135,7 @@ def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
     described = {one.name: one for one in describe(SoftRobotConfiguration)}
     between_s = math.sqrt(math.prod(configuration.behaviour.relaxation_times_s))
     found = []
-    for name, *prior in _priors(configuration):
+    for name, stddev, logarithmic, source in _priors(configuration):
         value, one = attrgetter(name)(configuration), described[name]
         several = isinstance(value, tuple)
         for place, configured in enumerate(value if several else (value,)):
@@ -145,7 +145,8 @@ def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
             )
             if name == "behaviour.relaxation_times_s":  # each keeps to its side, or they would change places
                 low, high = (low, between_s) if place == 0 else (between_s, high)
-            found.append(Unknown(name, place if several else None, one.unit, float(configured), low, high, *prior))
+            number, prior = place if several else None, (stddev, logarithmic, source)
+            found.append(Unknown(name, number, one.unit, float(configured), low, high, *prior))
     return tuple(one for one in found if one.stddev > 0.0)
 
 

@@ -171,17 +171,15 @@ class Identification(IdentificationReport):
         )
         right = (headings[1], headings[2], headings[4])
         parameters = ReportTable(f"softrobot: grey box from {self.origin}", headings, found, right)
-        headings, rows = (
-            ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z"),
-            [],
-        )
+        columns = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
+        rows = []
         for run in self.free_runs:
             after = run.errors_mm(run.after_m)
             before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
             delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
             rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
         title = "tip by pressures alone against motion capture"
-        return [parameters, ReportTable(title, headings, tuple(rows), right=headings[1:])]
+        return [parameters, ReportTable(title, columns, tuple(rows), right=columns[1:])]
 
     def parameters(self) -> dict[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""

@@ -9,7 +9,7 @@ was tuned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ class HardwareScenario:
     load: LoadScenario = LoadScenario()
 
 
-hardware_scenario = partial(magnitudes, HardwareScenario, FILE)
+hardware_scenario = cache(partial(magnitudes, HardwareScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 
