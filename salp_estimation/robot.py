@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Limit, Matrix
 from onboard_estimation.base.series import Series, imu_channel, set_pose_channel
-from onboard_estimation.contract.description import Hinge, Shape, Shapes, links_urdf
+from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable, ReplayedRun
 from onboard_estimation.contract.reported import Drawn, Reported
 from onboard_estimation.contract.result import Note, ReportSection
@@ -22,12 +22,12 @@ from onboard_estimation.contract.robot import TruthSpecification
 from onboard_estimation.contract.simulated import GaitReport, Scenario, SimulatedLive, Simulation, WithGaits
 from onboard_estimation.contract.trained import IdentificationReport, Identified, Smoothed, Trained, TrainingReport
 from onboard_estimation.contract.truth import StartedFromTruth
-from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.reading_limits import imu_limits
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
-from salp_estimation.model.configuration import RESIDUAL_FORMS, ChainConfiguration, SalpConfiguration
+from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation import simulator
 
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from salp_estimation.judging.observed_run import JointReport, ObservedRun
 
 
-_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.28, 0.12
-"""Of a link's box, as shares of its length: shorter than the link, so that the joints are seen."""
+_BODY, _PIN = (0.94, 0.28, 0.12), (0.11, 0.18)
+"""See `link_shapes`: boxes are shorter than links, so that the joints are seen."""
 _WHEEL_WIDTH = 0.5
 """Of a wheel, as a share of its radius."""
-_JOINT_DIAMETER, _JOINT_HEIGHT = 0.11, 0.18
-"""Of a joint's pin, as shares of the length of the link before it."""
 
 
 class SalpRobot(
@@ -161,7 +159,8 @@ class SalpRobot(
         """Poses of the links, at their centres, x along the link."""
         states = np.hstack([means[:, space.coordinates("pose")], means[:, space.coordinates("joint_angles")]])
         poses = configuration.chain.build().link_poses(states)
-        return {name: simulator.pose_values(poses[:, i]) for i, name in enumerate(configuration.chain.link_names)}
+        placed = planar_poses(poses[..., :2], poses[..., 2])
+        return {name: placed[:, i] for i, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: SalpConfiguration) -> Shapes:
         """Links as boxes, joints as pins at their front ends, wheels as discs in their driven direction.
@@ -170,7 +169,14 @@ class SalpRobot(
         links and the wheels.
         """
         chain = configuration.chain
-        return {name: _link_shapes(chain, index) for index, name in enumerate(chain.link_names)}
+        radius = chain.wheel_radius_m
+        size = (2.0 * radius, 2.0 * radius, _WHEEL_WIDTH * radius)
+        # A cylinder's axis is z; a wheel's axle is its frame's y axis, x being the driven direction.
+        wheels = [
+            Shape("cylinder", size, (x, y, 0.0), (0.5 * math.pi, 0.0, math.radians(angle)), "wheel")
+            for x, y, angle in zip(chain.wheel_x_m, chain.wheel_y_m, chain.wheel_angles_deg, strict=True)
+        ]
+        return link_shapes(chain.link_names, chain.link_lengths_m, _BODY, _PIN, wheels)
 
     def report_sections(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
@@ -302,23 +308,6 @@ class SalpRobot(
         from salp_estimation.training.identified import identify  # offline only: nodes do without
 
         return identify(configuration, recordings, full, cutoff_hz)
-
-
-def _link_shapes(chain: ChainConfiguration, index: int) -> tuple[Shape, ...]:
-    length, diameter = chain.link_lengths_m[index], 2.0 * chain.wheel_radius_m
-    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
-    # A cylinder's axis is z; a wheel's axle is its frame's y axis, x being the driven direction.
-    wheel = Shape(
-        "cylinder",
-        (diameter, diameter, _WHEEL_WIDTH * chain.wheel_radius_m),
-        (chain.wheel_x_m[index], chain.wheel_y_m[index], 0.0),
-        (0.5 * math.pi, 0.0, math.radians(chain.wheel_angles_deg[index])),
-        "wheel",
-    )
-    if index == len(chain.link_names) - 1:
-        return box, wheel
-    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
-    return box, wheel, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
 
 
 ROBOT = SalpRobot()

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Matrix, Measurement, Vector, neutral_value
-from onboard_estimation.contract.description import Hinge, Shape, Shapes, links_urdf
+from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable, ReplayedRun
 from onboard_estimation.contract.reported import Drawn
 from onboard_estimation.contract.robot import TruthSpecification
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Smoothed, Trained, TrainingReport
 from onboard_estimation.contract.truth import StartedFromTruth
-from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -29,7 +29,7 @@ from thruster_chain_estimation.estimators.robust_estimator import RobustEstimato
 from thruster_chain_estimation.judging.information import assumed_chain
 from thruster_chain_estimation.judging.observability import observed_now
 from thruster_chain_estimation.model import calibration, space
-from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
+from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
@@ -46,9 +46,8 @@ _ESTIMATORS: Mapping[str, Callable[[ThrusterChainConfiguration], Estimator[Any]]
 _PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
 _LABORATORY = ("mixed", "one_off")
 _EXERCISE_STEPS = 100
-_BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.22, 0.12
+_BODY, _PIN = (0.94, 0.22, 0.12), (0.09, 0.18)
 _FAN_LENGTH, _FAN_DIAMETER = 0.2, 0.12
-_JOINT_DIAMETER, _JOINT_HEIGHT = 0.09, 0.18
 """All as shares of the length of the link."""
 
 
@@ -218,13 +217,20 @@ class ThrusterChainRobot(
         """Poses of the links, at their middles, x along the link."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         middles = space.link_positions(configuration.chain.lengths, headings, masses, position)
-        poses = space.planar_poses(middles, headings)
+        poses = planar_poses(middles, headings)
         return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
 
     def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
         """Links as boxes, thrusters as cylinders along their thrust, joints as pins at the front ends."""
-        chain = configuration.chain
-        return {name: _link_shapes(chain, link) for link, name in enumerate(chain.link_names)}
+        chain, fans = configuration.chain, []
+        for length, x, y, angle in zip(
+            chain.link_lengths_m, chain.thruster_x_m, chain.thruster_y_m, chain.thruster_angles_rad, strict=True
+        ):
+            size = (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length)
+            # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
+            turns = (0.0, 0.5 * math.pi, angle)
+            fans.append(Shape("cylinder", size, (x, y, 0.5 * _BODY[2] * length), turns, "wheel"))
+        return link_shapes(chain.link_names, chain.link_lengths_m, _BODY, _PIN, fans)
 
     def urdf(self, configuration: ThrusterChainConfiguration) -> str:
         """The chain, its first link as its root; joints are named as in `joint_states`."""
@@ -267,23 +273,6 @@ class ThrusterChainRobot(
 
 
 _SHAPE = ("headings", "masses", "position")
-
-
-def _link_shapes(chain: ChainConfiguration, link: int) -> tuple[Shape, ...]:
-    length = chain.link_lengths_m[link]
-    box = Shape("box", (_BODY_LENGTH * length, _BODY_WIDTH * length, _BODY_HEIGHT * length))
-    # A cylinder's axis is z: tipped over onto x, then turned into the direction of the thrust.
-    fan = Shape(
-        "cylinder",
-        (_FAN_DIAMETER * length, _FAN_DIAMETER * length, _FAN_LENGTH * length),
-        (chain.thruster_x_m[link], chain.thruster_y_m[link], 0.5 * _BODY_HEIGHT * length),
-        (0.0, 0.5 * math.pi, chain.thruster_angles_rad[link]),
-        "wheel",
-    )
-    if link == chain.count - 1:
-        return box, fan
-    pin = (_JOINT_DIAMETER * length, _JOINT_DIAMETER * length, _JOINT_HEIGHT * length)
-    return box, fan, Shape("cylinder", pin, (0.5 * length, 0.0, 0.0), part="joint")
 
 
 ROBOT = ThrusterChainRobot()

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
@@ -356,35 +355,26 @@ def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array
     half_window_s
         Samples up to so far away are used.
     """
-    out = np.full((3, len(time_s)), np.nan)
-    _fit(time_s, np.ascontiguousarray(value), half_window_s, out)
+    out, count, near = np.full((3, len(time_s)), np.nan), len(time_s), 1.0 + 1e-9
+    ends = np.searchsorted(time_s, time_s + near * half_window_s, side="right")
+    reach, rows = int((ends - np.arange(count)).max(initial=1)), np.arange(count)
+    sums, lowest, highest = np.zeros((8, count)), np.zeros(count), np.zeros(count)
+    for offset in range(1 - reach, reach):  # times in half windows, values from the centre's
+        others = np.clip(rows + offset, 0, count - 1)
+        t, v = (time_s[others] - time_s) / half_window_s, value[others] - value
+        used = (np.abs(t) <= near) & (others == rows + offset)
+        sums += np.where(used, [np.ones(count), t, t * t, t * t * t, t * t * t * t, v, v * t, v * t * t], 0.0)
+        lowest, highest = np.minimum(lowest, np.where(used, t, 0.0)), np.maximum(highest, np.where(used, t, 0.0))
+    enough = (sums[0] >= _FEWEST_OF_A_PARABOLA) & (lowest <= -0.3) & (highest >= 0.3)
+    s0, s1, s2, s3, s4, r0, r1, r2 = sums[:, enough]
+    # Cramer's rule, by cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
+    a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
+    d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
+    determinant = s0 * a + s1 * b + s2 * c
+    out[0, enough] = value[enough] + (a * r0 + b * r1 + c * r2) / determinant
+    out[1, enough] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
+    out[2, enough] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
     return out
-
-
-@njit(cache=True, error_model="numpy")
-def _fit(time_s: Array, value: Array, half_window_s: float, out: Array) -> None:
-    """Normal equations with times in half windows and values from the centre's, solved by Cramer's rule."""
-    first = 0
-    for k in range(len(time_s)):
-        while time_s[k] - time_s[first] > half_window_s * (1.0 + 1e-9):
-            first += 1
-        s0 = s1 = s2 = s3 = s4 = r0 = r1 = r2 = lowest = highest = 0.0
-        for j in range(first, len(time_s)):
-            t, v = (time_s[j] - time_s[k]) / half_window_s, value[j] - value[k]
-            if t > 1.0 + 1e-9:
-                break
-            s0, s1, s2, s3, s4 = s0 + 1.0, s1 + t, s2 + t * t, s3 + t * t * t, s4 + t * t * t * t
-            r0, r1, r2 = r0 + v, r1 + v * t, r2 + v * t * t
-            lowest, highest = min(lowest, t), max(highest, t)
-        if s0 < _FEWEST_OF_A_PARABOLA or lowest > -0.3 or highest < 0.3:
-            continue
-        # Cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
-        a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
-        d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
-        determinant = s0 * a + s1 * b + s2 * c
-        out[0, k] = value[k] + (a * r0 + b * r1 + c * r2) / determinant
-        out[1, k] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
-        out[2, k] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
 
 
 def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:

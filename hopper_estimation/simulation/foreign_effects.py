@@ -7,20 +7,19 @@ switched on or off without changing what else is drawn. Magnitudes and their sou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.model import dynamics
 from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP
-from onboard_estimation.base.configuration import load, non_negative, parameter, positive
-from onboard_estimation.base.installed import resource
+from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.contract.signals import magnitudes, spread
 
 Array = NDArray[np.float64]
 
 FILE = "config/hopper_foreign.yaml"
-_LONGEST_SPREAD = 2.5
 _MOST_HOPS = 20_000
 _TICK_S = dynamics.TICK_STEPS * dynamics.STEP_S
 _EDGE_TICKS = 4
@@ -58,30 +57,25 @@ class ForeignScenario:
     )
 
 
-@cache
-def foreign_scenario() -> ForeignScenario:
-    """The magnitudes in the scenario file; UserError where it is not as it should be."""
-    scenario: ForeignScenario = load(ForeignScenario, resource(FILE))
-    return scenario
+foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))
+"""The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 
 class ForeignEffects:
     """What is drawn once a seed, and how it acts."""
 
     def __init__(self, scenario: ForeignScenario, rng: np.random.Generator) -> None:
-        def spread(*shape: int) -> Array:
-            return np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
-
-        s = self._scenario = scenario
-        self._push = s.push_scatter * spread(_MOST_HOPS)
+        s, draw = scenario, partial(spread, rng, 1.0)
+        self._scenario = scenario
+        self._push = s.push_scatter * draw(_MOST_HOPS)
         self._softness = max(s.softest_ratio, 1.0) ** rng.uniform(size=_MOST_HOPS)
-        self._edge_m = (rng.uniform(size=_MOST_HOPS) < s.edge_share) * s.edge_m * (1.0 + 0.3 * spread(_MOST_HOPS))
-        self._wobble = np.deg2rad(s.wobble_deg) * spread(_MOST_HOPS, 2)
-        self._lever_m = s.lever_m * spread(2)
-        self._ringing = s.ringing_m_s2 * (1.0 + 0.3 * spread(_MOST_HOPS))
-        self._ringing_hz = s.ringing_hz * (1.0 + 0.15 * float(spread()))
-        self._warm_up = np.array([s.low_warm_up_m_s2, s.high_warm_up_m_s2]) * spread(2)
-        self._shocked = s.shock_offset_m_s2 * spread(_MOST_HOPS)
+        self._edge_m = (rng.uniform(size=_MOST_HOPS) < s.edge_share) * s.edge_m * (1.0 + 0.3 * draw(_MOST_HOPS))
+        self._wobble = np.deg2rad(s.wobble_deg) * draw(_MOST_HOPS, 2)
+        self._lever_m = s.lever_m * draw(2)
+        self._ringing = s.ringing_m_s2 * (1.0 + 0.3 * draw(_MOST_HOPS))
+        self._ringing_hz = s.ringing_hz * (1.0 + 0.15 * float(draw()))
+        self._warm_up = np.array([s.low_warm_up_m_s2, s.high_warm_up_m_s2]) * draw(2)
+        self._shocked = s.shock_offset_m_s2 * draw(_MOST_HOPS)
         self._goal = self._wanted = np.nan
         self._phase, self._tick = -1, 0
         self._landed, self._left = (-np.inf, 0.0, 0), (-np.inf, 0.0, 0)  # time, s; speed, m/s; hop

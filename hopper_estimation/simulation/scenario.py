@@ -7,10 +7,10 @@ What differs from one robot, or one day, to the next is drawn anew for each seed
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from onboard_estimation.base.configuration import load, non_negative, parameter, positive, to_mapping
-from onboard_estimation.base.installed import resource
+from onboard_estimation.contract.signals import magnitudes
 
 FILE = "config/hopper_hardware.yaml"
 
@@ -140,11 +140,8 @@ class HopperScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-@cache
-def hopper_scenario() -> HopperScenario:
-    """The magnitudes in the scenario file; UserError where it is not as it should be."""
-    scenario: HopperScenario = load(HopperScenario, resource(FILE))
-    return scenario
+hopper_scenario = cache(partial(magnitudes, HopperScenario, FILE))
+"""The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 
 _NONE = """

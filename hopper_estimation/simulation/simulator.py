@@ -30,6 +30,7 @@ from hopper_estimation.simulation.foreign_effects import ForeignEffects, Foreign
 from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
+from onboard_estimation.contract.signals import digits, first_order, spread
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -42,7 +43,6 @@ _VARIED_M = (0.3, 5.0)
 _VARIED_S = (2.0, 8.0)
 _TICK_S = dynamics.TICK_STEPS * dynamics.STEP_S
 _TICK_NS = round(_TICK_S * NANOSECONDS_PER_SECOND)
-_LONGEST_SPREAD = 2.5
 _DRIFT_TIME_S = 20.0
 _SWAY_SMOOTHING_S = 0.05
 _MOST_HOPS = 20_000
@@ -63,9 +63,7 @@ class _Sensor:
         one = self.scenario
         value = self.scale * (force @ self.tilt.T) + self.offset + one.noise_m_s2 * rng.normal(size=force.shape)
         value[:, 2] += drift
-        if one.step_m_s2 > 0.0:
-            value = one.step_m_s2 * np.round(value / one.step_m_s2)
-        return np.clip(value, -one.range_m_s2, one.range_m_s2)
+        return np.clip(digits(value, one.step_m_s2), -one.range_m_s2, one.range_m_s2)
 
 
 class _Wander:
@@ -76,10 +74,8 @@ class _Wander:
         self._at = stddev * rng.normal(size=count)
 
     def next(self, ticks: int) -> Rows:
-        from scipy.signal import lfilter
-
         drive = np.sqrt(1.0 - self._keep**2) * self._stddev * self._rng.normal(size=(ticks, len(self._at)))
-        out, _ = lfilter([1.0], [1.0, -self._keep], drive, axis=0, zi=self._keep * self._at[None])
+        out = first_order(1.0, self._keep, drive, self._at)
         self._at = out[-1]
         return out
 
@@ -145,7 +141,7 @@ class HopperSimulation:
         return state
 
     def _spread(self, stddev: float, *shape: int) -> Rows:
-        return stddev * np.clip(self._rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
+        return spread(self._rng, stddev, *shape)
 
     def _draw_robot(self, uneven: bool) -> None:
         s, c, rng = self.scenario, self.configuration, self._rng
@@ -333,9 +329,7 @@ class HopperSimulation:
             self._give(channel, stamps, np.hstack([turning, reading]))
         encoder = s.encoder
         leg = self._encoder_scale * read[:, dynamics.T_COMPRESSION] + encoder.noise_m * rng.normal(size=len(stamps))
-        if encoder.step_m > 0.0:
-            leg = encoder.step_m * np.round(leg / encoder.step_m)
-        self._give(LEG, stamps, leg[:, None])
+        self._give(LEG, stamps, digits(leg[:, None], encoder.step_m))
         stamps = stamps_between(start_ns, stop_ns, s.attitude.rate_hz)
         angles = _at_ticks(stamps, start_ns, swayed)[:, :2] + _at_ticks(stamps, start_ns, errors)
         self._give(ATTITUDE, stamps, _quaternions(angles))

@@ -42,6 +42,31 @@ Shapes = Mapping[str, tuple[Shape, ...]]
 """By body; names as in `Robot.body_poses`."""
 
 
+def link_shapes(
+    names: Sequence[str],
+    lengths_m: Sequence[float],
+    widths: Sequence[float],
+    pin: Sequence[float],
+    own: Sequence[Shape],
+) -> Shapes:
+    """Links of a planar chain as boxes, joints as pins at their front ends, and on each link what is its own.
+
+    Parameters
+    ----------
+    widths
+        Length, width and height of a box; shares of the link's length.
+    pin
+        Diameter and length, so too.
+    """
+    out: dict[str, tuple[Shape, ...]] = {}
+    for name, length, mounted in zip(names, lengths_m, own, strict=True):
+        x, y, z = (share * length for share in widths)
+        diameter, long = (share * length for share in pin)
+        joint = Shape("cylinder", (diameter, diameter, long), (0.5 * length, 0.0, 0.0), part="joint")
+        out[name] = Shape("box", (x, y, z)), mounted, joint
+    return out | {name: out[name][:2] for name in names[-1:]}  # nothing hangs on the last one
+
+
 def robot_element(name: str) -> ElementTree.Element:
     """A document without links, with a colour for each kind of part."""
     robot = ElementTree.Element("robot", name=name)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
@@ -195,7 +194,6 @@ class _Nothing:
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
 def interpolate(
     stamps_ns: Integers, values: Rows, at_ns: Integers, longest_gap_ns: int
 ) -> tuple[Rows, NDArray[np.bool_]]:
@@ -206,64 +204,34 @@ def interpolate(
     stamps_ns
         (M,) strictly increasing, M >= 1.
     values
-        (M, d): positions (d = 3), or positions and quaternions x, y, z, w (d = 7). Positions are interpolated linearly,
-        quaternions along the shorter arc at a constant rate (Shoemake, "Animating rotation with quaternion curves",
-        1985), the angle taken from sum and difference, which is exact for small ones.
+        (M, d): positions (d = 3), or positions and quaternions x, y, z, w (d = 7).
     longest_gap_ns
         Between two messages that are interpolated. One at the very instant is taken as it is.
     """
-    count, size = len(at_ns), values.shape[1]
-    last = len(stamps_ns) - 1
-    out = np.full((count, size), np.nan)
-    valid = np.zeros(count, dtype=np.bool_)
-    after = 0
-    for k in range(count):
-        instant = at_ns[k]
-        if instant < stamps_ns[0] or instant > stamps_ns[last]:
-            continue
-        if after > 0 and stamps_ns[after - 1] >= instant:
-            after = np.searchsorted(stamps_ns, instant)  # instants that are not in order
-        while stamps_ns[after] < instant:
-            after += 1
-        before = max(after - 1, 0)
-        gap = stamps_ns[after] - stamps_ns[before]
-        exact = stamps_ns[after] == instant
-        if not exact and gap > longest_gap_ns:
-            continue
-        valid[k] = True
-        share = (instant - stamps_ns[before]) / gap if gap > 0 else 0.0
-        for i in range(3):
-            out[k, i] = (1.0 - share) * values[before, i] + share * values[after, i]
-            if exact:
-                out[k, i] = values[after, i]
-        if size == 7:
-            _rotate_between(values[before], values[after], share, out[k])
+    after = np.minimum(np.searchsorted(stamps_ns, at_ns), len(stamps_ns) - 1)
+    before = np.maximum(after - 1, 0)
+    exact, gap_ns = stamps_ns[after] == at_ns, stamps_ns[after] - stamps_ns[before]
+    inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1])
+    valid: NDArray[np.bool_] = inside & (exact | (gap_ns <= longest_gap_ns))
+    share = np.where(exact, 1.0, (at_ns - stamps_ns[before]) / np.maximum(gap_ns, 1))[valid, None]
+    first, second = values[before[valid]], values[after[valid]]
+    out = np.full((len(at_ns), values.shape[1]), np.nan)
+    out[valid, :3] = (1.0 - share) * first[:, :3] + share * second[:, :3]
+    if values.shape[1] == 7:
+        out[valid, 3:] = _rotations_between(first[:, 3:], second[:, 3:], share)
     return out, valid
 
 
-@njit(cache=True, nogil=True)
-def _rotate_between(first: Rows, second: Rows, share: float, out: Rows) -> None:
-    """The quaternion in elements 3 to 6 at a share of the way from the one to the other."""
-    dot, first_square, second_square = 0.0, 0.0, 0.0
-    for i in range(3, 7):
-        dot += first[i] * second[i]
-        first_square += first[i] ** 2
-        second_square += second[i] ** 2
-    a, b = 1.0 / np.sqrt(first_square), np.copysign(1.0 / np.sqrt(second_square), dot)
-    plus, minus = 0.0, 0.0
-    for i in range(3, 7):
-        plus += (a * first[i] + b * second[i]) ** 2
-        minus += (a * first[i] - b * second[i]) ** 2
-    angle = 2.0 * np.arctan2(np.sqrt(minus), np.sqrt(plus))
-    sine = np.sin(angle)
-    if sine > 0.0:
-        a *= np.sin((1.0 - share) * angle) / sine
-        b *= np.sin(share * angle) / sine
-    else:
-        b = 0.0
-    square = 0.0
-    for i in range(3, 7):
-        out[i] = a * first[i] + b * second[i]
-        square += out[i] ** 2
-    for i in range(3, 7):
-        out[i] /= np.sqrt(square)
+def _rotations_between(first: Rows, second: Rows, share: Rows) -> Rows:
+    """Quaternions (K, 4) at a share (K, 1) of the shorter way from the one to the other, at a constant rate.
+
+    Shoemake, "Animating rotation with quaternion curves", 1985; the angle from sum and difference, which is exact for
+    small ones.
+    """
+    sign = np.copysign(1.0, (first * second).sum(axis=1, keepdims=True))
+    first, second = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (first, sign * second))
+    apart, along = (np.linalg.norm(one, axis=1, keepdims=True) for one in (first - second, first + second))
+    angle = 2.0 * np.arctan2(apart, along)
+    turned = np.where(angle > 0.0, np.sin((1.0 - share) * angle) * first + np.sin(share * angle) * second, first)
+    turned /= np.linalg.norm(turned, axis=1, keepdims=True)
+    return np.asarray(turned)

@@ -36,6 +36,14 @@ def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([poses[:, POSE.position][:, :2], heading])
 
 
+def planar_poses(places: NDArray[np.float64], headings: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(..., 7) positions and quaternions of bodies at places (..., 2) with headings (...)."""
+    poses = np.zeros((*headings.shape, 7))
+    poses[..., :2] = places
+    poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
+    return poses
+
+
 def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:
     """(3, 3) covariance of a planar pose's error as a body-frame twist.
 

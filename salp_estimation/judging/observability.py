@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
@@ -56,23 +55,15 @@ _MOST_INSTANTS = 20_000
 _MOST_GRAMIAN_JOINTS = 20
 
 
-@njit(cache=True, error_model="numpy")
 def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, joints: Indices, step: float) -> Rows:
     """Columns of C = dh/dr (k, N, joints) by five-point differences, each row under its own controls, no limits."""
-    count, n = joint_angles.shape[0], links.shape[0]
-    free = kernels.unlimited(links)
-    points = np.zeros((4 * joints.size, n + 2))
-    out = np.empty((count, n, joints.size))
-    for k in range(count):
-        for j, joint in enumerate(joints):
-            for s in range(4):  # two steps less, one less, one more and two more
-                points[4 * j + s, 3:] = joint_angles[k]
-                points[4 * j + s, 3 + joint] += step * (s - 2 if s < 2 else s - 1)
-        rates = kernels.gyro_rates(free, points, controls[k], 0.0)
-        for j in range(joints.size):
-            for g in range(n):
-                behind = rates[4 * j, g] - 8.0 * rates[4 * j + 1, g]
-                out[k, g, j] = (behind + 8.0 * rates[4 * j + 2, g] - rates[4 * j + 3, g]) / (12.0 * step)
+    free, n = kernels.unlimited(links), len(links)
+    aside = step * np.kron(np.eye(n + 2)[3 + joints], np.array([[-2.0], [-1.0], [1.0], [2.0]]))
+    points, out = np.zeros((len(joint_angles), n + 2)), np.empty((len(joint_angles), n, len(joints)))
+    points[:, 3:] = joint_angles
+    for k, point in enumerate(points):
+        rates = kernels.gyro_rates(free, point + aside, controls[k], 0.0).reshape(len(joints), 4, n)
+        out[k] = (rates[:, 0] - 8.0 * rates[:, 1] + 8.0 * rates[:, 2] - rates[:, 3]).T / (12.0 * step)
     return out
 
 

@@ -8,19 +8,18 @@ one effect can be switched on or off without changing the rest of the run. Magni
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import load, non_negative, parameter, positive
-from onboard_estimation.base.installed import resource
+from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.contract.signals import magnitudes, spread
 
 Array = NDArray[np.float64]
 
 FILE = "config/salp_foreign.yaml"
-_LONGEST_SPREAD = 2.5
 _LEAST_FRICTION = 0.2
 
 
@@ -62,11 +61,8 @@ class ForeignScenario:
     flexible_damping: float = parameter(0.02, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
 
 
-@cache
-def foreign_scenario() -> ForeignScenario:
-    """The magnitudes in the scenario file; UserError where it is not as it should be."""
-    scenario: ForeignScenario = load(ForeignScenario, resource(FILE))
-    return scenario
+foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))
+"""The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 
 class ForeignEffects:
@@ -89,22 +85,19 @@ class ForeignEffects:
         rng: np.random.Generator,
     ) -> None:
         n = len(rest_angles) + 1
-
-        def spread(*shape: int) -> Array:
-            return np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
-
+        draw = partial(spread, rng, 1.0)
         self._scenario, self._rest_angles, self._set = scenario, rest_angles, np.zeros(n - 1)
         self._rollers_per_m = rollers / wheel_radius_m
         self._phase = rng.uniform(0.0, 2.0 * np.pi, n)
-        self._ripple = scenario.ripple_share * spread(n)
-        self._dust = scenario.dust_share_min / 60.0 * spread(n)
-        slope = np.deg2rad(scenario.slope_deg) * spread(2)
+        self._ripple = scenario.ripple_share * draw(n)
+        self._dust = scenario.dust_share_min / 60.0 * draw(n)
+        slope = np.deg2rad(scenario.slope_deg) * draw(2)
         self.downhill_n = -scenario.link_mass_kg * STANDARD_GRAVITY_M_S2 * slope
         """(2,) on each link, along the world's x and y."""
-        self._dead_band_m_s = scenario.dead_band_m_s * (1.0 + 0.3 * spread(n))
-        self._sag = scenario.sag_share_min / 60.0 * (1.0 + 0.3 * spread(n))
-        self._warm_up = scenario.warm_up_rad_s * spread(n)
-        self._flexible = scenario.flexible_share * (1.0 + 0.3 * spread(n))
+        self._dead_band_m_s = scenario.dead_band_m_s * (1.0 + 0.3 * draw(n))
+        self._sag = scenario.sag_share_min / 60.0 * (1.0 + 0.3 * draw(n))
+        self._warm_up = scenario.warm_up_rad_s * draw(n)
+        self._flexible = scenario.flexible_share * (1.0 + 0.3 * draw(n))
         self._bent = np.zeros((n, 2))
         self._turning: Array | None = None
 

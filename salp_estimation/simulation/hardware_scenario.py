@@ -8,10 +8,10 @@ model was tuned. What differs from one robot, or one day, to the next is drawn a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
-from onboard_estimation.base.configuration import load, non_negative, parameter, positive
-from onboard_estimation.base.installed import resource
+from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.contract.signals import magnitudes
 
 FILE = "config/salp_hardware.yaml"
 
@@ -122,8 +122,5 @@ class HardwareScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-@cache
-def hardware_scenario() -> HardwareScenario:
-    """The magnitudes in the scenario file; UserError where it is not as it should be."""
-    scenario: HardwareScenario = load(HardwareScenario, resource(FILE))
-    return scenario
+hardware_scenario = cache(partial(magnitudes, HardwareScenario, FILE))
+"""The magnitudes in the scenario file; UserError where it is not as it should be."""

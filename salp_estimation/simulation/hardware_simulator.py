@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, stamps_between
+from onboard_estimation.contract.signals import spread, wandered
 from onboard_estimation.filtering.manifold_kernels import wrap
 from salp_estimation.model import chain_kernels as chain
 from salp_estimation.model.chain import poses_behind
@@ -32,7 +34,6 @@ Stamps = NDArray[np.int64]
 _ITERATIONS = 60
 _STEP_NS = 2_500_000
 _FOREIGN_STEPS = 4  # friction and slope are held so long: 10 ms, about the memory of friction itself
-_LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no wheel with negative friction
 
 
 class Mechanics(NamedTuple):
@@ -214,19 +215,16 @@ class HardwareRobot:
     """
 
     def __init__(self, configuration: ChainConfiguration, scenario: HardwareScenario, rng: np.random.Generator) -> None:
-        def spread(stddev: float, *shape: int) -> Array:
-            return stddev * np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
-
-        n = len(configuration.link_names)
+        draw, n = partial(spread, rng), len(configuration.link_names)
         floor, harness, actuator = scenario.floor, scenario.harness, scenario.actuator
-        angles = np.array(configuration.wheel_angles_deg) + spread(actuator.wheel_angle_stddev_deg, n)
+        angles = np.array(configuration.wheel_angles_deg) + draw(actuator.wheel_angle_stddev_deg, n)
         links = replace(configuration, wheel_angles_deg=tuple(angles.tolist())).build().links
         nominal = links[:, chain.DRAG : chain.DRAG + 9 : 4]
-        share = np.sqrt(1.0 + spread(floor.drag_spread, n, 3))
+        share = np.sqrt(1.0 + draw(floor.drag_spread, n, 3))
         friction = np.array([floor.friction_along_n, floor.friction_across_n, floor.friction_turning_n_m])
-        friction = friction * (1.0 + spread(floor.friction_spread, n, 3))
-        thrust = nominal[:, 0] * (1.0 + spread(actuator.gain_spread, n))
-        self.delay_s = np.maximum(actuator.delay_s + spread(actuator.delay_spread_s, n), 0.0)
+        friction = friction * (1.0 + draw(floor.friction_spread, n, 3))
+        thrust = nominal[:, 0] * (1.0 + draw(actuator.gain_spread, n))
+        self.delay_s = np.maximum(actuator.delay_s + draw(actuator.delay_spread_s, n), 0.0)
         self.mechanics = Mechanics(
             links,
             nominal * share * share,
@@ -235,14 +233,14 @@ class HardwareRobot:
             joint_slip=harness.slip_rate_rad_s,
             thrust=thrust,
             joint_friction=np.full(n - 1, harness.joint_friction_n_m),
-            stiffness=harness.stiffness_n_m_rad * (1.0 + spread(harness.stiffness_spread, n - 1)),
-            rest_angles=np.deg2rad(spread(harness.rest_angle_stddev_deg, n - 1)),
+            stiffness=harness.stiffness_n_m_rad * (1.0 + draw(harness.stiffness_spread, n - 1)),
+            rest_angles=np.deg2rad(draw(harness.rest_angle_stddev_deg, n - 1)),
         )
-        self.gyro_bias = spread(scenario.gyro.bias_stddev_rad_s, n, 3)
-        self.gyro_scale = 1.0 + spread(scenario.gyro.scale_stddev, n)
-        self.gyro_tilt = np.deg2rad(spread(scenario.gyro.tilt_stddev_deg, n, 2))
-        self.marker_heading = np.deg2rad(spread(scenario.capture.mounting_stddev_deg, n))
-        self.latency_s = max(scenario.capture.latency_s + float(spread(scenario.capture.latency_spread_s)), 0.0)
+        self.gyro_bias = draw(scenario.gyro.bias_stddev_rad_s, n, 3)
+        self.gyro_scale = 1.0 + draw(scenario.gyro.scale_stddev, n)
+        self.gyro_tilt = np.deg2rad(draw(scenario.gyro.tilt_stddev_deg, n, 2))
+        self.marker_heading = np.deg2rad(draw(scenario.capture.mounting_stddev_deg, n))
+        self.latency_s = max(scenario.capture.latency_s + float(draw(scenario.capture.latency_spread_s)), 0.0)
 
 
 class HardwareSimulation:
@@ -317,11 +315,7 @@ class HardwareSimulation:
         if self.foreign is not None:
             speeds = self.foreign.speeds(grid_ns / NANOSECONDS_PER_SECOND, speeds)
         keep = np.exp(-step_s / scenario.floor.unevenness_time_s)
-        drawn = np.sqrt(1.0 - keep**2) * rng.normal(size=(count, *self._uneven.shape))
-        uneven = np.empty((count + 1, *self._uneven.shape))
-        uneven[0] = self._uneven
-        for k in range(count):
-            uneven[k + 1] = keep * uneven[k] + drawn[k]
+        uneven = np.concatenate([self._uneven[None], wandered(rng, keep, count, self._uneven)])
         self._uneven = uneven[-1]
         floor = scenario.floor
         # A robot that stands still stays where the floor holds it: unevenness is met by moving over it.

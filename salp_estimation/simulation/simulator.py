@@ -22,6 +22,7 @@ from onboard_estimation.base.series import (
     stamps_between,
     truth_channel,
 )
+from onboard_estimation.filtering.planar import planar_poses
 from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gaits import Gait
 
@@ -131,7 +132,8 @@ def recorded(
     speeds = commands[1] / configuration.signed_wheel_radii_m
     sensors = [Series(command_channel(configuration), commands[0], speeds)]
     sensors += [Series(imu_channel(name), at, imu) for name, at, imu in zip(names, imu_ns, imus, strict=True)]
-    truth = [Series(truth_channel(name), poses[0], pose_values(poses[1][:, i])) for i, name in enumerate(names)]
+    placed = planar_poses(poses[1][..., :2], poses[1][..., 2])
+    truth = [Series(truth_channel(name), poses[0], placed[:, i]) for i, name in enumerate(names)]
     return Recording(tuple(sensors), tuple(truth))
 
 
@@ -152,12 +154,4 @@ def _imu_values(turning_rate: Vector) -> NDArray[np.float64]:
     values = np.zeros((len(turning_rate), 6))
     values[:, 2] = turning_rate
     values[:, 5] = STANDARD_GRAVITY_M_S2
-    return values
-
-
-def pose_values(pose: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Planar poses (K, 3) as positions and quaternions (K, 7)."""
-    values = np.zeros((len(pose), 7))
-    values[:, :2] = pose[:, :2]
-    values[:, 5], values[:, 6] = np.sin(0.5 * pose[:, 2]), np.cos(0.5 * pose[:, 2])
     return values

@@ -73,16 +73,6 @@ class Coefficient:
         return f"{self.low:.5g} to {self.high:.5g}{' (poor)' if self.poor else ''}"
 
 
-def coefficient_table(title: str, coefficients: Sequence[Coefficient]) -> ReportTable:
-    """All coefficients beside the configured ones."""
-    headings = ("coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured")
-    rows = tuple(
-        (one.name, f"{one.value:.6g}", one.interval, one.unit, f"{one.ratio:.5g}", f"{one.configured:.6g}")
-        for one in coefficients
-    )
-    return ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
-
-
 @dataclass(frozen=True, eq=False)
 class Identification(IdentificationReport):
     """What the recordings tell of the drag; the configuration has that of the diagonal fit, for it knows no other.
@@ -105,8 +95,14 @@ class Identification(IdentificationReport):
 
     def tables(self) -> list[ReportTable]:
         """Coefficients, and how well they predict what was measured."""
+        headings = ("coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured")
+        rows = tuple(
+            (one.name, f"{one.value:.6g}", one.interval, one.unit, f"{one.ratio:.5g}", f"{one.configured:.6g}")
+            for one in self.coefficients
+        )
         title = f"salp: {'full' if self.full else 'diagonal'} drag from {self.origin}"
-        return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
+        coefficients = ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
+        return [coefficients, validation_table(self.validations)]
 
     def sentences(self) -> list[str]:
         """What the reader must know."""

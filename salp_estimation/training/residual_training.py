@@ -21,6 +21,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.learning import sparse
@@ -345,18 +346,14 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     start_ns = int(true_ns[0]) + round(_SETTLE_S * NANOSECONDS_PER_SECOND)
     joints = estimator.space.tangent("joint_angles")
     noise = 2.0 * np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(n - 1)
-    errors, ratios, nees = [], [], []
-    for estimate in record:
-        if estimate.stamp_ns >= start_ns and estimate.stamp_ns in known:
-            missed = estimate.mean[joints] - known[estimate.stamp_ns][3:]
-            missed = np.arctan2(np.sin(missed), np.cos(missed))
-            spread = estimate.covariance[joints, joints] + noise
-            errors.append(missed)
-            ratios.append(missed / np.sqrt(np.diag(spread)))
-            nees.append(missed @ np.linalg.solve(spread, missed) / (n - 1))
-    if len(errors) < 20:
+    judged = [one for one in record if one.stamp_ns >= start_ns and one.stamp_ns in known]
+    if len(judged) < 20:
         return None
-    return HeldOutErrors(label, np.array(errors), np.array(ratios), np.array(nees))
+    missed = np.array([one.mean[joints] - known[one.stamp_ns][3:] for one in judged])
+    missed = np.arctan2(np.sin(missed), np.cos(missed))
+    spread = np.array([one.covariance[joints, joints] for one in judged]) + noise
+    ratios = missed / np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
+    return HeldOutErrors(label, missed, ratios, nees(missed, spread) / (n - 1))
 
 
 def _thinned(recording: LoadedRecording) -> tuple[Stamps, list[Measurement]]:

@@ -132,10 +132,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         """The filter for moments of that size: they are larger while a chamber's pressure is not known."""
         settings = self.configuration.filter
         noise, recovery = np.zeros(kernels.ROW), np.zeros(kernels.ROW)
-        noise[kernels.RATES : kernels.RELAXED] = [
-            *[settings.bending_rate_noise_rad_s_sqrt_s] * 2,
-            settings.elongation_rate_noise_m_s_sqrt_s,
-        ]
+        noise[kernels.RATES : kernels.RELAXED] = self.rate_walk
         noise[kernels.MOMENTS : kernels.PAYLOAD] = moment_stddev_n_m * math.sqrt(2.0 / settings.moment_time_s)
         noise[kernels.PAYLOAD] = settings.payload_walk_kg_sqrt_s
         recovery[: kernels.MOMENTS] = _RECOVERY

@@ -8,12 +8,11 @@ the grey box's, and the same for `marginalized_pf`.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Notice, Vector
-from onboard_estimation.filtering.gating import Gate, Innovation, decide
+from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from softrobot_estimation.estimators.wrench_filter import WrenchFilter
@@ -39,10 +38,7 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         self._unscented = Unscented(_STATE)
         settings = configuration.filter
         walk = np.zeros(_SIZE)
-        walk[kernels.RATES : kernels.RELAXED] = [
-            *[settings.bending_rate_noise_rad_s_sqrt_s] * 2,
-            settings.elongation_rate_noise_m_s_sqrt_s,
-        ]
+        walk[kernels.RATES : kernels.RELAXED] = self.rate_walk
         walk[kernels.PAYLOAD], walk[_STIFFNESS] = settings.payload_walk_kg_sqrt_s, settings.stiffness_walk_sqrt_s
         walk[_OFFSETS] = self.offset_walk
         self._walk, self._moment_time_s = walk, settings.moment_time_s
@@ -81,23 +77,14 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         self, filtered: SigmaPoints, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
     ) -> tuple[SigmaPoints, Innovation, int, tuple[Notice, ...]]:
         """By all outputs that are known, at once; where the gate lets it recover, with a wider covariance."""
-        known, inflation = np.flatnonzero(np.isfinite(wrench)), 1.0
-        noise = np.diag(self.wrench_stddev[known])
-        while True:
-            points = filtered.points
+        known = np.flatnonzero(np.isfinite(wrench))
+
+        def measured(points: Matrix) -> Matrix:
             loads = self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
-            predicted: Matrix = np.ascontiguousarray(loads[:, known])
+            return np.ascontiguousarray(loads[:, known])
 
-            def measured(_: Matrix, outputs: Matrix = predicted) -> Matrix:
-                return outputs
-
-            after, seen, _ = self._unscented.update(filtered, measured, wrench[known], noise)
-            if inflation > 1.0:
-                return after, replace(seen, inflation=inflation), 0, ()
-            accepted, inflation, rejected = decide(_GATE, seen.nis, len(known), rejected_in_a_row)
-            if inflation == 1.0:
-                return (after if accepted else filtered), replace(seen, accepted=accepted), rejected, ()
-            filtered = self._unscented.inflated(filtered, inflation)
+        noise = np.diag(self.wrench_stddev[known])
+        return *self._unscented.update(filtered, measured, wrench[known], noise, _GATE, rejected_in_a_row), ()
 
     def published(self, filtered: SigmaPoints, chambers_pa: Vector) -> tuple[Vector, Matrix]:
         """Moments of the tips that the sigma points have."""

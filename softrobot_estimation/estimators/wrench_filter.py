@@ -125,6 +125,8 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         self.offset_stddev = np.sqrt(2.0) * offsets
         across = [settings.force_walk_n_sqrt_s] * 2 + [wrench.force_drift_n / np.sqrt(60.0)]
         self.offset_walk = np.array([*across, *[settings.torque_walk_n_m_sqrt_s] * 2, settings.torque_walk_n_m_sqrt_s])
+        bending, elongation = settings.bending_rate_noise_rad_s_sqrt_s, settings.elongation_rate_noise_m_s_sqrt_s
+        self.rate_walk = np.array([bending, bending, elongation])
         self.wrench_stddev = np.array(
             [settings.force_stddev_n] * 3 + [settings.torque_stddev_n_m] * 2 + [settings.twist_stddev_n_m]
         )

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Recording, Series, stamps_between, truth_channel
+from onboard_estimation.contract.signals import digits, first_order, sampled
 from softrobot_estimation.model.configuration import (
     TRUE_STIFFNESS,
     WRENCH,
@@ -67,7 +67,7 @@ class LaboratorySimulation:
         self._pneumatics = np.zeros((3, chambers.count))
         self._chain_state = kernels.hanging(self.build.chain)
         self._resting: Vector | None = None
-        self._low_passed: Matrix | None = None
+        self._low_passed: Vector | None = None
         self._next_step = 0
         self._kept: _Motion | None = None
         host = Way(
@@ -122,10 +122,11 @@ class LaboratorySimulation:
         keep = np.exp(-step_s / build.low_pass_s)
         if self._low_passed is None:
             self._resting = outputs[0, :6].copy()
-            self._low_passed = keep * self._resting[None]
+            self._low_passed = self._resting
         loads = outputs[:, :6]
         if len(steps):  # first order, as the sensor's electronics
-            loads, self._low_passed = lfilter([1.0 - keep], [1.0, -keep], loads, axis=0, zi=self._low_passed)
+            loads = first_order(1.0 - keep, keep, loads, self._low_passed)
+            self._low_passed = loads[-1]
         sensed = np.hstack([outputs, loads, outlets])
         if self._kept is not None:
             sensed = np.vstack([self._kept.rows, sensed])
@@ -151,7 +152,7 @@ class LaboratorySimulation:
         known, step_pa = self._configuration.pressure, self._magnitudes.pressure_step_pa
         at_ns, noise = self._pressures.samples(stop_ns)
         values = motion.at(at_ns, _OUTLETS) + self.build.offsets_pa + known.noise_pa * noise[:, :-1]
-        return self._pressures.messages(at_ns, noise, known.ambient_pa + _digits(values, step_pa), stop_ns)
+        return self._pressures.messages(at_ns, noise, known.ambient_pa + digits(values, step_pa), stop_ns)
 
     def _read_wrench(self, motion: _Motion, stop_ns: int) -> tuple[Stamps, Matrix]:
         """Load of robot and hoses, in the sensor's axes, with all that its electronics add."""
@@ -168,7 +169,7 @@ class LaboratorySimulation:
         measured += build.warming * (1.0 - np.exp(-time_s / build.warming_s))
         measured += np.repeat([known.force_stddev_n, known.torque_stddev_n_m], 3) * noise[:, :-1]
         steps = np.repeat([known.force_resolution_n, known.torque_resolution_n_m], 3)
-        return self._wrenches.messages(at_ns, noise, _digits(measured, steps), stop_ns)
+        return self._wrenches.messages(at_ns, noise, digits(measured, steps), stop_ns)
 
     def _capture(self, body: str, motion: _Motion, stop_ns: int) -> tuple[Stamps, Matrix]:
         """Poses (K, 7) of a body with its marker body's misfit, where cameras see it."""
@@ -206,13 +207,4 @@ class _Motion(NamedTuple):
 
     def at(self, stamps_ns: Stamps, columns: slice) -> Matrix:
         """Columns of the rows at the stamps, between two steps on the line through both."""
-        step, within_ns = np.divmod(stamps_ns, self.step_ns)
-        row, share, values = step - self.first, (within_ns / self.step_ns)[:, None], self.rows[:, columns]
-        between: Matrix = (1.0 - share) * values[row] + share * values[row + 1]
-        return between
-
-
-def _digits(values: Matrix, steps: Vector | float) -> Matrix:
-    """Rounded to the digits of a sensor, where it has any."""
-    size = np.broadcast_to(steps, values.shape[1:])
-    return np.where(size > 0.0, np.round(values / np.where(size > 0.0, size, 1.0)) * size, values)
+        return sampled(self.rows[:, columns], stamps_ns - self.first * self.step_ns, self.step_ns)

@@ -22,6 +22,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.filtering.consistency import coverage, nees
 from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.learning.optimisation.methods import PATTERN
 from onboard_estimation.learning.optimisation.minimise import minimise
@@ -179,19 +180,11 @@ class JudgedRun:
 
 def _score(errors: Matrix, claimed: NDArray[np.float64]) -> Score:
     """Of errors (K, 3) under covariances (K, 3, 3)."""
-    roots = np.linalg.cholesky(claimed)
-    whitened: Vector = np.linalg.solve(roots, errors[:, :, None])[:, :, 0]
-    nees = (whitened**2).sum(axis=1)
-    log_roots = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-    ratios = np.abs(errors) / np.sqrt(np.diagonal(claimed, axis1=1, axis2=2))
-    density = float(np.mean(-0.5 * nees - log_roots - 1.5 * np.log(2.0 * np.pi)))
-    return Score(
-        density,
-        float(np.sqrt((errors**2).sum(axis=1).mean())),
-        float((ratios < 1.0).mean()),
-        float((ratios < 3.0).mean()),
-        float(nees.mean()),
-    )
+    squares, stddevs = nees(errors, claimed), np.sqrt(np.diagonal(claimed, axis1=1, axis2=2))
+    density = float(np.mean(-0.5 * (squares + np.linalg.slogdet(claimed)[1]) - 1.5 * np.log(2.0 * np.pi)))
+    within_one, within_three = (coverage(errors, stddevs, sigmas) for sigmas in (1.0, 3.0))
+    rmse_m = float(np.sqrt((errors**2).sum(axis=1).mean()))
+    return Score(density, rmse_m, within_one, within_three, float(squares.mean()))
 
 
 @dataclass(frozen=True)

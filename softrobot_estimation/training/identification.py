@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,65 +55,58 @@ _SMOOTHED_BINS = 9
 _MOST_ABSORBED = 0.8
 
 
-class Prior(NamedTuple):
-    """Of a parameter: its standard deviation (of its logarithm where `logarithmic`), and where that is known from."""
-
-    name: str
-    stddev: float
-    logarithmic: bool
-    source: str
-
-
-def _priors(configuration: SoftRobotConfiguration) -> tuple[Prior, ...]:
+def _priors(configuration: SoftRobotConfiguration) -> tuple[tuple[str, float, bool, str], ...]:
+    """Of each parameter name, standard deviation, whether that is of the logarithm, and where it is known from."""
     share = "a share fades, of unknown size"
     return (
-        Prior(BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
-        Prior(AXIAL_STIFFNESS, 0.3, True, "one bench test"),
-        Prior("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
-        Prior("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
-        Prior("behaviour.anisotropy", 0.05, False, "casting"),
-        Prior("behaviour.rest_bending_rad", 0.05, False, "casting, markers set up by hand"),
-        Prior("behaviour.rest_elongation_m", 0.001, False, "length to its last digit, markers set up by hand"),
-        Prior("behaviour.bending_damping_ratio", 0.5, True, "usual for silicone"),
-        Prior("behaviour.bending_damping_growth_per_rad2", 1.0, False, "unknown"),
-        Prior("behaviour.axial_damping_ratio", 0.5, True, "usual for silicone"),
-        Prior("behaviour.chamber_gains", 0.1, True, "nominal areas of cast chambers"),
-        Prior("behaviour.moment_gain", 0.08, True, "nominal places of cast chambers"),
-        Prior("behaviour.chambers_turned_deg", 1.7, False, "angles to a few degrees, markers set up by hand"),
-        Prior("behaviour.pressure_offsets_pa", configuration.pressure.offset_stddev_pa, False, "data sheet"),
-        Prior("behaviour.supply_lag_s", 1.0, True, "half a metre of hose"),
-        Prior("behaviour.relaxation_shares", 0.07, False, share),
-        Prior("behaviour.relaxation_times_s", 0.7, True, share),
-        Prior("behaviour.inertia_share", 0.1, False, "of a clamped beam, not quite the robot's shape"),
+        (BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
+        (AXIAL_STIFFNESS, 0.3, True, "one bench test"),
+        ("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
+        ("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
+        ("behaviour.anisotropy", 0.05, False, "casting"),
+        ("behaviour.rest_bending_rad", 0.05, False, "casting, markers set up by hand"),
+        ("behaviour.rest_elongation_m", 0.001, False, "length to its last digit, markers set up by hand"),
+        ("behaviour.bending_damping_ratio", 0.5, True, "usual for silicone"),
+        ("behaviour.bending_damping_growth_per_rad2", 1.0, False, "unknown"),
+        ("behaviour.axial_damping_ratio", 0.5, True, "usual for silicone"),
+        ("behaviour.chamber_gains", 0.1, True, "nominal areas of cast chambers"),
+        ("behaviour.moment_gain", 0.08, True, "nominal places of cast chambers"),
+        ("behaviour.chambers_turned_deg", 1.7, False, "angles to a few degrees, markers set up by hand"),
+        ("behaviour.pressure_offsets_pa", configuration.pressure.offset_stddev_pa, False, "data sheet"),
+        ("behaviour.supply_lag_s", 1.0, True, "half a metre of hose"),
+        ("behaviour.relaxation_shares", 0.07, False, share),
+        ("behaviour.relaxation_times_s", 0.7, True, share),
+        ("behaviour.inertia_share", 0.1, False, "of a clamped beam, not quite the robot's shape"),
     )
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """One number.
+    """One number that is looked for.
 
     Attributes
     ----------
+    name
+        Dotted, of the parameter in the configuration.
     place
         Which of its numbers, where it has several.
-    configured
-        In its unit.
-    prior
-        Of the parameter.
-    bounds
-        Of what the fit works in: standard deviations from the configured value.
+    configured, lowest, highest
+        In its unit; the latter are its limits, infinite where it has none.
+    stddev
+        Before the recordings; of its logarithm where `logarithmic`.
+    source
+        Where that is known from.
     """
 
-    prior: Prior
+    name: str
     place: int | None
     unit: str
     configured: float
-    bounds: tuple[float, float]
-
-    @property
-    def name(self) -> str:
-        """Dotted, of the parameter in the configuration."""
-        return self.prior.name
+    lowest: float
+    highest: float
+    stddev: float
+    logarithmic: bool
+    source: str
 
     @property
     def label(self) -> str:
@@ -121,41 +114,40 @@ class Unknown:
         short = self.name.partition(".")[2]
         return short if self.place is None else f"{short}[{self.place + 1}]"
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Of what the fit works in: standard deviations from the configured value."""
+        return self._deviations(self.lowest), self._deviations(self.highest)
+
     def value(self, deviations: float) -> float:
         """In its unit, so many standard deviations from the configured value."""
-        moved = self.prior.stddev * deviations
-        return self.configured * math.exp(moved) if self.prior.logarithmic else self.configured + moved
+        moved = self.stddev * deviations
+        return self.configured * math.exp(moved) if self.logarithmic else self.configured + moved
+
+    def _deviations(self, value: float) -> float:
+        if self.logarithmic:
+            return math.log(value / self.configured) / self.stddev if value > 0.0 else -math.inf
+        return (value - self.configured) / self.stddev
 
 
 def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
     """All that there are, about the configured values."""
     described = {one.name: one for one in describe(SoftRobotConfiguration)}
-    fast, slow = configuration.behaviour.relaxation_times_s
-    between_s = math.sqrt(fast * slow)
+    between_s = math.sqrt(math.prod(configuration.behaviour.relaxation_times_s))
     found = []
-    for prior in _priors(configuration):
-        if prior.stddev == 0.0:
-            continue
-        value = attrgetter(prior.name)(configuration)
+    for name, stddev, logarithmic, source in _priors(configuration):
+        value, one = attrgetter(name)(configuration), described[name]
         several = isinstance(value, tuple)
         for place, configured in enumerate(value if several else (value,)):
-            low, high = described[prior.name].minimum, described[prior.name].maximum
-            if prior.name == "behaviour.relaxation_times_s":  # each keeps to its side, or they would change places
-                low, high = (low, between_s) if place == 0 else (between_s, high)
-            bounds = tuple(
-                infinite if limit is None else _deviations(limit, configured, prior)
-                for limit, infinite in ((low, -math.inf), (high, math.inf))
+            low, high = (
+                (-math.inf if one.minimum is None else one.minimum),
+                (math.inf if one.maximum is None else one.maximum),
             )
-            unit = described[prior.name].unit
-            found.append(Unknown(prior, place if several else None, unit, float(configured), (bounds[0], bounds[1])))
-    return tuple(found)
-
-
-def _deviations(limit: float, configured: float, prior: Prior) -> float:
-    """From the configured value to a limit."""
-    if prior.logarithmic:
-        return math.log(limit / configured) / prior.stddev if limit > 0.0 else -math.inf
-    return (limit - configured) / prior.stddev
+            if name == "behaviour.relaxation_times_s":  # each keeps to its side, or they would change places
+                low, high = (low, between_s) if place == 0 else (between_s, high)
+            number, prior = place if several else None, (stddev, logarithmic, source)
+            found.append(Unknown(name, number, one.unit, float(configured), low, high, *prior))
+    return tuple(one for one in found if one.stddev > 0.0)
 
 
 def with_values(
@@ -263,7 +255,7 @@ class _Problem:
         candidates = []
         for factor in _STARTS:
             deviations = np.zeros(len(self.unknowns))
-            deviations[place] = math.log(factor) / self.unknowns[place].prior.stddev
+            deviations[place] = math.log(factor) / self.unknowns[place].stddev
             candidates.append(self._inside(deviations))
         costs = [float(np.sum(np.square(self._residuals(self._errors(one), one, True)))) for one in candidates]
         best = int(np.argmin(costs))

@@ -109,46 +109,6 @@ class FreeRun:
         }
 
 
-def parameter_table(title: str, parameters: Sequence[Parameter]) -> ReportTable:
-    """All of them beside the configured values."""
-    headings = ("parameter", "value", "95 % interval", "unit", "configured", "known from")
-    rows = tuple(
-        (
-            one.name,
-            f"{one.value:.4g}",
-            f"{one.low:.4g} to {one.high:.4g}",
-            one.unit,
-            f"{one.configured:.4g}",
-            "recordings" if one.determined else "before",
-        )
-        for one in parameters
-    )
-    return ReportTable(title, headings, rows, right=(headings[1], headings[2], headings[4]))
-
-
-def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
-    """Errors of the tip by pressures alone."""
-    headings = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
-    rows = []
-    for run in runs:
-        after = run.errors_mm(run.after_m)
-        before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
-        delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
-        rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
-    return ReportTable("tip by pressures alone against motion capture", headings, tuple(rows), right=headings[1:])
-
-
-def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
-    """Write the picture as PNG; of more than eight recordings the first eight. UserError where it cannot be written.
-
-    Parameters
-    ----------
-    source
-        `simulated` or `recorded`, for the title.
-    """
-    write_figure(path, partial(_figure, runs, source))
-
-
 def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
     shown = runs[:_ROWS]
     figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
@@ -197,8 +157,29 @@ class Identification(IdentificationReport):
 
     def tables(self) -> list[ReportTable]:
         """Parameters, and errors of the free run."""
-        table = parameter_table(f"softrobot: grey box from {self.origin}", self.table)
-        return [table, free_run_table(self.free_runs)]
+        headings = ("parameter", "value", "95 % interval", "unit", "configured", "known from")
+        found = tuple(
+            (
+                one.name,
+                f"{one.value:.4g}",
+                f"{one.low:.4g} to {one.high:.4g}",
+                one.unit,
+                f"{one.configured:.4g}",
+                "recordings" if one.determined else "before",
+            )
+            for one in self.table
+        )
+        right = (headings[1], headings[2], headings[4])
+        parameters = ReportTable(f"softrobot: grey box from {self.origin}", headings, found, right)
+        columns = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
+        rows = []
+        for run in self.free_runs:
+            after = run.errors_mm(run.after_m)
+            before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
+            delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
+            rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
+        title = "tip by pressures alone against motion capture"
+        return [parameters, ReportTable(title, columns, tuple(rows), right=columns[1:])]
 
     def parameters(self) -> dict[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
@@ -221,7 +202,7 @@ class Identification(IdentificationReport):
 
     def draw(self, path: Path) -> None:
         """The tip in free runs."""
-        write_free_runs(self.free_runs, path, self.source)
+        write_figure(path, partial(_figure, self.free_runs, self.source))
 
 
 def identify(
@@ -253,7 +234,7 @@ def identify(
             configured=one.configured,
             prior_share=stddev,
             determined=determined,
-            source=one.prior.source,
+            source=one.source,
         )
         for one, deviation, stddev, determined in zip(
             fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True

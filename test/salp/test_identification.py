@@ -19,10 +19,10 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
-from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
-from salp_estimation.simulation.simulator import IdealScenario, pose_values
+from salp_estimation.simulation.simulator import IdealScenario
 from salp_estimation.training.identification import Samples, fit_drag
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_tracks
@@ -82,7 +82,9 @@ def motion_of(at_ns: np.ndarray, poses: np.ndarray) -> Motion:
 
 def motion_of_each(stamps_ns: list[np.ndarray], poses: list[np.ndarray]) -> Motion:
     measured = zip(CHAIN.link_names, stamps_ns, poses, strict=True)
-    return motion_from_tracks(CHAIN, {name: BodyTrack(name, at, pose_values(one)) for name, at, one in measured})
+    return motion_from_tracks(
+        CHAIN, {name: BodyTrack(name, at, planar_poses(one[:, :2], one[:, 2])) for name, at, one in measured}
+    )
 
 
 def test_motion_without_noise_is_the_derivative() -> None:
@@ -190,7 +192,7 @@ def noisy_samples(name: str, rng: np.random.Generator) -> Samples:
         poses = planar_pose(track.values)
         poses[:, :2] += rng.normal(0.0, 1e-4, (len(poses), 2))
         poses[:, 2] += rng.normal(0.0, np.deg2rad(0.02), len(poses))
-        measured[link] = replace(track, values=pose_values(poses))
+        measured[link] = replace(track, values=planar_poses(poses[:, :2], poses[:, 2]))
     return run_from_recording(CONFIGURATION, replace(loaded, tracks=measured), name, 2.0).samples()
 
 

@@ -75,52 +75,32 @@ class RobustSmoother(Estimator[SmootherState]):
 
     def smoothed(self, state: SmootherState) -> list[Estimate]:
         """One wherever the filter has one, and at the end the filter's own."""
-        evidence = state.filtered.parameters.evidence
-        later = Hindsight.at_the_end(state.filtered)
+        end = state.filtered
+        # What was measured later says of the navigation, and of both beliefs that there are at the end.
+        navigation = unknown = Later.nothing(len(end.navigation.mean))
+        belief, challenger = (Line(Later.nothing(len(end.parameters.belief.mean)), one) for one in (False, True))
         out: list[Estimate] = []
         for stretch in reversed((*state.past, state.last)):
             steps = [Step(stretch.start)]
             for measurement in stretch.measurements:
                 steps.append(self._filter.step(steps[-1].state, measurement))
             for step in reversed(steps[1:]):
+                after: RobustState = step.state
                 if step.estimate is not None:
-                    smoothed = later.smoothed(step.state, evidence)
-                    out.append(self._filter.told(smoothed, step.estimate.stamp_ns))
-                later = later.before(step.state, self._count)
+                    parameters = after.parameters._replace(
+                        belief=belief.smoothed(after.parameters),
+                        challenger=challenger.smoothed(after.parameters),
+                        evidence=end.parameters.evidence,
+                    )
+                    smoothed = _smoothed(after.navigation, navigation)
+                    given_later = after._replace(navigation=smoothed, parameters=parameters)
+                    out.append(self._filter.told(given_later, step.estimate.stamp_ns))
+                for tick in reversed(after.passed):
+                    navigation = before_navigation_tick(navigation, tick, self._count)
+                    belief, challenger = (one.before_tick(tick.parameters) for one in (belief, challenger))
+                if after.restarted:
+                    navigation = unknown
         return out[::-1]
-
-
-class Hindsight(NamedTuple):
-    """What was measured later says of the navigation, and of both beliefs that there are at the end."""
-
-    navigation: Later
-    belief: Line
-    challenger: Line
-
-    @classmethod
-    def at_the_end(cls, state: RobustState) -> Hindsight:
-        nothing = Later.nothing(len(state.parameters.belief.mean))
-        return cls(Later.nothing(len(state.navigation.mean)), Line(nothing, False), Line(nothing, True))
-
-    def before(self, state: RobustState, count: int) -> Hindsight:
-        """Before the measurement that led to a state."""
-        navigation, belief, challenger = self
-        for tick in reversed(state.passed):
-            navigation = before_navigation_tick(navigation, tick, count)
-            belief = belief.before_tick(tick.parameters)
-            challenger = challenger.before_tick(tick.parameters)
-        if state.restarted:
-            navigation = Later.nothing(len(navigation.adjoint))
-        return Hindsight(navigation, belief, challenger)
-
-    def smoothed(self, state: RobustState, evidence: float) -> RobustState:
-        """A state given what came later; `evidence` of the challenger at the end."""
-        parameters = state.parameters._replace(
-            belief=self.belief.smoothed(state.parameters),
-            challenger=self.challenger.smoothed(state.parameters),
-            evidence=evidence,
-        )
-        return state._replace(navigation=_smoothed(state.navigation, self.navigation), parameters=parameters)
 
 
 def _smoothed(state: NavigationState, later: Later) -> NavigationState:

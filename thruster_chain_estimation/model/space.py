@@ -101,14 +101,6 @@ def centre_of_mass(links: Rows, masses: Rows) -> Rows:
     return mean
 
 
-def planar_poses(places: Rows, headings: Rows) -> Rows:
-    """(..., 7) positions and quaternions of bodies at places (..., 2) with headings (...)."""
-    poses = np.zeros((*headings.shape, 7))
-    poses[..., :2] = places
-    poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
-    return poses
-
-
 def outline(chain: ChainConfiguration, headings: Rows, masses: Rows, position: Rows) -> Rows:
     """Polyline (K, N + 1, 2) through the ends of the links; parameters as for `link_positions`."""
     middles = link_positions(chain.lengths, headings, masses, position)

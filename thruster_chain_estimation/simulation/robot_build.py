@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import load, non_negative, parameter, positive
-from onboard_estimation.base.installed import resource
+from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.contract.signals import magnitudes, spread
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.simulation.simulation_kernels import Physics
 
@@ -145,14 +145,10 @@ class HardwareScenario:
     load: LoadScenario = LoadScenario()
 
 
-@cache
-def hardware_scenario() -> HardwareScenario:
-    """The magnitudes in the scenario file; UserError where it is not as it should be."""
-    scenario: HardwareScenario = load(HardwareScenario, resource(FILE))
-    return scenario
+hardware_scenario = cache(partial(magnitudes, HardwareScenario, FILE))
+"""The magnitudes in the scenario file; UserError where it is not as it should be."""
 
 
-_LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no mass below zero
 _NO_JOINT_FORCES = np.array([1.0, 0.0, 0.0, np.inf, 0.0, 0.0])
 
 
@@ -190,17 +186,12 @@ class Build(NamedTuple):
     clock_drift: Vector
 
 
-def _spread(rng: np.random.Generator, stddev: float, *shape: int) -> Rows:
-    """Draws from a normal distribution that is cut off."""
-    return stddev * np.clip(rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
-
-
 def papers_build(configuration: ThrusterChainConfiguration, rng: np.random.Generator) -> Build:
     """As designed, but for masses and inertias, which lie around their design as Table III has it."""
-    chain, paper, spread = configuration.chain, configuration.paper, partial(_spread, rng)
+    chain, paper, draw = configuration.chain, configuration.paper, partial(spread, rng)
     n = chain.count
-    mass = np.maximum(chain.masses + spread(paper.mass_stddev_kg, n), 0.1 * chain.masses)
-    inertia = np.maximum(chain.inertias + spread(paper.inertia_stddev_kg_m2, n), 0.1 * chain.inertias)
+    mass = np.maximum(chain.masses + draw(paper.mass_stddev_kg, n), 0.1 * chain.masses)
+    inertia = np.maximum(chain.inertias + draw(paper.inertia_stddev_kg_m2, n), 0.1 * chain.inertias)
     along = np.column_stack([0.5 * chain.lengths, np.zeros(n)])
     nothing, ones, none, right = np.zeros(n), np.ones(n), np.zeros((n, 3)), np.ones((n, 3))
     thrusters = chain.thruster_places, chain.thruster_angles, ones, ones, nothing, nothing
@@ -214,47 +205,47 @@ def hardware_build(
     configuration: ThrusterChainConfiguration, scenario: HardwareScenario, rng: np.random.Generator
 ) -> Build:
     """A robot of that design on that day."""
-    chain, spread = configuration.chain, partial(_spread, rng)
+    chain, draw = configuration.chain, partial(spread, rng)
     body, thruster, table, pins, imu = scenario.body, scenario.thruster, scenario.table, scenario.joint, scenario.imu
     n, stops = chain.count, (pins.stop_n_m_rad, pins.stop_n_m_s_rad)
-    lengths = chain.lengths + spread(body.length_stddev_m, n)
-    centre = np.column_stack([spread(body.centre_along_stddev_m, n), spread(body.centre_across_stddev_m, n)])
+    lengths = chain.lengths + draw(body.length_stddev_m, n)
+    centre = np.column_stack([draw(body.centre_along_stddev_m, n), draw(body.centre_across_stddev_m, n)])
     along = np.column_stack([0.5 * lengths, np.zeros(n)])
-    gain = 1.0 + spread(thruster.gain_spread, n)
-    film = table.film_drag_n_s_m * (1.0 + spread(table.film_drag_spread, n))
+    gain = 1.0 + draw(thruster.gain_spread, n)
+    film = table.film_drag_n_s_m * (1.0 + draw(table.film_drag_spread, n))
     physics = Physics(
-        chain.masses * (1.0 + spread(body.mass_spread, n)),
-        chain.inertias * (1.0 + spread(body.inertia_spread, n)),
+        chain.masses * (1.0 + draw(body.mass_spread, n)),
+        chain.inertias * (1.0 + draw(body.inertia_spread, n)),
         -along - centre,
         along - centre,
-        chain.thruster_places + spread(thruster.place_stddev_m, n, 2) - centre,
-        chain.thruster_angles + np.deg2rad(spread(thruster.angle_stddev_deg, n)),
+        chain.thruster_places + draw(thruster.place_stddev_m, n, 2) - centre,
+        chain.thruster_angles + np.deg2rad(draw(thruster.angle_stddev_deg, n)),
         gain,
-        gain * (thruster.reverse_gain + spread(thruster.reverse_gain_spread, n)),
+        gain * (thruster.reverse_gain + draw(thruster.reverse_gain_spread, n)),
         rng.uniform(thruster.time_constant_least_s, thruster.time_constant_largest_s, n),
         rng.uniform(thruster.dead_band_least_n, thruster.dead_band_largest_n, n),
         film,
         film * lengths**2 / 12.0,  # the film lies under the whole link
         np.full(n, table.air_drag_n_s2_m2),
-        configuration.gravity_m_s2 * np.deg2rad(spread(table.tilt_stddev_deg, 2)),
-        pins.friction_n_m * (1.0 + spread(pins.friction_spread, n - 1)),
-        np.deg2rad(spread(pins.cable_rest_stddev_deg, n - 1)),
+        configuration.gravity_m_s2 * np.deg2rad(draw(table.tilt_stddev_deg, 2)),
+        pins.friction_n_m * (1.0 + draw(pins.friction_spread, n - 1)),
+        np.deg2rad(draw(pins.cable_rest_stddev_deg, n - 1)),
         np.array([pins.slip_rate_rad_s, pins.damping_n_m_s, pins.cable_n_m_rad, np.deg2rad(pins.travel_deg), *stops]),
     )
     return Build(
         physics,
         lengths,
         -centre,
-        chain.imu_places + spread(imu.place_stddev_m, n, 2) - centre,
-        _small_rotations(np.deg2rad(spread(imu.mounting_stddev_deg, n, 3))),
-        spread(imu.gyro_bias_stddev_rad_s, n, 3),
-        spread(imu.accelerometer_bias_stddev_m_s2, n, 3),
-        spread(imu.gyro_warming_stddev_rad_s, n, 3),
-        spread(imu.accelerometer_warming_stddev_m_s2, n, 3),
-        1.0 + spread(imu.scale_stddev, n, 3),
-        1.0 + spread(imu.scale_stddev, n, 3),
-        spread(imu.clock_offset_stddev_s, n),
-        spread(imu.clock_drift_stddev, n),
+        chain.imu_places + draw(imu.place_stddev_m, n, 2) - centre,
+        _small_rotations(np.deg2rad(draw(imu.mounting_stddev_deg, n, 3))),
+        draw(imu.gyro_bias_stddev_rad_s, n, 3),
+        draw(imu.accelerometer_bias_stddev_m_s2, n, 3),
+        draw(imu.gyro_warming_stddev_rad_s, n, 3),
+        draw(imu.accelerometer_warming_stddev_m_s2, n, 3),
+        1.0 + draw(imu.scale_stddev, n, 3),
+        1.0 + draw(imu.scale_stddev, n, 3),
+        draw(imu.clock_offset_stddev_s, n),
+        draw(imu.clock_drift_stddev, n),
     )
 
 

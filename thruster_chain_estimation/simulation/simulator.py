@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
+from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
+from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import command_channel, planar_poses, true_parameters_channel
+from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
 from thruster_chain_estimation.simulation.robot_build import Build, HardwareScenario, loaded
 
@@ -142,8 +144,7 @@ class ThrusterChainSimulation:
             return np.zeros((count, n, 2))
         table = self._hardware.table
         keep = np.exp(-_STEP_S / table.draught_time_s)
-        drawn = np.sqrt(1.0 - keep**2) * self._rng.normal(size=(count, n + 1, 2))
-        eddies = _filtered(1.0, keep, drawn, self._eddies)
+        eddies = wandered(self._rng, keep, count, self._eddies)
         self._eddies = eddies[-1]
         return table.draught_n * np.sqrt(0.5) * (eddies[:, :1] + eddies[:, 1:])
 
@@ -169,17 +170,13 @@ class ThrusterChainSimulation:
         if self._hardware is not None and self._hardware.imu.low_pass_s > 0.0:
             keep = np.exp(-_STEP_S / self._hardware.imu.low_pass_s)
             read = seen[..., : _RATE + 1]
-            read[:] = _filtered(1.0 - keep, keep, read, read[0] if self._low_passed is None else self._low_passed)
+            read[:] = first_order(1.0 - keep, keep, read, read[0] if self._low_passed is None else self._low_passed)
             self._low_passed = read[-1].copy()
         return seen
 
     def _at(self, stamps_ns: Stamps, link: int) -> Rows:
         """(K, 7) what there is to be sensed of a link at the stamps, between two steps on the line through both."""
-        values = self._seen[:, link]
-        step, within_ns = np.divmod(stamps_ns, STEP_NS)
-        row, share = step - self._first, (within_ns / STEP_NS)[:, None]
-        between: Rows = (1.0 - share) * values[row] + share * values[np.minimum(row + 1, len(values) - 1)]
-        return between
+        return sampled(self._seen[:, link], stamps_ns - self._first * STEP_NS, STEP_NS)
 
     def _imu(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows]:
         """Stamps and values (gyro, accelerometer) of what an IMU sends."""
@@ -208,9 +205,9 @@ class ThrusterChainSimulation:
         shaken = self._hardware.thruster.vibration_m_s2 * seen[:, _THRUST]
         force += np.hypot(imu.accelerometer_noise_m_s2_sqrt_hz * bandwidth, shaken) * rng.normal(size=force.shape)
         stamps = at + np.round(1e9 * (build.clock_offset_s[link] + build.clock_drift[link] * time_s)).astype(np.int64)
-        gyro = _digits(gyro, imu.gyro_step_rad_s, imu.gyro_range_rad_s)
-        force = _digits(force, imu.accelerometer_step_m_s2, imu.accelerometer_range_m_s2)
-        return stamps, np.hstack([gyro, force])
+        read = digits(np.hstack([gyro, force]), np.repeat([imu.gyro_step_rad_s, imu.accelerometer_step_m_s2], 3))
+        largest = np.repeat([imu.gyro_range_rad_s, imu.accelerometer_range_m_s2], 3)
+        return stamps, np.clip(read, -largest, largest)
 
     def _pose(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows]:
         """Stamps and poses (K, 7) of a link by motion capture."""
@@ -237,18 +234,6 @@ class ThrusterChainSimulation:
         before, after = (np.concatenate([one.mass, one.inertia]) for one in (self.build.physics, self._loaded))
         channel = true_parameters_channel(self._configuration.chain.link_names)
         return [Series(channel, told, np.where((told < load_ns)[:, None], before, after))]
-
-
-def _filtered(share: float, keep: float, values: Rows, before: Rows) -> Rows:
-    """First-order filter along the first axis: each is `keep` of the one before and `share` of its value."""
-    from scipy.signal import lfilter  # nodes that estimate do without
-
-    filtered, _ = lfilter([share], [1.0, -keep], values, axis=0, zi=keep * before[None])
-    return np.asarray(filtered)
-
-
-def _digits(values: Rows, step: float, largest: float) -> Rows:
-    return np.clip(np.round(values / step) * step, -largest, largest)
 
 
 def square_waves(count: int, amplitude_n: float = 1.0, without: int | None = None) -> Pattern:
