@@ -25,7 +25,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.judging.options import FORMATS, EvaluateOptions
+from onboard_estimation.judging.options import FORMATS, EvaluateOptions, Format
 from onboard_estimation.trajectories.columns import QUATERNION, STAMPS, columns_of, covariance_name
 from onboard_estimation.trajectories.lines import Lines, is_number, numbers_of, read_lines
 from onboard_estimation.trajectories.motive import is_motive, read_motive
@@ -63,17 +63,16 @@ def with_formats(path: Path, options: EvaluateOptions) -> tuple[EvaluateOptions,
     UserError
         A format cannot be told, or is named of what is no file.
     """
-    told = []
+    told, found = [], {"format": options.format, "truth_format": options.truth_format}
     for name, file, flag in (("format", path, "--format"), ("truth_format", options.truth, "--truth-format")):
         if file is None or not is_trajectory_file(file):
-            if getattr(options, name) is not None:
+            if found[name] is not None:
                 raise UserError(f"{flag} is of a trajectory file")
-        elif getattr(options, name) is None:
-            found = format_of(file, flag)
-            hint = _HINTS.get(found, "").format(flag=flag)
-            told.append(f"{file.name}: read as {found}, told by its name and first lines{hint} ({flag} says another).")
-            options = replace(options, **{name: found})
-    return options, told
+        elif found[name] is None:
+            found[name] = one = format_of(file, flag)
+            hint = _HINTS.get(one, "").format(flag=flag)
+            told.append(f"{file.name}: read as {one}, told by its name and first lines{hint} ({flag} says another).")
+    return replace(options, format=found["format"], truth_format=found["truth_format"]), told
 
 
 def read_trajectory(
@@ -128,7 +127,7 @@ def read_trajectory(
     return replace(one, notes=(table.note, *one.notes)) if table.note else one
 
 
-def format_of(file: Path, flag: str = "--format") -> str:
+def format_of(file: Path, flag: str = "--format") -> Format:
     """The format of a file by its name and its first lines; UserError, naming the option, where that cannot be told."""
     lines = read_lines(file, 1)
     first, header = lines.rows[0], lines.header[-1] if lines.header else ""
@@ -144,7 +143,7 @@ def format_of(file: Path, flag: str = "--format") -> str:
     if set(STAMPS) & {name.lower() for name in names}:
         return "csv"
     if suffix in (".kitti", ".euroc"):
-        return suffix[1:]
+        return "kitti" if suffix == ".kitti" else "euroc"
     bare = suffix == ".csv" and (not header or header.startswith("#"))
     if (
         len(first) >= _TUM

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.topics import truth_channels
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.report import run_folder
 from onboard_estimation.trajectories.files import format_of, read_trajectory
@@ -38,11 +41,16 @@ Rows = NDArray[np.float64]
     ],
 )
 def test_files_as_people_have_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Path, name: str, words: tuple[str, ...], said: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shared_data: Path,
+    name: str,
+    words: tuple[str, ...],
+    said: list[str],
 ) -> None:
     monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
     monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
-    files = recorded / "practitioners" / "trajectories"
+    files = shared_data / "practitioners" / "trajectories"
     outcome = command("evaluate", files / name, "--truth", files / "truth.tum", *words, "--output", tmp_path / "run")
     text = " ".join((outcome.out + outcome.error).split())
     for one in said:
@@ -70,10 +78,8 @@ def motive(stamps_ns: list[int], poses: Rows) -> str:
         one = [qx, qz, -qy, qw, 1e3 * x, 1e3 * z, -1e3 * y]
         rows.append([str(k), decimal(stamp - stamps_ns[0]), *map(repr, one), "", "", "", *7 * [""]])
     lines = "\n".join(",".join(row) for row in rows)
-    start = "2001-09-09 01.46.40.25 PM"
-    return (
-        f"Format Version,1.23,Capture Start Time,{start},Rotation Type,Quaternion,Length Units,Millimeters\n\n{lines}"
-    )
+    first = "Format Version,1.23,Capture Start Time,2001-09-09 01.46.40.25 PM,Rotation Type,Quaternion"
+    return f"{first},Length Units,Millimeters\n\n{lines}"
 
 
 def decimal(ns: int) -> str:
@@ -170,3 +176,21 @@ def test_an_extreme_variance_is_not_known(variance: float) -> None:
     assert np.isnan(record.covariances[:, :3, :3]).all()
     assert np.isfinite(record.covariances[:, 3:, 3:]).all()
     assert any("a variance of the position is 1e+06 or more, or below 1e-20, in 3 of 3 poses" in note for note in notes)
+
+
+@pytest.mark.data
+def test_a_truth_of_transforms_is_offered_and_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path
+) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    bag = shared_data / "practitioners" / "truth_as_transform" / "vicon_bridge.mcap.zstd"
+    assert "ground_truth/BODY/transform=/vicon/foot/foot" in command("inspect", bag).out
+    option = "--topic ground_truth/foot/transform=/vicon/foot/foot"
+    assert option in command("evaluate", bag, "--output", tmp_path / "a").out
+    assert "position within 7.6 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
+    with open_bag(bag) as one:
+        channels = {"/vicon/foot/foot": truth_channels("foot")[1]}
+        both = [read_channels(one, channels, bulk=bulk)["/vicon/foot/foot"] for bulk in (True, False)]
+    np.testing.assert_array_equal(both[0].values, both[1].values)
+    assert len(both[0].values) == 1401
