@@ -184,6 +184,12 @@ def _time(seconds: float) -> float:
     return seconds
 
 
+def _offset(seconds: float) -> float:
+    if not abs(seconds) <= 4e9:
+        raise ValueError
+    return seconds
+
+
 def _rate(text: str) -> float:
     """Hz, infinite for `all`."""
     rate = math.inf if text == "all" else float(text)
@@ -363,7 +369,7 @@ class EvaluateOptions:
     body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
     format: Format | None = option(None, panel=_FOREIGN)
     truth_format: Format | None = option(None, panel=_FOREIGN)
-    shift_s: float = option(0.0, metavar="S", panel=_FOREIGN)
+    shift_s: float = option(0.0, metavar="S", panel=_FOREIGN, read=_offset, must="a time of at most 4e9 s")
     times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)

@@ -24,6 +24,7 @@ Rows = NDArray[np.float64]
 
 _METRES = {"meters": 1.0, "centimeters": 0.01, "millimeters": 0.001, "inches": 0.0254, "feet": 0.3048}
 _WANTED = [*(("Rotation", axis) for axis in "XYZW"), *(("Position", axis) for axis in "XYZ")]
+_LAST_YEAR = 2100
 _Z_UP = Rotation.from_euler("x", 90, degrees=True)
 
 
@@ -89,13 +90,15 @@ def _columns(file: Path, lines: Lines, body: str | None) -> tuple[str, list[int]
 
 def _start(text: str) -> tuple[int, str]:
     """Start of the capture in ns, and how it was taken."""
-    found = re.fullmatch(r"(\d+)-(\d+)-(\d+) (\d+)\.(\d+)\.(\d+)(?:\.(\d+))? ?([AP])?\.?M?\.?", text)
+    found = re.fullmatch(r"([12]\d{3})-(\d\d?)-(\d\d?) (\d\d?)\.(\d\d?)\.(\d\d?)(?:\.(\d+))? ?([AP])?\.?M?\.?", text)
     if found is None:
         return 0, "when the capture started is not said: stamps count from 0"
     *date, hour, minute, second = map(int, found.groups()[:6])
     if found[8]:
         hour = hour % 12 + (12 if found[8] == "P" else 0)
     try:
+        if date[0] > _LAST_YEAR:  # of which nanoseconds are not counted
+            raise ValueError
         start = datetime(date[0], date[1], date[2], hour, minute, second, tzinfo=UTC)
     except ValueError:
         return 0, f"{printable(text)} is no time: stamps count from 0"

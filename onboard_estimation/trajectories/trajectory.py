@@ -22,7 +22,7 @@ from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
-from onboard_estimation.ros.measurements import UNIT_TOLERANCE
+from onboard_estimation.ros.measurements import is_no_rotation
 
 Rows = NDArray[np.float64]
 Kind = Literal["planar", "pose", "position", "planar position"]
@@ -111,7 +111,7 @@ def cleaned(
         span_s = np.ptp(stamps_ns) / NANOSECONDS_PER_SECOND
         notes.append(f"{name}: none of the last {lost_ns / NANOSECONDS_PER_SECOND:.3g} of {span_s:.3g} s is finite.")
     if turns:
-        leave_out(np.abs(np.sum(values[rows, 3:] ** 2, axis=1) - 1.0) > UNIT_TOLERANCE, "no unit quaternion")
+        leave_out(is_no_rotation(*values[rows, 3:].T), "no unit quaternion")
     back = np.flatnonzero(np.diff(stamps_ns[rows]) < 0)
     if len(back):
         where = f", first in line {lines[rows[back[0] + 1]]}" if lines is not None else ""
