@@ -12,6 +12,8 @@ from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.robot import Robot
 
 POSE = "geometry_msgs/msg/PoseStamped"
+TRANSFORM = "geometry_msgs/msg/TransformStamped"
+TRANSFORM_TREE = "tf2_msgs/msg/TFMessage"
 POINT = "geometry_msgs/msg/PointStamped"
 TRUTH = "ground_truth"
 
@@ -57,12 +59,10 @@ class TopicMatch:
         return not any(channel.required for channel in self.missing)
 
 
-def truth_channels(body: str) -> tuple[Channel, Channel]:
+def truth_channels(body: str) -> tuple[Channel, ...]:
     """Topics that may hold a body's ground truth: with orientation or without."""
-    return (
-        Channel(f"{TRUTH}/{body}/pose", POSE, body, required=False),
-        Channel(f"{TRUTH}/{body}/position", POINT, body, required=False),
-    )
+    kinds = {"pose": POSE, "transform": TRANSFORM, "position": POINT}
+    return tuple(Channel(f"{TRUTH}/{body}/{name}", kind, body, required=False) for name, kind in kinds.items())
 
 
 def relative_names(robot: Robot, configuration: Any) -> list[str]:

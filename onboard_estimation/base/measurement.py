@@ -127,6 +127,7 @@ COMPONENTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "sensor_msgs/msg/Range": (("range", "m"),),
     "geometry_msgs/msg/PointStamped": _POSITION,
     "geometry_msgs/msg/PoseStamped": _POSE,
+    "geometry_msgs/msg/TransformStamped": _POSE,
     "geometry_msgs/msg/PoseWithCovarianceStamped": _POSE_WITH_COVARIANCE,
     "geometry_msgs/msg/TwistStamped": _by_axis("linear", "m/s") + _by_axis("angular", "rad/s"),
     "geometry_msgs/msg/WrenchStamped": _by_axis("force", "N") + _by_axis("torque", "N m"),
@@ -170,7 +171,7 @@ class Channel:
     | `sensor_msgs/msg/Imu` | gyro x y z (rad/s), accelerometer x y z (m/s^2) |
     | the same with the field `orientation` | quaternion x y z w from the sensor's frame to the world |
     | `sensor_msgs/msg/JointState` | the array `field`, in the order of `names` |
-    | `geometry_msgs/msg/PoseStamped` | position x y z (m), quaternion x y z w |
+    | `geometry_msgs/msg/PoseStamped`, `TransformStamped` | position x y z (m), quaternion x y z w |
     | `geometry_msgs/msg/PointStamped` | x y z (m) |
     | `geometry_msgs/msg/PoseWithCovarianceStamped` | as a pose, then 36 covariances along the fixed axes, row by row |
     | `nav_msgs/msg/Odometry` | the same; its velocities are not read |

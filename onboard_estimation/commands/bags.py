@@ -66,7 +66,7 @@ def inspect(
     """
     from onboard_estimation.inspection import inspect as inspection
     from onboard_estimation.judging.sources import known_channels, suggested_lines
-    from onboard_estimation.trajectories.trajectory import foreign_topics
+    from onboard_estimation.trajectories.bag_poses import foreign_topics
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)

@@ -50,7 +50,7 @@ Field = Literal["position", "velocity", "effort"]
 
 IMU = "sensor_msgs/msg/Imu"
 JOINTS = "sensor_msgs/msg/JointState"
-TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
+TRUTH_TYPES = tuple(f"geometry_msgs/msg/{one}Stamped" for one in ("Pose", "Transform", "Point"))
 TRUTH_FOLDER = "ground_truth"
 GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
 

@@ -23,7 +23,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 
 Keep = Literal["figures", "reports", "everything"]
-Format = Literal["tum", "kitti", "euroc", "csv"]
+Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
@@ -184,6 +184,12 @@ def _time(seconds: float) -> float:
     return seconds
 
 
+def _offset(seconds: float) -> float:
+    if not abs(seconds) <= 4e9:
+        raise ValueError
+    return seconds
+
+
 def _rate(text: str) -> float:
     """Hz, infinite for `all`."""
     rate = math.inf if text == "all" else float(text)
@@ -323,15 +329,19 @@ class EvaluateOptions:
         Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.
     trajectory
         Judge the poses on this topic of the bag, of whatever filter: nav_msgs/Odometry, geometry_msgs/PoseStamped,
-        PoseWithCovarianceStamped or PointStamped.
+        PoseWithCovarianceStamped, TransformStamped or PointStamped.
     truth
         Where the truth of a trajectory is: a bag with motion capture, or a trajectory file.
 
         None: the bag that it is in.
     body
-        Of several bodies in the truth's bag, the one that was estimated.
+        Of several bodies in the truth's bag, or in an export of Motive, the one that was estimated.
     format
-        Format of the trajectory file; guessed from its name and content otherwise.
+        Format of the trajectory file; told by its name and first lines otherwise.
+    truth_format
+        Format of a file with the truth; told by its name and first lines otherwise.
+    shift_s
+        Added to the stamps of the trajectory, s, where its clock is another.
     times
         Times of the poses of a KITTI file, which has none: seconds, one a line.
     estimates_rate_hz
@@ -358,6 +368,8 @@ class EvaluateOptions:
     truth: Path | None = option(None, metavar="BAG|FILE", panel=_FOREIGN)
     body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
     format: Format | None = option(None, panel=_FOREIGN)
+    truth_format: Format | None = option(None, panel=_FOREIGN)
+    shift_s: float = option(0.0, metavar="S", panel=_FOREIGN, read=_offset, must="a time of at most 4e9 s")
     times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.topics import (
+    TRANSFORM_TREE,
     TRUTH,
     FreeTopics,
     TopicMatch,
@@ -493,6 +494,8 @@ def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> list[str]:
     found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
     options = [option for body in found if (option := next(filter(None, body), None))]
     hint = f" ({' '.join(options)}?)" if options else ""
+    if not options and (trees := free.of_type(TRANSFORM_TREE)):
+        hint = f" ({', '.join(trees)} holds transforms between frames, which are not read: record the body's pose)"
     all_needed = ", and all bodies are needed" if match.truth else ""
     return [f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."]
 

@@ -37,19 +37,19 @@ from onboard_estimation.judging.sources import (
 )
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
-from onboard_estimation.trajectories.files import format_of, read_trajectory
+from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
+from onboard_estimation.trajectories.files import read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,
     Trajectory,
     as_record,
-    body_truth,
-    file_truth,
     is_trajectory_file,
     kind_of_parts,
-    topic_trajectory,
+    shifted,
     true_parts,
 )
+from onboard_estimation.trajectories.units import scale_note, stamp_factor
 
 Rows = NDArray[np.float64]
 Parts = dict[str, Rows]
@@ -58,7 +58,7 @@ Progress = Callable[[str], None]
 _TAKEN = frozenset(
     {
         "config", "overrides", "topics", "namespace", "mirror_truth", "trajectory", "truth", "body", "format", "times",
-        "longest_truth_gap_s", "settle_s", "alignment", "estimates_rate_hz",
+        "longest_truth_gap_s", "settle_s", "truth_format", "shift_s", "alignment", "estimates_rate_hz",
     }
 )  # fmt: skip
 """Options that act on a trajectory; all others are of a filter that is replayed."""
@@ -198,7 +198,7 @@ class _Reference:
 
 def is_foreign(path: Path, options: EvaluateOptions) -> bool:
     """Whether another filter's trajectory is to be judged, not a robot's filter on a bag."""
-    asked = options.trajectory, options.truth, options.body, options.format, options.times
+    asked = options.trajectory, options.truth, options.body, options.format, options.truth_format, options.times
     return any(one is not None for one in asked) or is_trajectory_file(path)
 
 
@@ -222,9 +222,10 @@ def evaluate_trajectory(
         raise UserError(f"{absent[0]} does not exist")
     with _new_run(inputs, output) as (hashes, claim):
         progress("reading")
+        options, told = with_formats(path, options)
         trajectory, reference = _read(path, options)
         progress("comparing")
-        result, space = _judged(path, options, trajectory, reference)
+        result, space = _judged(path, options, shifted(trajectory, options.shift_s), reference, told)
         name = (options.trajectory or path.name).strip("/").replace("/", "-")
         folder = claim(f"{result.bag}-{name}")
         kept = recorded(options), options.estimates_rate_hz
@@ -253,24 +254,19 @@ def _refuse_others(path: Path, options: EvaluateOptions) -> None:
     elif path.exists() and options.trajectory is None:
         with open_bag(path) as bag:
             topic_trajectory(bag, "TOPIC")  # refuses it with those that there are
-    elif options.format is not None or options.times is not None:
-        raise UserError("--format and --times are of a trajectory file")
+    elif options.times is not None:
+        raise UserError("--times is of a trajectory file")
 
 
 def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]:
     place = options.truth or path
-    # `--format` is that of the judged file; that of the truth is guessed.
-    formats = {
-        one: options.format or format_of(one) if one == path else format_of(one)
-        for one in (path, place)
-        if is_trajectory_file(one)
-    }
+    formats = {one: name for one, name in ((place, options.truth_format), (path, options.format)) if name}
     if options.times is not None and "kitti" not in formats.values():
         raise UserError(f"--times {options.times}: none of the files is of the format kitti, stamps are their own")
 
     def read_file(file: Path, stamps_ns: NDArray[np.int64] | None = None) -> Trajectory:
         times = options.times if formats[file] == "kitti" else None
-        return read_trajectory(file, formats[file], times, stamps_ns)
+        return read_trajectory(file, formats[file], times, stamps_ns, options.body)
 
     stated: list[bool] = []
     trajectory: Trajectory | None = None
@@ -279,7 +275,7 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
     if place in formats:
-        if options.robot is not None or options.topics or options.body is not None:
+        if options.robot is not None or options.topics or (options.body and "motive" not in formats.values()):
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
         tracked = file_truth(read_file(place))
     else:
@@ -324,13 +320,13 @@ def _of_robot(
 
 
 def _judged(
-    path: Path, options: EvaluateOptions, trajectory: Trajectory, reference: _Reference
+    path: Path, options: EvaluateOptions, trajectory: Trajectory, reference: _Reference, told: Sequence[str]
 ) -> tuple[EvaluationResult, StateSpace]:
     space, record, covariance_notes = as_record(trajectory, reference.kind)
     axes = options.mirror_truth or ""
     parts, known = reference.parts(record.stamps_ns, axes)
     if not known.any():
-        raise UserError(_no_truth(trajectory, reference, options.settings.longest_truth_gap_s))
+        raise UserError(_no_truth(trajectory, reference, options))
 
     def mirrored(more: str) -> Compared:
         # Turned round twice, an axis is as it was.
@@ -343,8 +339,8 @@ def _judged(
     result, settle_s = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
         unaligned=partial(_unaligned, options.settings.alignment),
-        before=(*trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
-        between=covariance_notes,
+        before=(*told, *trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
+        between=(*covariance_notes, *scale_note(trajectory.name, record.means, parts, known)),
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,
@@ -389,7 +385,7 @@ def _unaligned(asked: Alignment | None, parts: Mapping[str, PartResult]) -> str:
     )
 
 
-def _no_truth(trajectory: Trajectory, reference: _Reference, longest_gap_s: float) -> str:
+def _no_truth(trajectory: Trajectory, reference: _Reference, options: EvaluateOptions) -> str:
     def span(stamps_ns: NDArray[np.int64]) -> str:
         return f"{stamps_ns[0] / NANOSECONDS_PER_SECOND:.3f} to {stamps_ns[-1] / NANOSECONDS_PER_SECOND:.3f} s"
 
@@ -402,10 +398,12 @@ def _no_truth(trajectory: Trajectory, reference: _Reference, longest_gap_s: floa
     offset_s = (int(first[0]) - int(own[0])) / NANOSECONDS_PER_SECOND
     overlap = min(own[-1], first[-1]) >= max(own[0], first[0])
     way = (
-        f"they overlap, but no two messages of the truth around a pose are within {longest_gap_s:g} s "
-        "(--truth-gap allows more)"
+        "they overlap, but no two messages of the truth around a pose are within "
+        f"{options.settings.longest_truth_gap_s:g} s (--truth-gap allows more)"
         if overlap
-        else f"the truth starts {offset_s:+.3f} s after it: bring both to one clock"
+        else stamp_factor(own, first)
+        or f"the truth starts {offset_s:+.3f} s after it: bring both to one clock (--shift "
+        f"{options.shift_s + offset_s:.3f} where both start at once)"
     )
     return (
         f"none of the {len(own)} poses of {trajectory.name} has a truth: by their stamps it runs from {span(own)}, "

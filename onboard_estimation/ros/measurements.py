@@ -176,6 +176,7 @@ _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _pose,
+    "geometry_msgs/msg/TransformStamped": _fields("transform.translation.xyz", "transform.rotation.xyzw"),
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "nav_msgs/msg/Odometry": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _fields("point.xyz"),

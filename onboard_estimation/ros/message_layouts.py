@@ -261,9 +261,14 @@ def _numbers(taken: int, there: int | None = None) -> Walk:
     return walk
 
 
-def _odometry(cursor: _Cursor, channel: Channel) -> _Numbers:
-    cursor.string()  # child_frame_id
-    return _numbers(7 + 36, 7 + 36 + 6 + 36)(cursor, channel)
+def _of_child(walk: Walk) -> Walk:
+    """After a `child_frame_id`."""
+
+    def of_child(cursor: _Cursor, channel: Channel) -> _Numbers:
+        cursor.string()
+        return walk(cursor, channel)
+
+    return of_child
 
 
 _WALKS: Mapping[str, Walk] = {
@@ -271,7 +276,8 @@ _WALKS: Mapping[str, Walk] = {
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _numbers(7),
     "geometry_msgs/msg/PoseWithCovarianceStamped": _numbers(7 + 36),
-    "nav_msgs/msg/Odometry": _odometry,
+    "geometry_msgs/msg/TransformStamped": _of_child(_numbers(7)),
+    "nav_msgs/msg/Odometry": _of_child(_numbers(7 + 36, 7 + 36 + 6 + 36)),
     "geometry_msgs/msg/PointStamped": _numbers(3),
     "geometry_msgs/msg/WrenchStamped": _numbers(6),
     "geometry_msgs/msg/TwistStamped": _numbers(6),

@@ -83,6 +83,13 @@ _FIELDS: Mapping[str, Callable[[New, Channel, list[float]], Fields]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": lambda _, of, value: {"name": list(of.names), of.field: np.array(value)},
     "geometry_msgs/msg/PoseStamped": lambda new, _, value: {"pose": pose(new, value)},
+    "geometry_msgs/msg/TransformStamped": lambda new, _, value: {
+        "transform": new(
+            "geometry_msgs/msg/Transform",
+            translation=axes(new, "Vector3", value[:3]),
+            rotation=axes(new, "Quaternion", value[3:]),
+        )
+    },
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": lambda new, _, value: {"point": axes(new, "Point", value)},
     "geometry_msgs/msg/WrenchStamped": lambda new, _, value: {
@@ -99,6 +106,7 @@ _FIELDS: Mapping[str, Callable[[New, Channel, list[float]], Fields]] = {
 _FRAMES = {
     "sensor_msgs/msg/JointState": "",
     "geometry_msgs/msg/PoseStamped": "world",
+    "geometry_msgs/msg/TransformStamped": "world",
     "geometry_msgs/msg/PointStamped": "world",
     "geometry_msgs/msg/PoseWithCovarianceStamped": "{prefix}map",
     "nav_msgs/msg/Odometry": "{prefix}map",

@@ -7,7 +7,7 @@ taken into the tangent space of the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,19 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.bags.bag import Bag
-from onboard_estimation.bags.bulk import Column, read_channels
-from onboard_estimation.bags.topics import TRUTH, listed, nearest_name
-from onboard_estimation.base.errors import UserError, printable
-from onboard_estimation.base.measurement import POSE, Channel
-from onboard_estimation.contract.tracks import BodyTrack, clock_parts
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
-from onboard_estimation.inspection.inspect import is_truth
-from onboard_estimation.inspection.report import TopicReport
 from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
-from onboard_estimation.ros.measurements import UNIT_TOLERANCE
+from onboard_estimation.ros.measurements import is_no_rotation
 
 Rows = NDArray[np.float64]
 Kind = Literal["planar", "pose", "position", "planar position"]
@@ -39,18 +33,12 @@ SPACES = {
     "position": StateSpace(vector("position", ("x", "y", "z"), "m")),
     "planar position": StateSpace(vector("position", ("x", "y"), "m")),
 }
+_FEWEST = 10
+_END_SHARE = 0.02
 _IN_PLANE = 1e-6
 _SYMMETRIC = 1e-6
+_LEAST_VARIANCE = 1e-20  # of a tenth of a nanometre or nanoradian
 _YAW = 5
-
-POSE_TYPES = (
-    "nav_msgs/msg/Odometry",
-    "geometry_msgs/msg/PoseWithCovarianceStamped",
-    "geometry_msgs/msg/PoseStamped",
-    "geometry_msgs/msg/PointStamped",
-)
-"""Types of messages that a trajectory may be made of; the first two with a covariance."""
-_WITH_COVARIANCE = POSE_TYPES[:2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,15 +114,27 @@ def cleaned(
             notes.append(f"{name}: {np.count_nonzero(bad)} of {len(stamps_ns)} poses left out, {why}{where}.")
             rows = rows[~bad]
 
-    leave_out(~np.isfinite(values[rows]).all(axis=1), "not finite")
+    leave_out(~np.isfinite(values).all(axis=1), "not finite")
+    if len(rows) and (lost_ns := stamps_ns.max() - stamps_ns[rows].max()) > _END_SHARE * np.ptp(stamps_ns):
+        span_s = np.ptp(stamps_ns) / NANOSECONDS_PER_SECOND
+        notes.append(f"{name}: none of the last {lost_ns / NANOSECONDS_PER_SECOND:.3g} of {span_s:.3g} s is finite.")
     if turns:
-        leave_out(np.abs(np.sum(values[rows, 3:] ** 2, axis=1) - 1.0) > UNIT_TOLERANCE, "no unit quaternion")
+        leave_out(is_no_rotation(*values[rows, 3:].T), "no unit quaternion")
     back = np.flatnonzero(np.diff(stamps_ns[rows]) < 0)
     if len(back):
         where = f", first in line {lines[rows[back[0] + 1]]}" if lines is not None else ""
         notes.append(f"{name}: sorted by stamps, which go back {len(back)} times{where}.")
         rows = rows[np.argsort(stamps_ns[rows], kind="stable")]
-    leave_out(np.append(np.diff(stamps_ns[rows]) == 0, False)[: len(rows)], "their stamps repeat, the last one counts")
+    steps = np.diff(stamps_ns[rows])
+    lost = np.count_nonzero((steps == 0) & np.any(np.diff(values[rows], axis=0) != 0.0, axis=1))
+    if len(rows) > _FEWEST and lost > 0.5 * len(rows):
+        step_s = np.gcd.reduce(stamps_ns[rows]) / NANOSECONDS_PER_SECOND
+        raise UserError(
+            f"{name}: {lost} of {len(rows)} poses have the stamp of another pose: digits were lost when they were "
+            f"written (all are multiples of {step_s:g} s); write stamps with nine decimals (C++: std::fixed << "
+            "std::setprecision(9)), or as whole nanoseconds"
+        )
+    leave_out(np.append(steps == 0, False)[: len(rows)], "their stamps repeat, the last one counts")
     if not len(rows):
         raise UserError(f"{name} has no pose that can be used{': ' if notes else ''}{' '.join(notes).rstrip('.')}")
     poses = np.zeros((len(rows), 7))
@@ -149,6 +149,15 @@ def cleaned(
     planar = planar or bool(flat and len(rows) > 1)
     left_out = len(stamps_ns) - len(rows)
     return Trajectory(name, stamps_ns[rows], poses, chosen, turns, planar, tuple(notes), left_out)
+
+
+def shifted(trajectory: Trajectory, by_s: float) -> Trajectory:
+    """With so many seconds added to its stamps."""
+    if not by_s:
+        return trajectory
+    note = f"{trajectory.name}: {by_s:g} s added to its stamps."
+    stamps_ns = trajectory.stamps_ns + round(by_s * NANOSECONDS_PER_SECOND)
+    return replace(trajectory, stamps_ns=stamps_ns, notes=(*trajectory.notes, note))
 
 
 def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateSeries, list[str]]:
@@ -186,17 +195,25 @@ def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list
         values = covariances[:, rows, rows]
         finite = np.asarray(np.isfinite(values).all(axis=(1, 2)), dtype=np.bool_)
         zero = finite & ~np.any(values, axis=(1, 2))
-        sound = finite & _definite(np.where(finite[:, None, None], values, 0.0))
+        variances = np.diagonal(values, axis1=1, axis2=2)
+        tiny = (variances > 0.0) & (variances < _LEAST_VARIANCE)
+        extreme = np.asarray((np.abs(values) >= UNKNOWN_VARIANCE).any(axis=(1, 2)) | tiny.any(axis=1), dtype=np.bool_)
+        sound = finite & ~extreme & _definite(np.where((finite & ~extreme)[:, None, None], values, 0.0))
         out[sound, rows, rows] = values[sound]
         words = block.name
         if zero.any():
             notes.append(f"{name}: the covariance of the {words} is all zero in {_share(zero)}: taken as not known.")
-        if (wrong := finite & ~zero & ~sound).any():
+        if extreme.any():
+            notes.append(
+                f"{name}: a variance of the {words} is {UNKNOWN_VARIANCE:g} or more, or below {_LEAST_VARIANCE:g}, in "
+                f"{_share(extreme)}: taken as not known."
+            )
+        if (wrong := finite & ~zero & ~extreme & ~sound).any():
             notes.append(
                 f"{name}: the covariance of the {words} is not symmetric and positive definite in {_share(wrong)}: "
                 "taken as not known."
             )
-        if (absent := ~finite).any():
+        if (absent := ~finite & ~extreme).any():
             notes.append(f"{name}: there is no covariance of the {words} in {_share(absent)}.")
         if sound.sum() > 1 and not np.ptp(values[sound], axis=0).any():
             notes.append(f"{name}: the covariance of the {words} never changes: it is a setting, no estimate.")
@@ -204,7 +221,8 @@ def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list
             notes.append(f"Without a covariance of the {words} there is no NEES and no coverage of it.")
     if len(space.blocks) > 1:  # cross-covariances only where both of their blocks are known
         known = np.asarray(np.isfinite(np.diagonal(out, axis1=1, axis2=2)).all(axis=1), dtype=np.bool_)
-        whole = np.asarray(known & _definite(np.nan_to_num(covariances)), dtype=np.bool_)
+        known &= np.asarray((np.abs(covariances) < UNKNOWN_VARIANCE).all(axis=(1, 2)), dtype=np.bool_)
+        whole = np.asarray(known & _definite(np.where(known[:, None, None], covariances, 0.0)), dtype=np.bool_)
         out[whole] = covariances[whole]
     return out, notes
 
@@ -222,111 +240,6 @@ def _definite(values: Rows) -> NDArray[np.bool_]:
     symmetric = np.abs(scaled - scaled.transpose(0, 2, 1)).max(axis=(1, 2)) <= _SYMMETRIC
     least = np.linalg.eigvalsh(0.5 * (scaled + scaled.transpose(0, 2, 1)))[:, 0]
     return positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True, eq=False)
-class TrackedTruth:
-    """A body's track, whether heights are unknown, and what the reader must know of it."""
-
-    track: BodyTrack
-    planar: bool = False
-    notes: tuple[str, ...] = ()
-
-    def kind(self, trajectory: Trajectory) -> Kind:
-        """What both it and a trajectory tell."""
-        turns = trajectory.turns and self.track.values.shape[1] == 7
-        if trajectory.planar or self.planar:
-            return "planar" if turns else "planar position"
-        return "pose" if turns else "position"
-
-
-def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
-    """The poses on a topic of a bag.
-
-    Raises
-    ------
-    UserError
-        There is no such topic, or its type is none of `POSE_TYPES`; says what there is.
-    """
-    found = bag.topics.get(topic) or bag.topics.get(f"/{topic}")
-    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag.topics[one])]
-    if found is None or found.message_type not in POSE_TYPES:
-        what = "is no topic of the bag that holds poses"
-        if found is not None:
-            what = f"is {found.message_type}, which holds no pose with a stamp"
-        others = (
-            f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {listed(list(bag.topics))}"
-        )
-        raise UserError(f"--trajectory {topic} {what}; {others}")
-    column = _column(bag, found.name, found.message_type)
-    values = column.values[:, : 3 if column.values.shape[1] == 3 else 7]
-    kept, notes = _longest(column)
-    covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
-    one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
-    return replace(one, notes=(*column.notes(printable(found.name)), *notes, *one.notes))
-
-
-def pose_topics(bag: Bag) -> list[str]:
-    """Topics that hold poses."""
-    return [name for name, topic in bag.topics.items() if topic.message_type in POSE_TYPES and topic.count]
-
-
-def foreign_topics(topics: Iterable[TopicReport]) -> list[str]:
-    """Of the topics that `inspect` found, those on which a filter published poses with how sure it is of them."""
-    return [one.name for one in topics if one.message_type in _WITH_COVARIANCE and one.count]
-
-
-def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: str | None) -> TrackedTruth:
-    """The ground truth of the one body that is there or asked for.
-
-    Parameters
-    ----------
-    topics
-        What the user says: `ground_truth` to a topic of the bag.
-    judged
-        The topic of the same bag that is judged; None: it comes from elsewhere.
-
-    Raises
-    ------
-    UserError
-        None is there, or several: says which, as options to be pasted.
-    """
-    if others := [name for name in topics if name != TRUTH]:
-        raise UserError(
-            f"--topic {others[0]}=...: of a trajectory only {TRUTH}=TOPIC can be given, or name its --robot"
-        )
-    candidates = [name for name in pose_topics(bag) if name.lstrip("/") != (judged or "").lstrip("/")]
-    named = {_body(name): name for name in candidates if is_truth(bag.topics[name])}
-    bodies = ", ".join(f"--body {one}" for one in named) or "none"
-    offers = ", ".join(f"--topic {TRUTH}={printable(name)}" for name in candidates) or "none"
-    if (topic := topics.get(TRUTH)) is not None:
-        if topic not in candidates:
-            raise UserError(f"--topic {TRUTH}={topic}: that is no other topic with poses; there are {offers}")
-        return _tracked(bag, topic, topic)
-    if body is not None:
-        if body not in named:
-            nearest = f", the nearest is --body {nearest_name(body, named)}" if named else ""
-            raise UserError(f"--body {body}: {bag.path} has no ground truth of it; it has {bodies}{nearest}")
-        return _tracked(bag, body, named[body])
-    if len(named) == 1:
-        ((name, topic),) = named.items()
-        return _tracked(bag, name, topic)
-    if named:
-        raise UserError(f"{bag.path} has the ground truth of {len(named)} bodies; choose: {bodies}")
-    if judged is None and len(candidates) == 1:
-        found = _tracked(bag, candidates[0], candidates[0])
-        note = f"Truth: {printable(candidates[0])}, the only topic of {bag.path.name} that holds poses."
-        return TrackedTruth(found.track, found.planar, (note, *found.notes))
-    raise UserError(
-        f"{bag.path} has no topic {TRUTH}/BODY/pose; of its topics that hold poses choose: {offers}"
-        + ("" if candidates else f"; its topics are {listed(list(bag.topics))}")
-    )
-
-
-def file_truth(trajectory: Trajectory) -> TrackedTruth:
-    """A trajectory taken as the truth."""
-    values = trajectory.poses if trajectory.turns else trajectory.poses[:, :3]
-    return TrackedTruth(BodyTrack(trajectory.name, trajectory.stamps_ns, values), trajectory.planar, trajectory.notes)
 
 
 def true_parts(kind: Kind, values: Rows) -> dict[str, Rows]:
@@ -359,34 +272,6 @@ def kind_of_parts(robot: str, parts: Iterable[str], dimensions: int, trajectory:
         return "pose" if "attitude" in names and trajectory.turns else "position"
     what = ", ".join(names) or "nothing"
     raise UserError(f"the truth of --robot {robot} tells {what}: no pose or position to compare with; name a --body")
-
-
-def _body(topic: str) -> str:
-    parts = topic.split("/")
-    return "/".join(parts[parts.index(TRUTH) + 1 : -1]) or parts[-1]
-
-
-def _column(bag: Bag, topic: str, message_type: str) -> Column:
-    return read_channels(bag, {topic: Channel(topic, message_type, topic)})[topic]
-
-
-def _longest(column: Column) -> tuple[slice, list[str]]:
-    """The longest part of a clock that jumps back, and a sentence on what is lost."""
-    parts = clock_parts(column.stamps_ns, np.zeros(len(column.stamps_ns), dtype=np.int64), longest_gap_s=np.inf)
-    if len(parts.starts) < 2:
-        return slice(None), []
-    start, stop = parts.longest()
-    return slice(start, stop), [f"The clock jumps back: the longest of {len(parts.starts)} parts is judged."]
-
-
-def _tracked(bag: Bag, name: str, topic: str) -> TrackedTruth:
-    column = _column(bag, topic, bag.topics[topic].message_type)
-    track = BodyTrack.clean(printable(name), column.stamps_ns, column.values[:, :7])
-    notes = tuple(column.notes(printable(topic)))
-    if not len(track.stamps_ns):
-        why = f" ({' '.join(notes)})" if notes else ""
-        raise UserError(f"none of the {bag.topics[topic].count} messages on {printable(topic)} is a pose{why}")
-    return TrackedTruth(track, notes=notes)
 
 
 def is_trajectory_file(path: Path) -> bool:

@@ -31,7 +31,7 @@ from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, SO3, VECT
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE, EstimateMessages
 from onboard_estimation.ros.phases import event_messages
-from onboard_estimation.trajectories.files import AXES, QUATERNION, covariance_name, stddev_name
+from onboard_estimation.trajectories.columns import AXES, QUATERNION, covariance_name, stddev_name
 
 MOST_ESTIMATES = 300_000
 """More are thinned where no rate is asked for: an hour at 840 Hz would take 3 GB."""

@@ -46,6 +46,8 @@ ALL = EvaluateOptions(
     truth=Path("a b.tum"),
     body="link_1",
     format="kitti",
+    truth_format="motive",
+    shift_s=-0.25,
     times=Path("times.txt"),
     estimates_rate_hz=math.inf,
 )
@@ -103,7 +105,8 @@ def test_a_command_takes_those_that_it_names() -> None:
         ("--initial", "guessed", "must be drawn or exact"),
         ("--mirror-truth", "yy", "must be one or more of x, y, z"),
         ("--alignment", "sim3", "must be none, start, heading or se3"),
-        ("--format", "bag", "must be tum, kitti, euroc or csv"),
+        ("--format", "bag", "must be tum, tum_ns, openvins, euroc, kitti, csv or motive"),
+        ("--shift", "inf", "must be a time of at most 4e9 s"),
         ("--lag", "-1.0", "must be a time of 0 s or more"),
         ("--truth-gap", "inf", "must be a time of 0 s or more"),
         *(("--estimates-rate", text, "must be a rate in Hz above 0, or all") for text in ("0", "nan", "inf", "fast")),

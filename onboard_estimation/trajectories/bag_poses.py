@@ -1,0 +1,161 @@
+"""Poses on topics of a bag: as a trajectory to be judged, or as the truth that one is judged against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onboard_estimation.bags.bag import Bag
+from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.topics import TRUTH, listed, nearest_name
+from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.measurement import Channel
+from onboard_estimation.contract.tracks import BodyTrack, clock_parts
+from onboard_estimation.inspection.inspect import is_truth
+from onboard_estimation.inspection.report import TopicReport
+from onboard_estimation.trajectories.trajectory import Kind, Trajectory, cleaned
+
+POSE_TYPES = (
+    "nav_msgs/msg/Odometry",
+    "geometry_msgs/msg/PoseWithCovarianceStamped",
+    "geometry_msgs/msg/PoseStamped",
+    "geometry_msgs/msg/TransformStamped",
+    "geometry_msgs/msg/PointStamped",
+)
+"""Types of messages that a trajectory may be made of; the first two with a covariance."""
+_WITH_COVARIANCE = POSE_TYPES[:2]
+
+
+@dataclass(frozen=True, eq=False)
+class TrackedTruth:
+    """A body's track, whether heights are unknown, and what the reader must know of it."""
+
+    track: BodyTrack
+    planar: bool = False
+    notes: tuple[str, ...] = ()
+
+    def kind(self, trajectory: Trajectory) -> Kind:
+        """What both it and a trajectory tell."""
+        turns = trajectory.turns and self.track.values.shape[1] == 7
+        if trajectory.planar or self.planar:
+            return "planar" if turns else "planar position"
+        return "pose" if turns else "position"
+
+
+def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
+    """The poses on a topic of a bag.
+
+    Raises
+    ------
+    UserError
+        There is no such topic, or its type is none of `POSE_TYPES`; says what there is.
+    """
+    found = bag.topics.get(topic) or bag.topics.get(f"/{topic}")
+    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag.topics[one])]
+    if found is None or found.message_type not in POSE_TYPES:
+        what = "is no topic of the bag that holds poses"
+        if found is not None:
+            what = f"is {found.message_type}, which holds no pose with a stamp"
+        others = (
+            f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {listed(list(bag.topics))}"
+        )
+        raise UserError(f"--trajectory {topic} {what}; {others}")
+    column = _column(bag, found.name, found.message_type)
+    values = column.values[:, : 3 if column.values.shape[1] == 3 else 7]
+    kept, notes = _longest(column)
+    covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
+    one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
+    return replace(one, notes=(*column.notes(printable(found.name)), *notes, *one.notes))
+
+
+def pose_topics(bag: Bag) -> list[str]:
+    """Topics that hold poses."""
+    return [name for name, topic in bag.topics.items() if topic.message_type in POSE_TYPES and topic.count]
+
+
+def foreign_topics(topics: Iterable[TopicReport]) -> list[str]:
+    """Of the topics that `inspect` found, those on which a filter published poses with how sure it is of them."""
+    return [one.name for one in topics if one.message_type in _WITH_COVARIANCE and one.count]
+
+
+def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: str | None) -> TrackedTruth:
+    """The ground truth of the one body that is there or asked for.
+
+    Parameters
+    ----------
+    topics
+        What the user says: `ground_truth` to a topic of the bag.
+    judged
+        The topic of the same bag that is judged; None: it comes from elsewhere.
+
+    Raises
+    ------
+    UserError
+        None is there, or several: says which, as options to be pasted.
+    """
+    if others := [name for name in topics if name != TRUTH]:
+        raise UserError(
+            f"--topic {others[0]}=...: of a trajectory only {TRUTH}=TOPIC can be given, or name its --robot"
+        )
+    candidates = [name for name in pose_topics(bag) if name.lstrip("/") != (judged or "").lstrip("/")]
+    named = {_body(name): name for name in candidates if is_truth(bag.topics[name])}
+    bodies = ", ".join(f"--body {one}" for one in named) or "none"
+    offers = ", ".join(f"--topic {TRUTH}={printable(name)}" for name in candidates) or "none"
+    if (topic := topics.get(TRUTH)) is not None:
+        if topic not in candidates:
+            raise UserError(f"--topic {TRUTH}={topic}: that is no other topic with poses; there are {offers}")
+        return _tracked(bag, topic, topic)
+    if body is not None:
+        if body not in named:
+            nearest = f", the nearest is --body {nearest_name(body, named)}" if named else ""
+            raise UserError(f"--body {body}: {bag.path} has no ground truth of it; it has {bodies}{nearest}")
+        return _tracked(bag, body, named[body])
+    if len(named) == 1:
+        ((name, topic),) = named.items()
+        return _tracked(bag, name, topic)
+    if named:
+        raise UserError(f"{bag.path} has the ground truth of {len(named)} bodies; choose: {bodies}")
+    if judged is None and len(candidates) == 1:
+        found = _tracked(bag, candidates[0], candidates[0])
+        note = f"Truth: {printable(candidates[0])}, the only topic of {bag.path.name} that holds poses."
+        return TrackedTruth(found.track, found.planar, (note, *found.notes))
+    raise UserError(
+        f"{bag.path} has no topic {TRUTH}/BODY/pose; of its topics that hold poses choose: {offers}"
+        + ("" if candidates else f"; its topics are {listed(list(bag.topics))}")
+    )
+
+
+def file_truth(trajectory: Trajectory) -> TrackedTruth:
+    """A trajectory taken as the truth."""
+    values = trajectory.poses if trajectory.turns else trajectory.poses[:, :3]
+    return TrackedTruth(BodyTrack(trajectory.name, trajectory.stamps_ns, values), trajectory.planar, trajectory.notes)
+
+
+def _body(topic: str) -> str:
+    parts = topic.split("/")
+    return "/".join(parts[parts.index(TRUTH) + 1 : -1]) or parts[-1]
+
+
+def _column(bag: Bag, topic: str, message_type: str) -> Column:
+    return read_channels(bag, {topic: Channel(topic, message_type, topic)})[topic]
+
+
+def _longest(column: Column) -> tuple[slice, list[str]]:
+    """The longest part of a clock that jumps back, and a sentence on what is lost."""
+    parts = clock_parts(column.stamps_ns, np.zeros(len(column.stamps_ns), dtype=np.int64), longest_gap_s=np.inf)
+    if len(parts.starts) < 2:
+        return slice(None), []
+    start, stop = parts.longest()
+    return slice(start, stop), [f"The clock jumps back: the longest of {len(parts.starts)} parts is judged."]
+
+
+def _tracked(bag: Bag, name: str, topic: str) -> TrackedTruth:
+    column = _column(bag, topic, bag.topics[topic].message_type)
+    track = BodyTrack.clean(printable(name), column.stamps_ns, column.values[:, :7])
+    notes = tuple(column.notes(printable(topic)))
+    if not len(track.stamps_ns):
+        why = f" ({' '.join(notes)})" if notes else ""
+        raise UserError(f"none of the {bag.topics[topic].count} messages on {printable(topic)} is a pose{why}")
+    return TrackedTruth(track, notes=notes)

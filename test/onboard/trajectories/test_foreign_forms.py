@@ -1,0 +1,196 @@
+"""Trajectories in the forms that filters and laboratories write: told from the file, read as they are, or named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation_samples import command
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.bags.bulk import read_channels
+from onboard_estimation.bags.topics import truth_channels
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.report import run_folder
+from onboard_estimation.trajectories.files import format_of, read_trajectory
+from onboard_estimation.trajectories.trajectory import as_record, cleaned
+
+Rows = NDArray[np.float64]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("openvins.txt", (), ("read as openvins", "are taken about the body's axes", "Mean NEES")),
+        ("orbslam3_int_ns.txt", (), ("read as tum_ns", "looks the same and is --format euroc")),
+        ("g6_stamps.txt", (), ("397 of 400 poses have the stamp of another pose: digits were lost",)),
+        ("us.txt", (), ("in another unit: multiplied by 1000 they are those of the truth",)),
+        ("us.txt", ("--format", "tum"), ("is no time in seconds (in microseconds it would be one)",)),
+        ("mm.tum", (), ("most likely it is in millimetres. Multiply its positions by 0.001",)),
+        ("semicolon.csv", (), ("read as csv",)),
+        ("kitti_13.txt", (), ("is of the format kitti, which has no stamps",)),
+        ("motive_export.csv", (), ("(--shift 52484435.877 where both start at once)",)),
+        ("motive_export.csv", ("--shift", "52484435.877"), ("rigid body foot, turned from y up to z up",)),
+        ("motive_export.csv", ("--body", "hand"), ("no such rigid body; it has --body foot",)),
+    ],
+)
+def test_files_as_people_have_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shared_data: Path,
+    name: str,
+    words: tuple[str, ...],
+    said: list[str],
+) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    files = shared_data / "practitioners" / "trajectories"
+    outcome = command("evaluate", files / name, "--truth", files / "truth.tum", *words, "--output", tmp_path / "run")
+    text = " ".join((outcome.out + outcome.error).split())
+    for one in said:
+        assert one in text
+    assert outcome.code != 0 or "attitude within 0.00 deg RMS" in text
+
+
+def motive(stamps_ns: list[int], poses: Rows) -> str:
+    """Two rigid bodies and a marker, in mm, y up."""
+    kinds = [
+        ("Rigid Body", "left", "Rotation", 4),
+        ("Rigid Body", "left", "Position", 3),
+        ("Marker", "m", "Position", 3),
+    ]
+    kinds += [("Rigid Body", "right", kind, count) for _, _, kind, count in kinds[:2]]
+    columns = [(type, name, kind, "XYZW"[axis]) for type, name, kind, n in kinds for axis in range(n)]
+    heads = [list(one) for one in zip(*columns, strict=True)]
+    rows = [
+        ["", "Type", *heads[0]],
+        ["", "Name", *heads[1]],
+        ["", "", *heads[2]],
+        ["Frame", "Time (Seconds)", *heads[3]],
+    ]
+    for k, (stamp, (x, y, z, qx, qy, qz, qw)) in enumerate(zip(stamps_ns, poses.tolist(), strict=True)):
+        one = [qx, qz, -qy, qw, 1e3 * x, 1e3 * z, -1e3 * y]
+        rows.append([str(k), decimal(stamp - stamps_ns[0]), *map(repr, one), "", "", "", *7 * [""]])
+    lines = "\n".join(",".join(row) for row in rows)
+    first = "Format Version,1.23,Capture Start Time,2001-09-09 01.46.40.25 PM,Rotation Type,Quaternion"
+    return f"{first},Length Units,Millimeters\n\n{lines}"
+
+
+def decimal(ns: int) -> str:
+    return f"{ns // 10**9}.{ns % 10**9:09d}"
+
+
+FORMS = ["tum", "tum_ns", "openvins", "euroc", "kitti", "kitti 13", "csv", "csv;", "csv;,", "motive"]
+"""Formats, and what else is particular: a frame's number, semicolons, commas as decimal points."""
+NAMES = "time_s,x_m,y_m,z_m,qx,qy,qz,qw"
+
+
+def written(form: str, folder: Path, stamps_ns: list[int], poses: Rows) -> Path:
+    """A file of that form under a name that many have, and `times.txt`."""
+    (folder / "times.txt").write_text("\n".join(map(decimal, stamps_ns)))
+    if form == "motive":
+        (folder / "a.csv").write_text(motive(stamps_ns, poses))
+        return folder / "a.csv"
+    values, firsts, separator = poses, list(map(decimal, stamps_ns)), "," if form[:3] in ("csv", "eur") else " "
+    if form in ("tum_ns", "euroc"):
+        firsts = list(map(str, stamps_ns))
+    if form == "euroc":
+        values = poses[:, [0, 1, 2, 6, 3, 4, 5]]
+    if form == "openvins":
+        values = np.hstack(
+            [poses, np.tile([1e-4, 0.0, 0.0, 4e-4, 0.0, 9e-4, 1.0, 0.1, 0.2, 2.0, 0.3, 3.0], (len(poses), 1))]
+        )
+    if form.startswith("kitti"):
+        turns = Rotation.from_quat(poses[:, 3:]).as_matrix()
+        values = np.concatenate([turns, poses[:, :3, None]], axis=2).reshape(-1, 12)
+        firsts = [str(k) for k in range(len(poses))]
+    rows = [[first, *map(repr, row)] for first, row in zip(firsts, values.tolist(), strict=True)]
+    rows = [row[1:] for row in rows] if form == "kitti" else rows
+    text = "\n".join(separator.join(row) for row in rows)
+    text = f"{NAMES}\n{text}" if form.startswith("csv") else text
+    text = text.replace(",", ";") if ";" in form else text
+    file = folder / ("a.csv" if separator == "," else "a.txt")
+    file.write_text(text.replace(".", ",") if form == "csv;," else text)
+    return file
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(FORMS), st.integers(0, 2**32 - 1), st.integers(2, 20))
+def test_a_trajectory_written_in_any_form_is_read_back(tmp_path: Path, form: str, seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = 1_000_043_200_250_000_000  # that of the capture
+    stamps_ns = [start + int(ns) for ns in np.cumsum(rng.integers(1, 10**9, count))]
+    stamps_ns[0] = start
+    turns = Rotation.from_rotvec(rng.normal(0.0, 1.0, (count, 3)))
+    poses = np.hstack([rng.normal(0.0, 100.0, (count, 3)), turns.as_quat()])
+    file = written(form, tmp_path, stamps_ns, poses)
+    found = read_trajectory(file, format_of(file), tmp_path / "times.txt", None, "left" if form == "motive" else None)
+    assert format_of(file) == form.rstrip(";,").removesuffix(" 13")
+    assert found.stamps_ns.tolist() == stamps_ns
+    np.testing.assert_allclose(found.poses[:, :3], poses[:, :3], rtol=1e-12)
+    assert (Rotation.from_quat(found.poses[:, 3:]) * turns.inv()).magnitude().max() < 1e-7
+    if form == "openvins":
+        _, record, _ = as_record(found, "pose")
+        np.testing.assert_allclose(
+            record.covariances[:, 3:, 3:], np.tile(np.diag([1e-4, 4e-4, 9e-4]), (count, 1, 1)), atol=1e-12
+        )
+        np.testing.assert_allclose(record.covariances[0, 0, :3], [1.0, 0.1, 0.2])
+
+
+def test_bodies_of_an_export_are_chosen_and_lost_ones_are_left_out(tmp_path: Path) -> None:
+    poses = np.hstack([np.eye(3), np.tile([0.0, 0.0, 0.0, 1.0], (3, 1))])
+    file = written("motive", tmp_path, [0, 10**9, 2 * 10**9], poses)
+    with pytest.raises(UserError, match="has 2 rigid bodies; choose: --body left, --body right"):
+        read_trajectory(file, "motive")
+    with pytest.raises(UserError, match="no pose that can be used"):
+        read_trajectory(file, "motive", body="right")
+    for header, said in (("Quaternion", "its Rotation Type is XYZ"), ("Millimeters", "its Length Units are XYZ")):
+        other = tmp_path / "b.csv"
+        other.write_text(file.read_text().replace(header, "XYZ"))
+        with pytest.raises(UserError, match=said):
+            read_trajectory(other, "motive", body="left")
+    vicon = tmp_path / "c.csv"
+    vicon.write_text("Objects\n100\n,,foot:foot,,,,,\nFrame,Sub Frame,RX,RY,RZ,TX,TY,TZ\n")
+    with pytest.raises(UserError, match="is Vicon's own CSV export"):
+        format_of(vicon)
+
+
+def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
+    file, times = tmp_path / "a.txt", tmp_path / "times.txt"
+    file.write_text("\n".join(f"{frame} 1 0 0 5 0 1 0 0 0 0 1 0" for frame in (1, 3)))
+    times.write_text("0\n1\n2\n3\n")
+    assert read_trajectory(file, "kitti", times).stamps_ns.tolist() == [10**9, 3 * 10**9]
+
+
+@pytest.mark.parametrize("variance", [np.finfo(np.float64).max, 1e6, 1e-310, np.inf])
+def test_an_extreme_variance_is_not_known(variance: float) -> None:
+    stamps_ns, poses = np.arange(3), np.hstack([np.eye(3), np.tile([0.0, 0.0, 0.0, 1.0], (3, 1))])
+    covariances = np.tile(np.diag([1.0, 1.0, variance, 1e-4, 1e-4, 1e-4]), (3, 1, 1))
+    _, record, notes = as_record(cleaned("a", stamps_ns, poses, covariances), "pose")
+    assert np.isnan(record.covariances[:, :3, :3]).all()
+    assert np.isfinite(record.covariances[:, 3:, 3:]).all()
+    assert any("a variance of the position is 1e+06 or more, or below 1e-20, in 3 of 3 poses" in note for note in notes)
+
+
+@pytest.mark.data
+def test_a_truth_of_transforms_is_offered_and_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path
+) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    bag = shared_data / "practitioners" / "truth_as_transform" / "vicon_bridge.mcap.zstd"
+    assert "ground_truth/BODY/transform=/vicon/foot/foot" in command("inspect", bag).out
+    option = "--topic ground_truth/foot/transform=/vicon/foot/foot"
+    assert option in command("evaluate", bag, "--output", tmp_path / "a").out
+    assert "position within 7.6 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
+    with open_bag(bag) as one:
+        channels = {"/vicon/foot/foot": truth_channels("foot")[1]}
+        both = [read_channels(one, channels, bulk=bulk)["/vicon/foot/foot"] for bulk in (True, False)]
+    np.testing.assert_array_equal(both[0].values, both[1].values)
+    assert len(both[0].values) == 1401
