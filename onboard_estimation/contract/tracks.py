@@ -36,12 +36,15 @@ class BodyTrack:
         (M, 7) position and unit quaternion x, y, z, w, or (M, 3) position alone.
     left_out
         Messages left out: not finite, no rotation, a stamp that repeats, or before or after the clock jumped back.
+    made_up
+        How many of these motion capture had made up, see `judging.soundness`.
     """
 
     body: str
     stamps_ns: NDArray[np.int64]
     values: Rows
     left_out: int = 0
+    made_up: int = 0
 
     @classmethod
     def clean(cls, body: str, stamps_ns: NDArray[np.int64], values: Rows) -> BodyTrack:
@@ -69,6 +72,7 @@ class BodyTrack:
             stamps_ns=self.stamps_ns[~made_up],
             values=self.values[~made_up],
             left_out=self.left_out + int(made_up.sum()),
+            made_up=self.made_up + int(made_up.sum()),
         )
 
     def at(self, stamps_ns: NDArray[np.int64], longest_gap_s: float) -> tuple[Rows, NDArray[np.bool_]]:

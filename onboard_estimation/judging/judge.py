@@ -418,9 +418,14 @@ def _lost(row: Mapping[str, float]) -> list[str]:
 
 def covered(recording: LoadedRecording, stamps_ns: NDArray[np.int64]) -> float:
     """Share of the time from the first to the last reading of the sensors that are needed that has estimates (K,)."""
-    needed = [one for one in recording.series if len(one.stamps_ns) and one.channel.required]
-    spans = needed or [one for one in recording.series if len(one.stamps_ns)]
-    first_ns, last_ns = min(int(one.stamps_ns.min()) for one in spans), max(int(one.stamps_ns.max()) for one in spans)
+    spans = [
+        (int(one.stamps_ns.min()), int(one.stamps_ns.max()))
+        for one in recording.series
+        if len(one.stamps_ns) and one.channel.required
+    ]
+    # A sensor with a clock of its own says nothing of the recording's length.
+    spans = [(first, last) for first, last in spans if first <= stamps_ns[-1] and last >= stamps_ns[0]]
+    first_ns, last_ns = min((first for first, _ in spans), default=0), max((last for _, last in spans), default=0)
     if last_ns <= first_ns:
         return 1.0
     steps = np.diff(np.concatenate([[first_ns], np.clip(stamps_ns, first_ns, last_ns), [last_ns]]))

@@ -178,7 +178,7 @@ def motion_from_tracks(
         raise UserError(f"motion capture of {', '.join(positions)} has positions only; headings are needed too")
     measured = [(bodies[name].stamps_ns, planar_pose(bodies[name].values)) for name in names]
     kept = [~flipped_frames(at, link_poses) for at, link_poses in measured]
-    left_out = {name: int((~mask).sum()) for name, mask in zip(names, kept, strict=True)}
+    left_out = {name: int((~mask).sum()) + bodies[name].made_up for name, mask in zip(names, kept, strict=True)}
     tracks = [(at[mask], link_poses[mask]) for (at, link_poses), mask in zip(measured, kept, strict=True)]
     grid_ns, rate_hz = _grid([at for at, _ in tracks], names, cutoff_hz)
     poses = np.empty((len(grid_ns), len(tracks), 3))
