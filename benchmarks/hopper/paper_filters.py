@@ -258,7 +258,7 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
     hops = true_hops((track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND, track.values[:, 2], standing_m, 0.0)
     time_s, estimated = (np.array(stamps) - start_ns) / NANOSECONDS_PER_SECOND, np.array(means)
     cycles = hop_cycles(HopEvents.from_phase_events(seen, start_ns), time_s, estimated[:, 0], standing_m)
-    found = hop_errors("kf1", hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait], "SE")
+    found = hop_errors(hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait])
     return found.values["m3"], found.values["m5"]
 
 

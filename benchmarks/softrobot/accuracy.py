@@ -79,10 +79,11 @@ def _known(estimator: Any, state: Any) -> tuple[Array, Callable[[Array], float]]
         return state.mean[: kernels.ROW], lambda row: now
     weights = np.exp(state.cloud.log_weights)
     learned = weights @ state.cloud.learned.means[:, 0]
-    learned_from = stiffness_prior(estimator.configuration).prior()
+    unknown = stiffness_prior(estimator.configuration)
+    factors = unknown.prior().factors
 
     def learned_stiffness(row: Array) -> float:
-        phi, _ = learned_from.functions(row[None, :3])
+        phi, _ = unknown.basis.functions(row[None, :3], factors)
         return max(0.25 * box.stiffness, box.stiffness + float(phi[0] @ learned))
 
     return weights @ state.cloud.states, learned_stiffness
