@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.drivers.fuzz import kept
 from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
@@ -83,9 +85,12 @@ def test_all_faults_are_listed_together() -> None:
     [
         (lambda one: one["inputs"][0]["entries"].pop(2), "force_z missing beside force_x"),
         (lambda one: one["inputs"][0]["entries"][0].update(scale="torque"), "unit lbf in, .* of force_x, which"),
+        (lambda one: one["scales"].pop("force"), "force_x has scale force, which `scales` does not have"),
+        (lambda one: one["bias"].update(output="other"), "bias: no output other"),
         (lambda one: one["status"][0].update(mask=2**32), "no input status of an unsigned type that holds"),
         (lambda one: one["inputs"][0]["entries"].append(one["inputs"][0]["entries"][0]), "field force_x is there 2"),
         (lambda one: one["inputs"].extend([{"pdo": 0x1A01, "entries": [{"type": "uint64"}] * 200}]), "1632 bytes"),
+        (lambda one: one["inputs"].clear(), "neither force_x to torque_z nor voltage_1"),
     ],
 )
 def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
@@ -93,6 +98,32 @@ def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
     change(content)
     with pytest.raises(ConfigurationError, match=said):
         parse(written(content))
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObject) -> None:
+    with pytest.raises(ConfigurationError):
+        parse(data.draw(st.binary(max_size=300)))
+    content: Any = text(data.draw(st.sampled_from(["ati_ft", "beckhoff_el3104"])))
+    inner = content
+    while True:
+        keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(inner[key], (dict, list)) or not inner[key] or data.draw(st.booleans()):
+            break
+        inner = inner[key]
+    inner[key] = data.draw(_VALUES)
+    with suppress(ConfigurationError):
+        one = parse(written(content))
+        assert one.has_wrench or one.voltages
 
 
 def test_what_a_fuzzer_kept_is_taken_or_refused() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import natnet_others
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from natnet_samples import NAMES, TICKS, TIME_S, frame_of, poses
 
 from benchmarks.drivers.fuzz import kept
@@ -104,6 +106,35 @@ def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
         message, version = data[1:], VERSIONS[(data[0] if data else 0) % len(VERSIONS)]
         read_all(message, version)
         read_all(message[4:], version)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(VERSIONS), st.booleans(), st.binary(max_size=2000), st.data())
+def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
+    version: Version, is_frame: bool, any_bytes: bytes, data: st.DataObject
+) -> None:
+    read_all(any_bytes, version)
+    whole = natnet_others.frame(frame_of(poses()), version) if is_frame else natnet_others.models(NAMES, version)
+    message = bytearray(whole[4:])
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(message) - 4))
+        value = data.draw(st.sampled_from([-1, 0, 1, 2**31 - 1, -(2**31), 65535]) | st.integers(-(2**31), 2**31 - 1))
+        struct.pack_into("<i", message, place, value)
+    read_all(bytes(message[: data.draw(st.integers(0, len(message)))]), version)
+
+
+@pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)
+def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
+    whole = natnet_others.frame(frame_of(poses()), version)[4:]
+    without_ptp = len(whole) - 8 if version >= (4, 1) else -1
+    for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
+        if length == without_ptp:
+            continue  # as long as a frame that has no time by a PTP clock, which is read
+        with pytest.raises(NatNetFault):
+            protocol.parse_frame(whole[:length], version)
+    if version >= (4, 1):
+        found = protocol.parse_frame(whole[:-14] + whole[-6:], version)
+        assert found.exposure_ticks == TICKS[0]
 
 
 def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from benchmarks.drivers.fuzz import kept
@@ -118,9 +120,11 @@ def test_a_stream_in_pieces_is_the_same_stream() -> None:
         (block(FRAME_INFO, b"\x01"), "4 bytes are told of, and the block has 1 left"),
         (struct.pack("<II", FRAME_INFO, 0xFFFFFFFF), "tells 4294967295 bytes, and its packet has 0 left"),
         (struct.pack("<II", 4711, 5) + b"1234", "kind 4711 tells 5 bytes"),
+        (b"\x01\x02\x03", "3 bytes are left"),
         (block(GLOBAL_SEGMENTS, struct.pack("<II", 1, 0xFFFFFFFF)), "429496729500 bytes are told of"),
         (block(SUBJECT_INFO, struct.pack("<II", 1, 0x7FFFFFFF) + b"name"), "and the block has 4 left"),
         (block(LATENCY_INFO, encode_named_numbers({"stage": float("nan")})), "stage is nan"),
+        (block(CONTENTS, struct.pack("<II", 0, 0x40000000)), "and the block has 0 left"),
     ],
 )
 def test_lengths_and_counts_that_lie(packet: bytes, words: str) -> None:
@@ -135,33 +139,59 @@ def test_a_packet_that_is_none_or_too_long() -> None:
         Packets().feed(struct.pack("<II", PACKET, LARGEST_PACKET + 1))
 
 
-def is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own(packet: bytes, other: bytes) -> None:
+def _known() -> st.SearchStrategy[bytes]:
+    kinds = st.sampled_from([1, 2, 5, 9, 26, 36, 39, OBJECT_ENUMS, CONTENTS, 77])
+    counts = st.integers(0, 0xFFFFFFFF).map(lambda value: struct.pack("<I", value))
+    content = st.lists(st.one_of(st.binary(max_size=40), counts, st.just(b"\x01\0\0\0")), max_size=6).map(b"".join)
+    return st.lists(st.builds(block, kinds, content), max_size=5).map(b"".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=300) | _known(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
+def test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own(
+    packet: bytes, changes: list[tuple[int, int]]
+) -> None:
+    other = bytearray(packet)
+    for place, value in changes:
+        if other:
+            other[place % len(other)] = value
     try:
-        layout, own = layout_of(packet), decode(other)
+        layout, own = layout_of(packet), decode(bytes(other))
     except StreamError:
         return
     assert own.poses is None or len(own.poses.ids) == len(own.poses.values) <= len(packet)
     if own.offered is None:
-        list(Session().feed(block(PACKET, other)))
+        list(Session().feed(block(PACKET, bytes(other))))
     assert layout.fits(packet)
-    if layout.fits(other):
-        assert same(layout.read(other), own)
+    if layout.fits(bytes(other)):
+        assert same(layout.read(bytes(other)), own)
 
 
 def test_what_a_fuzzer_kept_is_read_or_refused() -> None:
     """Inputs that take other ways through the reader: where a byte is changed, by what, and the packet."""
     for data in kept("vicon"):
+        place, change = int.from_bytes(data[:2], "little"), data[2]
         packet = data[3:]
-        other = bytearray(packet)
-        if packet:
-            other[int.from_bytes(data[:2], "little") % len(packet)] ^= data[2]
-        is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own(packet, bytes(other))
+        changed = packet[place % len(packet)] ^ change if packet else 0
+        test_whatever_comes_is_read_or_refused_and_by_the_layout_of_another_packet_as_by_its_own.hypothesis.inner_test(
+            packet, [(place, changed)]
+        )
 
 
 def same(one: Content, other: Content) -> bool:
     """To the bit."""
     poses = [None if part.poses is None else (part.poses.ids, part.poses.values.tobytes()) for part in (one, other)]
     return one._replace(poses=None) == other._replace(poses=None) and poses[0] == poses[1]
+
+
+def test_numbers_alone_keep_the_layout_and_all_else_does_not() -> None:
+    poses = block(GLOBAL_SEGMENTS, segments(1, (1, np.ones(3), np.eye(3)), (2, np.ones(3), np.eye(3))))
+    latency = block(LATENCY_INFO, encode_named_numbers({"a": 0.004, "b": 0.001}))
+    packet = frame(1, poses, latency, block(HARDWARE_FRAME, b"\x01\0\0\0"))[8:]
+    layout = layout_of(packet)
+    numbers = [place for place in range(len(packet)) if layout.fits(packet[:place] + b"\xa5" + packet[place + 1 :])]
+    assert len(numbers) == 4 + 2 * 96 + 2 * 8 + 4
+    assert not layout.fits(packet + b"\0")
 
 
 def test_a_name_that_fills_the_log_is_refused_and_one_that_hides_in_it_is_shown() -> None:
@@ -204,6 +234,19 @@ def test_jitter_of_arrivals_and_of_the_told_latency_goes() -> None:
     assert clock.device_clock is not None
     assert clock.device_clock.skew_ppm == pytest.approx(40.0, abs=3.0)
     assert said == []
+
+
+def test_numbers_that_fall_are_a_restart() -> None:
+    clock = FrameClock(0.0, lambda _: None)
+    clock.tell_rates((RATE_HZ,))
+    before, _ = _stamps(clock, 50_000, 6000, 10**18)
+    after, exposed = _stamps(clock, 3, 6000, 10**18 + 13 * 10**9)
+    known = [stamp is not None for stamp in after]
+    assert known.index(True) == 4  # a fifth confirms the jump
+    assert all(known[4:])
+    assert clock.jumps == 1
+    assert np.abs(np.array(after[600:]) - exposed[600:]).max() < 300_000
+    assert after[4] > before[-1]
 
 
 @pytest.mark.parametrize(("told_hz", "words"), [((100.0, RATE_HZ), "600 Hz is taken"), ((250.0,), "less the latency")])
