@@ -318,13 +318,13 @@ def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[U
         return []
     edges = [0, *(steps + 1).tolist(), len(delays)]
     parts = [(first, stop, float(np.median(delays[first:stop]))) for first, stop in itertools.pairwise(edges)]
-    clocks: list[tuple[float, int]] = []
+    clocks: list[float] = []
     for _, _, delay in parts:
-        if all(abs(delay - other) > _CLOCK_STEP_NS for other, _ in clocks):
-            clocks.append((delay, 0))
+        if all(abs(delay - other) > _CLOCK_STEP_NS for other in clocks):
+            clocks.append(delay)
     sizes = {
         clock: sum(stop - first for first, stop, delay in parts if abs(delay - clock) <= _CLOCK_STEP_NS)
-        for clock, _ in clocks
+        for clock in clocks
     }
     agreeing = [
         clock for clock, size in sizes.items() if abs(clock) < _SAME_CLOCK_NS and size >= _ENOUGH_SHARE * len(delays)
