@@ -41,17 +41,18 @@ from onboard_estimation.contract.robot import Robot, all_robots, estimator_name,
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
-from onboard_estimation.judging.clock_alignment import aligned
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.soundness import (
+from onboard_estimation.judging.what_if import changed
+from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
+from onboard_estimation.soundness.at_rest import contradict_gravity, dead, is_imu
+from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
+from onboard_estimation.soundness.motion import checked_truth
+from onboard_estimation.soundness.stretches import (
     marked,
     stamps_of_another_age,
     unsound_poses,
-    unsound_sensor,
     unsound_sentences,
 )
-from onboard_estimation.judging.what_if import changed
-from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
 
 
 @dataclass(frozen=True)
@@ -331,24 +332,30 @@ def load_recording(
     notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    faults = [said for one in series for said in unsound_sensor(one.channel, one.stamps_ns, one.values, bag.start_ns)]
-    notes += faults
     tracks, held, lost = _known(bag, match, columns, mirror_truth)
-    notes += lost
-    if align_clock:
-        tracks, note = aligned(
-            {channel: columns[topic] for topic, channel in match.channels.items()},
-            {channel: columns[topic] for topic, channel in match.truth.items()},
-            tracks,
-        )
-        notes.append(note)
+    faults = [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    wrong = contradict_gravity(series)
+    imus = {one.topic: columns[topic] for topic, one in match.channels.items() if is_imu(one)}
+    bodies = {one.topic: TrackedBody(tracks[one.sensor], delay_s(columns[topic])) for topic, one in match.truth.items()}
+    checked = checked_truth(imus, bodies, wrong, align_clock)
+    faults += [*wrong.values(), *checked.contradictions]
+    notes += [*faults, *lost, *checked.clock]
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
     notes += _missing_truth(match, bag.types)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
-    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held, tuple(faults))
+    loaded = LoadedRecording(
+        series,
+        arrival,
+        {one.sensor: checked.tracks[one.topic] for one in match.truth.values()},
+        is_simulated(bag),
+        tuple(notes),
+        held,
+        tuple(faults),
+        checked.comparable and not wrong,
+    )
     return changed(loaded, replace(what_if, drop=()))
 
 
