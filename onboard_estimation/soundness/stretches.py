@@ -1,7 +1,7 @@
 """Which stretches of a recording are unsound, and why. Three kinds are looked for:
 
 - *poses* that motion capture has made up: the last one repeated while the body is lost, the origin in its place, a leap
-  away and back where markers were swapped. They are left out of errors and of training;
+  away where markers were swapped. They are left out of errors and of training;
 - *readings* of a sensor that has stopped measuring: zeros, or one reading over and over. They are named, not left out:
   a robot gets them too;
 - *stamps* of another age: a clock that falls back and returns, or that is set while recording. The recorder's clock
@@ -13,6 +13,7 @@ Each needs a sign that rest does not have: a body at rest repeats its pose to th
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 Integers = NDArray[np.int64]
+Places = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 JUMP_SPEED_M_S = 10.0
@@ -35,8 +37,8 @@ _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
 _LEAST_LAST_S = 0.5
-_LONGEST_LEAP_S = 1.0
-LEAPS = "leaps away and back as no body moves"
+_PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
+LEAPS = "leaps away as no body moves"
 
 _LEAST_DEAD_S, FEWEST_DEAD, _FEWEST_CHANGES = 0.25, 20, 50
 _MOST_REPEATS = 0.01
@@ -107,14 +109,18 @@ def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, conseq
 
 def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
     """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbours of poses (K, 7) or (K, 3)."""
+    return _between(poses[:-1], poses[1:])
+
+
+def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
     with np.errstate(over="ignore"):
-        distances = np.linalg.norm(np.diff(poses[:, :3], axis=0), axis=1)
-    if poses.shape[1] == 3:
+        distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
+    if first.shape[1] == 3:
         return distances, np.zeros(len(distances))
     # A quaternion and its negative are the same rotation.
-    cosines = np.abs((poses[1:, 3:] * poses[:-1, 3:]).sum(axis=1))
-    norms = np.linalg.norm(poses[:, 3:], axis=1)
-    return distances, 2.0 * np.arccos(np.clip(cosines / (norms[1:] * norms[:-1]), 0.0, 1.0))
+    cosines = np.abs((then[:, 3:] * first[:, 3:]).sum(axis=1))
+    norms = np.linalg.norm(then[:, 3:], axis=1) * np.linalg.norm(first[:, 3:], axis=1)
+    return distances, 2.0 * np.arccos(np.clip(cosines / norms, 0.0, 1.0))
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
@@ -131,12 +137,28 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
         return []
     placeholders = _placeholders(stamps_ns, poses)
     sound = np.flatnonzero(~marked(placeholders, len(poses)))
-    stamps, kept = stamps_ns[sound], poses[sound]
-    distances, turns = pose_steps(kept)
-    found = _frozen(stamps, distances, turns) + _away_and_back(stamps, kept, distances, turns)
+    distances, turns = pose_steps(poses[sound])
     # Back to the numbers of all poses.
-    found = [_stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why) for one in found]
-    return sorted(placeholders + found, key=lambda one: one.first)
+    frozen = [
+        _stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why)
+        for one in _frozen(stamps_ns[sound], distances, turns)
+    ]
+    left = np.flatnonzero(~marked(placeholders + frozen, len(poses)))
+
+    def reachable(first: Places, then: Places) -> Mask:
+        first, then = left[first], left[then]
+        steps_s = (stamps_ns[then] - stamps_ns[first]) / NANOSECONDS_PER_SECOND
+        return ~leaps(*_between(poses[first], poses[then]), steps_s)
+
+    away = left[~longest_chain(len(left), reachable)] if len(left) > 1 else left[:0]
+    leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(_at(away, len(poses)))]
+    return sorted(placeholders + frozen + leapt, key=lambda one: one.first)
+
+
+def _at(places: Places, count: int) -> Mask:
+    out = np.zeros(count, dtype=np.bool_)
+    out[places] = True
+    return out
 
 
 def _stretch(stamps_ns: Integers, first: int, stop: int, why: str) -> Unsound:
@@ -191,24 +213,35 @@ def _frozen(stamps_ns: Integers, distances: Vector, turns: Vector) -> list[Unsou
     return found
 
 
-def _away_and_back(stamps_ns: Integers, poses: Matrix, distances: Vector, turns: Vector) -> list[Unsound]:
-    """Poses between a step that no body makes and another one that leads back."""
-    seconds = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
-    steps = np.flatnonzero(leaps(distances, turns, seconds)).tolist()
-    found, after = [], -1
-    for number, away in enumerate(steps):
-        if away < after:
-            continue
-        for back in steps[number + 1 :]:
-            span_s = (stamps_ns[back + 1] - stamps_ns[away]) / NANOSECONDS_PER_SECOND
-            if span_s > _LONGEST_LEAP_S:
-                break
-            distance, turn = pose_steps(poses[[away, back + 1]])
-            if not leaps(distance, turn, np.array([span_s]))[0]:
-                found.append(_stretch(stamps_ns, away + 1, back + 1, LEAPS))
-                after = back + 1
-                break
-    return found
+def longest_chain(count: int, reachable: Callable[[Places, Places], Mask]) -> Mask:
+    """(count,) which frames of a track belong together: the most of them, each reachable from the one before.
+
+    A median finds a flip only while it is shorter than half of its window. Here the track is cut wherever the body can
+    not have gone on, and of the pieces the longest chain that fit each other is kept (dynamic programming): a flip of
+    any length is found as long as more frames are right than wrong.
+
+    Parameters
+    ----------
+    reachable
+        Whether a body can be where frames of one set of numbers have it after having been where those of another have
+        it: both (K,), or the second a single one.
+    """
+    breaks = np.flatnonzero(~reachable(np.arange(count - 1), np.arange(1, count)))
+    starts, stops = np.concatenate([[0], breaks + 1]), np.append(breaks + 1, count)
+    lengths = stops - starts
+    total, before = lengths.copy(), np.full(len(starts), -1)
+    for piece in range(1, len(starts)):
+        earlier = np.arange(max(0, piece - _PIECES_BACK), piece)
+        near = reachable(stops[earlier] - 1, starts[piece : piece + 1])
+        if near.any():
+            best = earlier[near][np.argmax(total[earlier[near]])]
+            before[piece], total[piece] = best, total[best] + lengths[piece]
+    kept = np.zeros(count, dtype=np.bool_)
+    piece = int(np.argmax(total))
+    while piece >= 0:
+        kept[starts[piece] : stops[piece]] = True
+        piece = int(before[piece])
+    return kept
 
 
 def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:

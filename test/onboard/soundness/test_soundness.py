@@ -98,7 +98,7 @@ def test_the_origin_in_place_of_a_pose(place: int, length: int) -> None:
     assert "origin" in found.why
 
 
-@given(places, st.integers(1, 150), st.booleans())
+@given(places, st.integers(1, 900), st.booleans())
 @settings(max_examples=40)
 def test_a_leap_away_and_back(place: int, length: int, turned: bool) -> None:
     spoilt = POSES.copy()
