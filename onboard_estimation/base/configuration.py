@@ -28,8 +28,6 @@ from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import yaml
-
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import (
     PARAMETERS_KEY,
@@ -37,6 +35,7 @@ from onboard_estimation.base.parameter_file import (
     is_sectioned,
     parameters_of,
     read_parameter_file,
+    to_yaml,
 )
 
 C = TypeVar("C")
@@ -317,14 +316,7 @@ def _section_remark(section_type: type) -> str:
 def _yaml_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_yaml_value(element) for element in value)}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        text = repr(value)
-        return text if "." in text else text.replace("e", ".0e")  # 1e-06 is text to plain PyYAML
-    if isinstance(value, int):
-        return str(value)
-    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=math.inf).strip()
+    return to_yaml(value, **({"default_style": '"'} if isinstance(value, str) else {})).strip()
 
 
 class _Section(NamedTuple):

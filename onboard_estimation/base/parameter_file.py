@@ -1,13 +1,15 @@
-"""ROS 2 parameter files, read as ROS 2 reads them, with every fault of their form collected.
+"""YAML as this project reads and writes it, and ROS 2's parameter files, with every fault of their form collected.
 
-What ROS 2 takes for a number is taken for one here (`1e-3`, which plain PyYAML reads as text), and what it refuses is
-refused here too (anchors), so that a file means the same to a node and to an offline command.
+What ROS 2 takes for a number is taken for one everywhere (`1e-3`, which plain PyYAML reads as text), and what only YAML
+1.1 takes for one is not (`12:30`). So a value means the same to a node, an offline command and on the command line.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,26 @@ import yaml
 from onboard_estimation.base.errors import UserError
 
 PARAMETERS_KEY = "ros__parameters"
+_SMALLEST_NORMAL = 2.0**-1022
 
 
-class ParameterLoader(yaml.SafeLoader):
-    """Safe loader with the scalars of rcl_yaml_param_parser; notes keys that occur twice."""
+class _Loader(yaml.SafeLoader):
+    """Safe loader with the scalars of rcl_yaml_param_parser; notes names that occur twice, and refuses aliases."""
 
     # Not those of PyYAML, which make a number of 1:30 and a date of 2017-11-22.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as its base class declares it
+    bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
+    def __init__(self, text: str, most_nodes: float) -> None:
+        super().__init__(text)
         self.faults: list[str] = []
+        self._nodes, self._most_nodes = 0, most_nodes
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.get_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "ROS 2 reads no aliases", mark)
+        self._nodes += 1
+        if self.check_event(yaml.AliasEvent) or self._nodes > self._most_nodes:
+            what = "aliases are not read" if self._nodes <= self._most_nodes else "too many values"
+            raise yaml.composer.ComposerError(None, None, what, self.get_event().start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -50,16 +56,78 @@ class ParameterLoader(yaml.SafeLoader):
         return mapping
 
 
+class _ParameterLoader(_Loader):
+    """With two truth values more, as in ROS 2's own files: elsewhere `y` is an axis and `N` are newtons."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts texts in quotes that PyYAML, ROS 2 or this reader would take for anything else; has no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_float(self, data: float) -> yaml.ScalarNode:
+        if 0.0 < abs(data) < _SMALLEST_NORMAL:  # rounded as usual, ROS 2 takes it for a text
+            return self.represent_scalar("tag:yaml.org,2002:float", str(Decimal(data)))
+        return super().represent_float(data)
+
+
 for _tag, _pattern, _first in (
-    ("bool", r"^(?:y|Y|yes|Yes|YES|true|True|TRUE|on|On|ON|n|N|no|No|NO|false|False|FALSE|off|Off|OFF)$", "yYtToOnNfF"),
+    ("bool", r"^(?:yes|Yes|YES|true|True|TRUE|on|On|ON|no|No|NO|false|False|FALSE|off|Off|OFF)$", "yYtToOnNfF"),
     ("int", r"^[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)$", "-+0123456789"),
     ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("float", r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", "-+."),
+    ("float", r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|[-+]?(?i:inf|infinity|nan))$", "-+.iInN"),
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
 ):
-    ParameterLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
-# PyYAML knows no `y` and `n`.
-ParameterLoader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+    for _one in (_Loader, _Dumper):
+        _one.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+for _one in (_ParameterLoader, _Dumper):
+    _one.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+# What begins as a number and is none to YAML may be one to strtod, which ROS 2 calls.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(""), list("-+.0123456789"))
+_Dumper.add_representer(float, _Dumper.represent_float)
+# NumPy's scalars and arrays, and `array.array`.
+_Dumper.add_multi_representer(object, lambda dumper, data: dumper.represent_data(data.tolist()))
+
+
+def read_yaml(text: str, of_ros: bool = False, most_nodes: float = math.inf) -> tuple[Any, list[str]]:
+    """Content of a YAML text, names as texts, and the faults of its form that do not hinder reading.
+
+    Parameters
+    ----------
+    of_ros
+        It is a ROS 2 parameter file, where `y` and `n` are truth values.
+    most_nodes
+        Refuse more values than these.
+
+    Raises
+    ------
+    UserError
+        It is no YAML: where, and why.
+    """
+    try:
+        loader = (_ParameterLoader if of_ros else _Loader)(text, most_nodes)
+        return loader.get_single_data(), loader.faults
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UserError(place + ", ".join(filter(None, (error.context, error.problem)))) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(" ".join(str(error).split())) from error
+
+
+def yaml_value(text: str) -> Any:
+    """The value of a YAML text. UserError where it is none, or has a name twice."""
+    value, faults = read_yaml(text)
+    if faults:
+        raise UserError("; ".join(faults))
+    return value
+
+
+def to_yaml(value: Any, **style: Any) -> str:
+    """YAML text that ROS 2, PyYAML and `read_yaml` read alike; style as of `yaml.dump`."""
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False, **style)
+    return text.removesuffix("...\n")
 
 
 def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -71,24 +139,20 @@ def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
         The file cannot be read, or is no YAML.
     """
     try:
-        loader = ParameterLoader(path.read_text(encoding="utf-8"))
-        content = loader.get_single_data()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is no UTF-8 text (byte {error.start})") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = ", ".join(filter(None, (error.context, error.problem)))
-        raise UserError(f"{path}: is no valid parameter file{place}: {problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is no valid parameter file: {' '.join(str(error).split())}") from error
+    try:
+        content, faults = read_yaml(text, of_ros=True)
+    except UserError as error:
+        raise UserError(f"{path}: is no valid parameter file: {error}") from error
     if content is None:
         content = {}
     if not isinstance(content, dict):
         raise UserError(f"{path}: is no parameter file: it holds a {type(content).__name__}, not `name: value` lines")
-    return content, loader.faults
+    return content, faults
 
 
 def is_sectioned(content: Mapping[str, Any]) -> bool:

@@ -158,8 +158,7 @@ def gait(
     """
     import math
 
-    import yaml
-
+    from onboard_estimation.base.parameter_file import to_yaml
     from onboard_estimation.contract.simulated import WithGaits
 
     if file is not None:
@@ -176,7 +175,7 @@ def gait(
     if file is not None and file.suffix == ".png":
         report.write_picture(file)
     elif file is not None:
-        output.put(yaml.safe_dump(report.summary(), sort_keys=False, default_flow_style=None), file)
+        output.put(to_yaml(report.summary(), default_flow_style=None), file)
     if json:
         output.print_json(report.summary())
         return

@@ -8,7 +8,6 @@ the field, its help the first paragraph that the docstring of its dataclass has 
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,24 +135,28 @@ def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> di
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` with the value in YAML, as in a parameter file."""
-    import yaml
+    from onboard_estimation.base.parameter_file import yaml_value
 
     out: dict[str, Any] = {}
     for name, value in parse_pairs(texts, "--set").items():
         try:
-            out[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"--set {name}={value}: the value is no YAML") from None
+            out[name] = yaml_value(value)
+        except UserError as error:
+            raise UserError(f"--set {name}={value}: the value is no YAML: {error}") from None
     return out
 
 
 def override_texts(overrides: Mapping[str, Any]) -> list[str]:
     """Each as `--set` reads it: plain where that reads back as it is."""
-    import yaml
+    from onboard_estimation.base.parameter_file import to_yaml, yaml_value
 
     def text(value: Any) -> str:
-        plain = str(value)
-        return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
+        if isinstance(value, str):
+            with suppress(UserError):
+                if yaml_value(value) == value:
+                    return value
+        style = {"default_style": '"'} if isinstance(value, str) else {"default_flow_style": True}
+        return to_yaml(value, **style).strip()
 
     return [f"{name}={text(value)}" for name, value in overrides.items()]
 

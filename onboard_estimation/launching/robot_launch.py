@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutdown
 from launch.launch_context import LaunchContext
 from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
 from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
@@ -347,9 +347,9 @@ class RobotLaunch:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         named = [one.executable for one, _ in nodes if one.takes_robot]
         restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
-        sections = {f"/**/{one.executable}": {"ros__parameters": own} for one, own in nodes}
+        sections = {f"/**/{one.executable}": {PARAMETERS_KEY: own} for one, own in nodes}
         last = folder / "last.yaml"
-        last.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
+        last.write_text(to_yaml(sections), encoding="utf-8")
         words = [f"{one.package or self.package}/{one.executable}" for one, _ in nodes]
         return _node(values, PACKAGE, "composed", [*restricted, str(last)], name=None, arguments=words, **options)
 
