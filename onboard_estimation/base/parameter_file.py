@@ -22,21 +22,22 @@ _SMALLEST_NORMAL = 2.0**-1022
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader with the scalars of rcl_yaml_param_parser; notes names that occur twice, and refuses aliases."""
+    """Safe loader with the scalars of rcl_yaml_param_parser; notes names that occur twice."""
 
     # Not those of PyYAML, which make a number of 1:30 and a date of 2017-11-22.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as its base class declares it
     bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012
 
-    def __init__(self, text: str, most_nodes: float) -> None:
+    def __init__(self, text: str, most_nodes: float, takes_aliases: bool) -> None:
         super().__init__(text)
         self.faults: list[str] = []
-        self._nodes, self._most_nodes = 0, most_nodes
+        self._nodes, self._most_nodes, self._takes_aliases = 0, most_nodes, takes_aliases
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._nodes += 1
-        if self.check_event(yaml.AliasEvent) or self._nodes > self._most_nodes:
-            what = "aliases are not read" if self._nodes <= self._most_nodes else "too many values"
+        refused = self.check_event(yaml.AliasEvent) and not self._takes_aliases
+        if refused or self._nodes > self._most_nodes:
+            what = "ROS 2 reads no aliases" if refused else "too many values"
             raise yaml.composer.ComposerError(None, None, what, self.get_event().start_mark)
         return super().compose_node(parent, index)
 
@@ -66,6 +67,10 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # Line breaks of other alphabets are lost without escapes.
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
+
     def represent_float(self, data: float) -> yaml.ScalarNode:
         if 0.0 < abs(data) < _SMALLEST_NORMAL:  # rounded as usual, ROS 2 takes it for a text
             return self.represent_scalar("tag:yaml.org,2002:float", str(Decimal(data)))
@@ -85,6 +90,7 @@ for _one in (_ParameterLoader, _Dumper):
     _one.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 # What begins as a number and is none to YAML may be one to strtod, which ROS 2 calls.
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(""), list("-+.0123456789"))
+_Dumper.add_representer(str, _Dumper.represent_str)
 _Dumper.add_representer(float, _Dumper.represent_float)
 # NumPy's scalars and arrays, and `array.array`.
 _Dumper.add_multi_representer(object, lambda dumper, data: dumper.represent_data(data.tolist()))
@@ -96,9 +102,9 @@ def read_yaml(text: str, of_ros: bool = False, most_nodes: float = math.inf) -> 
     Parameters
     ----------
     of_ros
-        It is a ROS 2 parameter file, where `y` and `n` are truth values.
+        It is a ROS 2 parameter file, where `y` and `n` are truth values, and aliases are none.
     most_nodes
-        Refuse more values than these.
+        Refuse more values than these, and aliases, which make many of few.
 
     Raises
     ------
@@ -106,7 +112,8 @@ def read_yaml(text: str, of_ros: bool = False, most_nodes: float = math.inf) -> 
         It is no YAML: where, and why.
     """
     try:
-        loader = (_ParameterLoader if of_ros else _Loader)(text, most_nodes)
+        takes_aliases = not of_ros and most_nodes == math.inf
+        loader = (_ParameterLoader if of_ros else _Loader)(text, most_nodes, takes_aliases)
         return loader.get_single_data(), loader.faults
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -102,7 +102,8 @@ def config(
     if begins:
         text = _heading(name, file) + text
     if output.put(text, file):
-        output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")
+        output.say(f"{file}: {text.count(chr(10))} lines")
+        output.say_command("next: ", f"evaluate BAG --config {shlex.quote(str(file))}")
 
 
 def _heading(name: str, file: Path | None) -> str:
@@ -203,7 +204,7 @@ def robot(
     output.say(f"{place}: {len(written)} files; the robot is in {name}_estimation/robot.py")
     where = shlex.quote(str(place))
     output.say(f"next: python -m pip install --editable {where}")
-    output.say(f"then: {output.program()} simulate {name} --output bag; {output.program()} evaluate bag")
+    output.say_command("then: ", f"simulate {name} --output bag; {output.program()} evaluate bag")
     output.say(f"      python -m pytest {where}/test")
 
 

@@ -133,6 +133,11 @@ def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> di
     return pairs
 
 
+def path_word(path: Path) -> str:
+    """A path as an argument of a command, where none may begin like an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` with the value in YAML, as in a parameter file."""
     from onboard_estimation.base.parameter_file import yaml_value
@@ -155,8 +160,7 @@ def override_texts(overrides: Mapping[str, Any]) -> list[str]:
             with suppress(UserError):
                 if yaml_value(value) == value:
                     return value
-        style = {"default_style": '"'} if isinstance(value, str) else {"default_flow_style": True}
-        return to_yaml(value, **style).strip()
+        return to_yaml(value, default_flow_style=True).removesuffix("\n")
 
     return [f"{name}={text(value)}" for name, value in overrides.items()]
 
@@ -383,7 +387,7 @@ class EvaluateOptions:
         panel="What is written",
         read=_rate,
         must="a rate in Hz above 0, or all",
-        texts=lambda rate_hz: [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"],
+        texts=lambda rate_hz: [str(rate_hz) if math.isfinite(rate_hz) else "all"],
     )
 
 

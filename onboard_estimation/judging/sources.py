@@ -42,7 +42,7 @@ from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.judging.clock_alignment import aligned
-from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf, path_word
 from onboard_estimation.judging.soundness import (
     marked,
     stamps_of_another_age,
@@ -126,7 +126,7 @@ def read_bag(
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
     recording = replace(recording, notes=tuple(notes))
-    again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
+    again = ("onboard-estimation", "evaluate", path_word(bag_path), "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 

@@ -26,7 +26,15 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
+from onboard_estimation.judging.options import (
+    EvaluateOptions,
+    JudgeSettings,
+    Keep,
+    declared,
+    path_word,
+    recorded,
+    words,
+)
 from onboard_estimation.judging.sources import (
     Source,
     is_simulated,
@@ -345,7 +353,7 @@ def _judged(
         source=reference.source,
         bag=(options.truth or path).resolve().name,
         sensors={},
-        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
+        command=shlex.join(["onboard-estimation", "evaluate", path_word(path), *robot, *words(options)]),
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept
