@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import (
     PARAMETERS_KEY,
+    file_and_node,
     flatten,
     is_sectioned,
     parameters_of,
@@ -238,15 +239,23 @@ def load(
     configuration_type: type[C],
     source: Path | str | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
+    node: str = "",
+    namespace: str | None = None,
+    beside: type | None = None,
 ) -> C:
     """Configuration from its defaults, a parameter file and overrides, the later before the earlier.
 
     Parameters
     ----------
     source
-        ROS 2 parameter file, or a mapping of its content or of bare parameters, nested or with dotted names.
+        ROS 2 parameter file, `FILE:NODE` for a node's section of it, or a mapping of its content or of bare parameters,
+        nested or with dotted names.
     overrides
         Nested or with dotted names; arrays as lists, tuples, `array.array` or NumPy arrays.
+    node, namespace
+        Whose parameters a file is to give, see `parameters_of`.
+    beside
+        Dataclass of other parameters that the node has: a file may set them.
 
     Raises
     ------
@@ -257,17 +266,21 @@ def load(
     """
     content: Mapping[str, Any]
     if isinstance(source, (str, Path)):
-        source_name, (content, faults) = str(source), read_parameter_file(Path(source))
+        path, asked = file_and_node(Path(source))
+        node, source_name, (content, faults) = asked or node, str(source), read_parameter_file(path)
     else:
         source_name, content, faults = "configuration", source or {}, []
-    of_file = isinstance(source, (str, Path)) and bool(content)
-    values, more_faults = parameters_of(content) if of_file or is_sectioned(content) else flatten(content)
+    sectioned = (isinstance(source, (str, Path)) and bool(content)) or is_sectioned(content)
+    values, more_faults = parameters_of(content, node, namespace) if sectioned else flatten(content)
     overriding, override_faults = flatten(overrides or {})
     faults += [*more_faults, *override_faults]
+    known = list(_below(configuration_type))
+    unknown = dict.fromkeys(_unknown(values, [*known, *(_below(beside) if beside else ())]))
+    unknown |= dict.fromkeys(_unknown(overriding, known))
     values.update(overriding)
 
     configuration = _build(configuration_type, "", MISSING, values, faults)
-    faults += _unknown(values, list(_below(configuration_type)))
+    faults += unknown
     if faults:
         raise ConfigurationError(f"{source_name}, with what was set besides" if overrides else source_name, faults)
     return typing.cast(C, configuration)

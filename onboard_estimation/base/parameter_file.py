@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -137,24 +137,21 @@ def to_yaml(value: Any, **style: Any) -> str:
     return text.removesuffix("...\n")
 
 
-def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Content of a ROS 2 parameter file and the faults of its form.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read, or is no YAML.
-    """
+def read_yaml_file(path: Path, what: str, of_ros: bool = False) -> tuple[Any, list[str]]:
+    """As `read_yaml`, of a file. UserError where it cannot be read, or is not what it should be, in words."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return read_yaml(path.read_text(encoding="utf-8"), of_ros)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is no UTF-8 text (byte {error.start})") from error
-    try:
-        content, faults = read_yaml(text, of_ros=True)
     except UserError as error:
-        raise UserError(f"{path}: is no valid parameter file: {error}") from error
+        raise UserError(f"{path}: is no valid {what}: {error}") from error
+
+
+def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Content of a ROS 2 parameter file and the faults of its form. Raises as `read_yaml_file`."""
+    content, faults = read_yaml_file(path, "parameter file", of_ros=True)
     if content is None:
         content = {}
     if not isinstance(content, dict):
@@ -167,13 +164,42 @@ def is_sectioned(content: Mapping[str, Any]) -> bool:
     return PARAMETERS_KEY in content or any(True for _ in _sections(content))
 
 
-def parameters_of(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Parameters that the content holds for the one node that it is for, as `{dotted name: value}`, and faults.
+def file_and_node(path: Path) -> tuple[Path, str]:
+    """A file, and the node that `:NODE` behind its name says; empty: none is said."""
+    file, _, node = str(path).rpartition(":")
+    return (Path(file), node) if node and not path.exists() and Path(file).is_file() else (path, "")
+
+
+def is_for(section: str, node: str) -> bool:
+    """Whether a section is for a node, by ROS 2's rules; by its last word, where the node's namespace is not known."""
+    if "/" not in node:
+        return section.rpartition("/")[2] in (node, "*", "**")
+    pattern = re.escape(section).replace(r"/\*\*", "(/[^/]+)*").replace(r"/\*", "/[^/]+")
+    return re.fullmatch(pattern, node) is not None
+
+
+def sections_of_others(path: Path, nodes: Sequence[str]) -> list[str]:
+    """Sections of a parameter file that are for none of these nodes; none where the file cannot be read."""
+    try:
+        content, _ = read_parameter_file(file_and_node(path)[0])
+    except UserError:
+        return []
+    return [name for name, _ in _sections(content) if not any(is_for(name, node) for node in nodes)]
+
+
+def parameters_of(
+    content: Mapping[str, Any], node: str = "", namespace: str | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Parameters that the content holds for a node, as `{dotted name: value}`, and faults.
 
     Parameters
     ----------
     content
         `{node name: {"ros__parameters": {...}}}`; names may have a namespace and the wildcards `*` and `**`.
+    node
+        With its namespace, or without, whatever that is; empty: the only one that the content is for.
+    namespace
+        Of a node without, where several robots have one of that name.
 
     Of two sections that hold for the node, the later one in the file prevails, as in ROS 2.
     """
@@ -184,12 +210,14 @@ def parameters_of(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
         return {}, [
             f"no {PARAMETERS_KEY}: a ROS 2 parameter file has `/**:`, below it `{PARAMETERS_KEY}:`, then values"
         ]
-    names = [name for name, _ in sections if name.rpartition("/")[2] not in ("*", "**")]
-    if len(set(names)) > 1:
-        return {}, [f"parameters for several nodes ({', '.join(names)}): say for which one"]
+    names, fault = _names_for([name for name, _ in sections], node, namespace)
+    if fault:
+        return {}, [fault]
     parameters: dict[str, Any] = {}
     faults: list[str] = []
     for name, values in sections:
+        if name not in names:
+            continue
         if values is not None and not isinstance(values, Mapping):
             faults.append(f"{name}: {PARAMETERS_KEY} holds {values!r}, not `name: value` lines")
             continue
@@ -197,6 +225,21 @@ def parameters_of(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
         parameters.update(flat)
         faults.extend(flat_faults)
     return parameters, faults
+
+
+def _names_for(names: Sequence[str], node: str, namespace: str | None) -> tuple[list[str], str]:
+    """Names of the sections for a node, and why that cannot be told."""
+    mine = [name for name in names if not node or is_for(name, node)]
+    if not mine:
+        there = f"parameters for {', '.join(names)}, none for {node}"
+        return [], f"{there}: call the section /**/{node.strip('/')}, or choose one, FILE:{names[0]}"
+    last = [name for name in mine if name.rpartition("/")[2] not in ("*", "**")]
+    rivals = last if not node else [name for name in mine if "*" not in name and name.count("/") > 1]
+    if "/" in node or len(set(rivals)) < 2:
+        return mine, ""
+    if node and namespace is not None:
+        return _names_for(names, f"/{namespace.strip('/')}/{node}".replace("//", "/"), None)
+    return [], f"parameters for several nodes ({', '.join(rivals)}): choose one, FILE:{rivals[0]}"
 
 
 def flatten(nested: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.parameter_file import read_yaml
+from onboard_estimation.base.parameter_file import read_yaml_file
 from onboard_estimation.campaigns.campaign import AXES, FILES, Case
 from onboard_estimation.contract.robot import estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
@@ -91,12 +91,7 @@ def read_table(path: Path) -> Table:
     UserError
         It cannot be read, or is none: all faults in one line.
     """
-    try:
-        content, faults = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (UserError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no YAML: {error}") from error
+    content, faults = read_yaml_file(path, "YAML")
     reader = _Reader(path.absolute().parent)
     reader.faults += faults
     table = reader.table(content)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
@@ -133,9 +134,9 @@ def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> di
     return pairs
 
 
-def path_word(path: Path) -> str:
+def path_word(path: str | Path) -> str:
     """A path as an argument of a command, where none may begin like an option."""
-    return f"./{path}" if str(path).startswith("-") else str(path)
+    return f"./{path}" if isinstance(path, Path) and str(path).startswith("-") else str(path)
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
@@ -496,6 +497,11 @@ def words(options: EvaluateOptions) -> list[str]:
         if value != default:
             out += [it.flag] if it.typed is bool else [word for text in it.texts(value) for word in (it.flag, text)]
     return out
+
+
+def again(start: Iterable[str | Path], options: EvaluateOptions) -> str:
+    """The command that repeats a run, which begins so."""
+    return shlex.join(["onboard-estimation", *map(path_word, start), *words(options)])
 
 
 def recorded(options: EvaluateOptions) -> dict[str, Any]:

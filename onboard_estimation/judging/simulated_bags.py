@@ -190,7 +190,7 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Se
     recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
     options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if)
-    again = ["onboard-estimation", "campaign", run.robot, "--scenario", scenario]
+    again = ["campaign", run.robot, "--scenario", scenario]
     again += [*(["--gait", variant] if variant else []), "--duration", str(run.duration_s)]
     again += ["--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)

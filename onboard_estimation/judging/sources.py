@@ -35,6 +35,7 @@ from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
@@ -42,7 +43,7 @@ from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.judging.clock_alignment import aligned
-from onboard_estimation.judging.options import EvaluateOptions, WhatIf, path_word
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.soundness import (
     marked,
     stamps_of_another_age,
@@ -52,6 +53,7 @@ from onboard_estimation.judging.soundness import (
 )
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
+from onboard_estimation.ros.estimator_host import EstimatorHost
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Source:
     """
 
     name: str
-    again: tuple[str, ...]
+    again: tuple[str | Path, ...]
     options: EvaluateOptions
     robot: Robot
     configuration: Any
@@ -125,8 +127,10 @@ def read_bag(
         notes = [*recording.notes, *losses(read_channels(bag, others))]
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
+    if options.config and (others := sections_of_others(options.config, [f"{robot.name}_estimator"])):
+        notes.append(f"{options.config} has parameters for {', '.join(others)} too, which are left out.")
     recording = replace(recording, notes=tuple(notes))
-    again = ("onboard-estimation", "evaluate", path_word(bag_path), "--robot", robot.name)
+    again = ("evaluate", bag_path, "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 
@@ -282,7 +286,8 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
         if name in overrides:
             raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
         overrides[name] = str(options.model.absolute())
-    return load(robot.configuration_type, source, overrides)
+    node = f"{robot.name}_estimator"
+    return load(robot.configuration_type, source, overrides, node, options.namespace, EstimatorHost)
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:

@@ -29,7 +29,7 @@ from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, sections_of_others, to_yaml
 from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
@@ -258,7 +258,7 @@ class RobotLaunch:
                     options["remappings"] = list(one.moved.items())
                 parameters = [*files, own.get(one.executable, dict(one.parameters))]
                 found.append(_node(values, one.package or self.package, one.executable, parameters, **options))
-        found += self._beside_it(values, host["use_sim_time"])
+        found += [*self._beside_it(values, host["use_sim_time"]), *self._for_nobody(values)]
         if source == "bag":
             found.append(_node(values, PACKAGE, "bag_player", [self._played(values)], namespace=None))
         elif not drivers:
@@ -298,11 +298,12 @@ class RobotLaunch:
         if not values["bag"] or not Path(values["bag"]).exists():
             raise RuntimeError(f"bag:={values['bag']} does not exist")
         host = {"use_sim_time": True, "reliable_sensors": True, "output_rate_hz": 0.0}
-        found = self._nodes(values, host, {"on_exit": Shutdown(reason="the estimator has ended")})
+        ends = Shutdown(reason="the estimator has ended")
+        found = self._nodes(values, host, {**GivesUp().options, "on_exit": ends})
         played = {**self._played(values), "start_offset": _number(values, "start_offset")}
         ends = Shutdown(reason="the bag has ended")
         player = _node(values, PACKAGE, "bag_player", [played], namespace=None, on_exit=ends)
-        return [*found, *self._beside_it(values, use_sim_time=True), player]
+        return [*found, *self._beside_it(values, use_sim_time=True), *self._for_nobody(values), player]
 
     def _nodes(
         self,
@@ -365,6 +366,17 @@ class RobotLaunch:
             rviz = {"package": "rviz2", "executable": "rviz2", "name": "rviz", "output": "log"}
             found.append(Node(arguments=arguments, parameters=clock, **rviz))
         return found
+
+    def _for_nobody(self, values: dict[str, str]) -> list[LogInfo]:
+        """Says which sections of parameter files are for no node that this launch file could start."""
+        own = [one.executable for drivers in self._drivers().values() for one in drivers]
+        own += [f"{self.robot}_estimator", "markers", *_MOTION_CAPTURE, *(f"{one}_emulator" for one in _MOTION_CAPTURE)]
+        nodes = [name_in(values["namespace"], one) for one in own]
+        return [
+            LogInfo(msg=f"warning: {file} has parameters for {', '.join(others)}; no node of this launch is called so")
+            for file in _files_of(values)
+            if (others := sections_of_others(Path(file), nodes))
+        ]
 
     def _played(self, values: dict[str, str]) -> dict[str, Any]:
         """Parameters of the player: it waits for its listeners, and leaves out what the nodes publish themselves."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -26,15 +25,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
-from onboard_estimation.judging.options import (
-    EvaluateOptions,
-    JudgeSettings,
-    Keep,
-    declared,
-    path_word,
-    recorded,
-    words,
-)
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, again, declared, recorded
 from onboard_estimation.judging.sources import (
     Source,
     is_simulated,
@@ -164,7 +155,7 @@ def evaluated(
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given, see `write_run`."""
     robot, configuration, options = source.robot, source.configuration, source.options
-    command = shlex.join([*source.again, "--estimator", estimator, *words(options)])
+    command = again([*source.again, "--estimator", estimator], options)
     progress("filtering")
     result = judge(
         robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
@@ -353,7 +344,7 @@ def _judged(
         source=reference.source,
         bag=(options.truth or path).resolve().name,
         sensors={},
-        command=shlex.join(["onboard-estimation", "evaluate", path_word(path), *robot, *words(options)]),
+        command=again(["evaluate", path, *robot], options),
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept

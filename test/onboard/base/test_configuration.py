@@ -24,7 +24,7 @@ from onboard_estimation.base.configuration import (
     to_parameter_file,
 )
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.parameter_file import read_yaml, to_yaml, yaml_value
+from onboard_estimation.base.parameter_file import read_yaml, sections_of_others, to_yaml, yaml_value
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,52 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
     assert [line.strip() for line in lines[1:]] == list(caught.value.faults)
 
 
-def test_file_for_several_nodes(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """/**: {ros__parameters: {links: 4, frame: all}}
-robot_1:
-  salp_estimator: {ros__parameters: {frame: mine}}
-""",
-    )
-    robot = load(Robot, path)
-    assert (robot.links, robot.frame) == (4, "mine")
-    path.write_text(path.read_text() + "  markers: {ros__parameters: {colour: red}}\n")
-    assert faults(path) == (
-        "parameters for several nodes (/robot_1/salp_estimator, /robot_1/markers): say for which one",
-    )
+FLEET = """/**: {ros__parameters: {links: 4, frame: all}}
+/robot_1/salp_estimator: {ros__parameters: {frame: mine, colour: red}}
+robot_2: {salp_estimator: {ros__parameters: {frame: yours}}, markers: {ros__parameters: {links: 5}}}
+"""
+
+
+@dataclass(frozen=True)
+class Beside:
+    colour: str = parameter("", "of the node, not of the robot")
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "namespace", "frame"),
+    [
+        ("", "salp_estimator", "robot_1", "mine"),
+        ("", "/robot_2/salp_estimator", None, "yours"),
+        (":/robot_2/salp_estimator", "salp_estimator", None, "yours"),
+        (":salp_estimator", "", "/robot_1/", "mine"),
+        (":markers", "salp_estimator", None, "all"),
+        ("", "other", None, "all"),
+    ],
+)
+def test_of_a_file_for_several_nodes_a_node_gets_its_sections(
+    tmp_path: Path, asked: str, node: str, namespace: str | None, frame: str
+) -> None:
+    path = written(tmp_path, FLEET)
+    robot = load(Robot, f"{path}{asked}", None, node, namespace, Beside)
+    assert (robot.links, robot.frame) == (5 if asked == ":markers" else 4, frame)
+    with pytest.raises(ConfigurationError, match="colour: unknown parameter"):  # on the command line it is of no use
+        load(Robot, path, {"colour": "red"}, "/robot_1/salp_estimator", None, Beside)
+
+
+def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path, FLEET)
+    several = "parameters for several nodes (/robot_1/salp_estimator, /robot_2/salp_estimator"
+    with pytest.raises(ConfigurationError) as caught:
+        load(Robot, path, None, "salp_estimator")
+    assert caught.value.faults == (f"{several}): choose one, FILE:/robot_1/salp_estimator",)
+    assert faults(path) == (f"{several}, /robot_2/markers): choose one, FILE:/robot_1/salp_estimator",)
+    others = sections_of_others(path, ["/robot_1/salp_estimator", "/robot_2/imu"])
+    assert others == ["/robot_2/salp_estimator", "/robot_2/markers"]
+    path.write_text("markers: {ros__parameters: {colour: red}}")
+    with pytest.raises(
+        ConfigurationError, match=r"for /markers, none for salp_estimator: call .*, or choose one, FILE:"
+    ):
+        load(Robot, path, None, "salp_estimator")
 
 
 @pytest.mark.parametrize(
@@ -246,16 +278,21 @@ def test_written_file_and_mapping_read_back(tmp_path_factory: pytest.TempPathFac
     assert yaml.safe_load(text) == {"/**": {"ros__parameters": mapping}}
 
 
-ROS_SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | texts.filter(lambda text: "\0" not in text)
-SPELLED = """1e-3 1E3 .5 5. 5.e3 +.5 -0.0 -0 0x1F -0x1F 0b11 1_000 1:30 2017-11-22 yes No on OFF y N tRue inf -inf nan .inf -.inf
-.nan -.nan infinity 1e309x 1e16 9223372036854775807 1,5 1.2.3 1e e5 = << '1' "y" 0o17 0x /a -a""".split()
+ROS_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+ROS_SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | ROS_TEXTS
+SPELLED = """
+1e-3 1E3 .5 5. 5.e3 +.5 -0.0 -0 0x1F -0x1F 0b11 1_000 1:30 2017-11-22 yes No on OFF y N tRue inf
+-inf nan .inf -.inf .nan -.nan infinity 1e309x 1e16 9223372036854775807 1,5 1.2.3 1e e5 = << '1' "y" 0o17 0x /a -a
+""".split()  # noqa: SIM905
 
 
 @pytest.mark.live
 @settings(max_examples=8, deadline=None)
 @given(st.lists(ROS_SCALARS, min_size=30, max_size=60))
 @example([5e-324, -2.3e-310, 2.0**-1022, 1.7976931348623157e308, -0.0, 1e16, 1e-05, math.inf, math.nan])
-@example(["1e3", "08", "010", "0x1p3", "nan", "-Infinity", "on", "n", "~", "null", ".5x", "12:30", "", "\x85", "\u2028a\n"])
+@example(
+    ["1e3", "08", "010", "0x1p3", "nan", "-Infinity", "on", "n", "~", "null", ".5x", "12:30", "", "\x85", "\u2028a\n"]
+)
 def test_ros2_reads_a_written_value_as_it_was_and_a_spelled_one_as_we_do(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any]
 ) -> None:

@@ -83,9 +83,9 @@ def test_every_option_is_set_in_the_example() -> None:
         assert value != default, name
 
 
-NAMES_AND_PATHS = st.sampled_from(["-x", "--set", "a b", "it's", '"', "\u00fc\u2603", "$HOME", "x\ny", "=", "a=b"]) | st.text(
-    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
-)
+NAMES_AND_PATHS = st.sampled_from(
+    ["-x", "--set", "a b", "it's", '"', "\u00fc\u2603", "$HOME", "x\ny", "=", "a=b"]
+) | st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 SCALARS = (
     st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
