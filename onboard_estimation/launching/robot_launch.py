@@ -30,7 +30,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from onboard_estimation.base.parameter_file import PARAMETERS_KEY, sections_of_others, to_yaml
-from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
+from onboard_estimation.nodes.for_launch import REASON_VARIABLE, GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")
@@ -298,8 +298,7 @@ class RobotLaunch:
         if not values["bag"] or not Path(values["bag"]).exists():
             raise RuntimeError(f"bag:={values['bag']} does not exist")
         host = {"use_sim_time": True, "reliable_sensors": True, "output_rate_hz": 0.0}
-        ends = Shutdown(reason="the estimator has ended")
-        found = self._nodes(values, host, {**GivesUp().options, "on_exit": ends})
+        found = self._nodes(values, host, {"on_exit": Shutdown(reason="the estimator has ended")})
         played = {**self._played(values), "start_offset": _number(values, "start_offset")}
         ends = Shutdown(reason="the bag has ended")
         player = _node(values, PACKAGE, "bag_player", [played], namespace=None, on_exit=ends)
@@ -442,6 +441,7 @@ def _node(values: Mapping[str, str], package: str, executable: str, parameters: 
     """An executable under its own name, in the robot's namespace."""
     level = ["--log-level", values["log_level"]]
     usual = {"name": executable, "namespace": values["namespace"], "output": "screen", "ros_arguments": level}
+    usual |= {"additional_env": {REASON_VARIABLE: ""}}  # a node in a launch leaves what only that knows to it
     return Node(package=package, executable=executable, parameters=parameters, **{**usual, **options})
 
 
