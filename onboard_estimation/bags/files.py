@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zstandard
@@ -47,7 +46,8 @@ _MAX_RATIO, _ALLOWED_BYTES = 1000, 2**30
 _SHARE = 0.5
 
 _MAX_YAML_BYTES = 8 * 2**20
-_MAX_NODES = 100_000
+MOST_NODES = 100_000
+"""Of a YAML text out of a bag, which may be made to take for ever."""
 
 
 def without_copies(storages: Sequence[Storage]) -> tuple[list[Storage], list[str]]:
@@ -307,7 +307,7 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
         path = folder / METADATA
         if path.stat().st_size > _MAX_YAML_BYTES:
             raise ValueError
-        information = bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
+        information = read_yaml(path.read_text("utf-8"), most_nodes=MOST_NODES)[0]["rosbag2_bagfile_information"]
         names, count = information["relative_file_paths"], information.get("message_count")
         distribution = information.get("ros_distro")
         if not isinstance(names, list):
@@ -326,16 +326,8 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
             ),
             faults,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError):
         return BagMetadata(), [f"{METADATA} is damaged"]
-
-
-def bounded_yaml(text: str) -> Any:
-    """Content of a YAML text out of a bag, with what could make it take for ever refused: ValueError."""
-    try:
-        return read_yaml(text, most_nodes=_MAX_NODES)[0]
-    except UserError as error:
-        raise ValueError("no YAML that a bag holds") from error
 
 
 def offer(

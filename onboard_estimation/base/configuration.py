@@ -240,7 +240,6 @@ def load(
     source: Path | str | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
     node: str = "",
-    namespace: str | None = None,
     beside: type | None = None,
 ) -> C:
     """Configuration from its defaults, a parameter file and overrides, the later before the earlier.
@@ -252,7 +251,7 @@ def load(
         nested or with dotted names.
     overrides
         Nested or with dotted names; arrays as lists, tuples, `array.array` or NumPy arrays.
-    node, namespace
+    node
         Whose parameters a file is to give, see `parameters_of`.
     beside
         Dataclass of other parameters that the node has: a file may set them.
@@ -271,7 +270,7 @@ def load(
     else:
         source_name, content, faults = "configuration", source or {}, []
     sectioned = (isinstance(source, (str, Path)) and bool(content)) or is_sectioned(content)
-    values, more_faults = parameters_of(content, node, namespace) if sectioned else flatten(content)
+    values, more_faults = parameters_of(content, node) if sectioned else flatten(content)
     overriding, override_faults = flatten(overrides or {})
     faults += [*more_faults, *override_faults]
     known = list(_below(configuration_type))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,17 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as its base class declares it
     bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012
 
-    def __init__(self, text: str, most_nodes: float, takes_aliases: bool) -> None:
+    def __init__(self, text: str, most_nodes: float) -> None:
         super().__init__(text)
         self.faults: list[str] = []
-        self._nodes, self._most_nodes, self._takes_aliases = 0, most_nodes, takes_aliases
+        self._nodes, self._most_nodes = 0, most_nodes
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._nodes += 1
-        refused = self.check_event(yaml.AliasEvent) and not self._takes_aliases
-        if refused or self._nodes > self._most_nodes:
-            what = "ROS 2 reads no aliases" if refused else "too many values"
-            raise yaml.composer.ComposerError(None, None, what, self.get_event().start_mark)
+        if self.check_event(yaml.AliasEvent) and (isinstance(self, _ParameterLoader) or self._most_nodes < math.inf):
+            raise yaml.composer.ComposerError(None, None, "ROS 2 reads no aliases", self.get_event().start_mark)
+        if self._nodes > self._most_nodes:
+            raise yaml.composer.ComposerError(None, None, "too many values", self.get_event().start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -89,7 +90,7 @@ for _tag, _pattern, _first in (
 for _one in (_ParameterLoader, _Dumper):
     _one.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 # What begins as a number and is none to YAML may be one to strtod, which ROS 2 calls.
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(""), list("-+.0123456789"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\.?[0-9]"), list("-+.0123456789"))
 _Dumper.add_representer(str, _Dumper.represent_str)
 _Dumper.add_representer(float, _Dumper.represent_float)
 # NumPy's scalars and arrays, and `array.array`.
@@ -112,8 +113,7 @@ def read_yaml(text: str, of_ros: bool = False, most_nodes: float = math.inf) -> 
         It is no YAML: where, and why.
     """
     try:
-        takes_aliases = not of_ros and most_nodes == math.inf
-        loader = (_ParameterLoader if of_ros else _Loader)(text, most_nodes, takes_aliases)
+        loader = (_ParameterLoader if of_ros else _Loader)(text, most_nodes)
         return loader.get_single_data(), loader.faults
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -180,16 +180,13 @@ def is_for(section: str, node: str) -> bool:
 
 def sections_of_others(path: Path, nodes: Sequence[str]) -> list[str]:
     """Sections of a parameter file that are for none of these nodes; none where the file cannot be read."""
-    try:
+    with suppress(UserError):
         content, _ = read_parameter_file(file_and_node(path)[0])
-    except UserError:
-        return []
-    return [name for name, _ in _sections(content) if not any(is_for(name, node) for node in nodes)]
+        return [name for name, _ in _sections(content) if not any(is_for(name, node) for node in nodes)]
+    return []
 
 
-def parameters_of(
-    content: Mapping[str, Any], node: str = "", namespace: str | None = None
-) -> tuple[dict[str, Any], list[str]]:
+def parameters_of(content: Mapping[str, Any], node: str = "") -> tuple[dict[str, Any], list[str]]:
     """Parameters that the content holds for a node, as `{dotted name: value}`, and faults.
 
     Parameters
@@ -198,8 +195,6 @@ def parameters_of(
         `{node name: {"ros__parameters": {...}}}`; names may have a namespace and the wildcards `*` and `**`.
     node
         With its namespace, or without, whatever that is; empty: the only one that the content is for.
-    namespace
-        Of a node without, where several robots have one of that name.
 
     Of two sections that hold for the node, the later one in the file prevails, as in ROS 2.
     """
@@ -210,13 +205,19 @@ def parameters_of(
         return {}, [
             f"no {PARAMETERS_KEY}: a ROS 2 parameter file has `/**:`, below it `{PARAMETERS_KEY}:`, then values"
         ]
-    names, fault = _names_for([name for name, _ in sections], node, namespace)
-    if fault:
-        return {}, [fault]
+    names = [name for name, _ in sections]
+    mine = [name for name in names if not node or is_for(name, node)]
+    if not mine:
+        section = f"/**/{node.rpartition('/')[2]}"
+        there = f"parameters for {', '.join(names)}, none for {node}"
+        return {}, [f"{there}: call the section {section}, or choose one, FILE:{names[0]}"]
+    rivals = dict.fromkeys(name for name in mine if name.rpartition("/")[2] not in ("*", "**"))
+    if len(rivals) > 1 and "/" not in node:
+        return {}, [f"parameters for several nodes ({', '.join(rivals)}): choose one, FILE:{[*rivals][-1]}"]
     parameters: dict[str, Any] = {}
     faults: list[str] = []
     for name, values in sections:
-        if name not in names:
+        if name not in mine:
             continue
         if values is not None and not isinstance(values, Mapping):
             faults.append(f"{name}: {PARAMETERS_KEY} holds {values!r}, not `name: value` lines")
@@ -225,21 +226,6 @@ def parameters_of(
         parameters.update(flat)
         faults.extend(flat_faults)
     return parameters, faults
-
-
-def _names_for(names: Sequence[str], node: str, namespace: str | None) -> tuple[list[str], str]:
-    """Names of the sections for a node, and why that cannot be told."""
-    mine = [name for name in names if not node or is_for(name, node)]
-    if not mine:
-        there = f"parameters for {', '.join(names)}, none for {node}"
-        return [], f"{there}: call the section /**/{node.strip('/')}, or choose one, FILE:{names[0]}"
-    last = [name for name in mine if name.rpartition("/")[2] not in ("*", "**")]
-    rivals = last if not node else [name for name in mine if "*" not in name and name.count("/") > 1]
-    if "/" in node or len(set(rivals)) < 2:
-        return mine, ""
-    if node and namespace is not None:
-        return _names_for(names, f"/{namespace.strip('/')}/{node}".replace("//", "/"), None)
-    return [], f"parameters for several nodes ({', '.join(rivals)}): choose one, FILE:{rivals[0]}"
 
 
 def flatten(nested: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

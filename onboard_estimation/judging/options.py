@@ -153,17 +153,10 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def override_texts(overrides: Mapping[str, Any]) -> list[str]:
-    """Each as `--set` reads it: plain where that reads back as it is."""
-    from onboard_estimation.base.parameter_file import to_yaml, yaml_value
+    """Each as `--set` reads it."""
+    from onboard_estimation.base.parameter_file import to_yaml
 
-    def text(value: Any) -> str:
-        if isinstance(value, str):
-            with suppress(UserError):
-                if yaml_value(value) == value:
-                    return value
-        return to_yaml(value, default_flow_style=True).removesuffix("\n")
-
-    return [f"{name}={text(value)}" for name, value in overrides.items()]
+    return [f"{name}={to_yaml(value, default_flow_style=True).strip()}" for name, value in overrides.items()]
 
 
 def _one_of(known: Sequence[str], text: str) -> str:
@@ -525,7 +518,7 @@ def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
     def value(it: Option, told: Any) -> Any:
         if it.typed == Path | None and told is not None:
             return Path(told)
-        return tuple(told) if isinstance(told, list) else math.inf if told == "all" else told
+        return tuple(told) if isinstance(told, list) else math.inf if it.read is _rate and told == "all" else told
 
     return _changed(EvaluateOptions(), {name: value(it, record[name]) for name, it, _ in declared() if it.is_recorded})
 

@@ -127,7 +127,7 @@ def read_bag(
         notes = [*recording.notes, *losses(read_channels(bag, others))]
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
-    if options.config and (others := sections_of_others(options.config, [f"{robot.name}_estimator"])):
+    if options.config and (others := sections_of_others(options.config, [_node(robot, options)])):
         notes.append(f"{options.config} has parameters for {', '.join(others)} too, which are left out.")
     recording = replace(recording, notes=tuple(notes))
     again = ("evaluate", bag_path, "--robot", robot.name)
@@ -286,8 +286,13 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
         if name in overrides:
             raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
         overrides[name] = str(options.model.absolute())
-    node = f"{robot.name}_estimator"
-    return load(robot.configuration_type, source, overrides, node, options.namespace, EstimatorHost)
+    return load(robot.configuration_type, source, overrides, _node(robot, options), EstimatorHost)
+
+
+def _node(robot: Robot, options: EvaluateOptions) -> str:
+    """Name of the robot's node in parameter files, with its namespace where that is known."""
+    name = f"{robot.name}_estimator"
+    return name if options.namespace is None else f"/{options.namespace}/{name}".replace("//", "/")
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:

@@ -17,6 +17,7 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import match_topics
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
 from onboard_estimation.contract.result import EvaluationResult, PartResult
@@ -217,7 +218,7 @@ def evaluate_trajectory(
     """
     _refuse_others(path, options)
     inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
-    if absent := [str(one) for one in inputs.values() if one is not None and not one.exists()]:
+    if absent := [str(one) for one in inputs.values() if one and not file_and_node(one)[0].exists()]:
         raise UserError(f"{absent[0]} does not exist")
     with _new_run(inputs, output) as (hashes, claim):
         progress("reading")

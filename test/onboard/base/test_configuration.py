@@ -174,24 +174,22 @@ class Beside:
 
 
 @pytest.mark.parametrize(
-    ("asked", "node", "namespace", "frame"),
+    ("asked", "node", "frame"),
     [
-        ("", "salp_estimator", "robot_1", "mine"),
-        ("", "/robot_2/salp_estimator", None, "yours"),
-        (":/robot_2/salp_estimator", "salp_estimator", None, "yours"),
-        (":salp_estimator", "", "/robot_1/", "mine"),
-        (":markers", "salp_estimator", None, "all"),
-        ("", "other", None, "all"),
+        ("", "/robot_1/salp_estimator", "mine"),
+        (":/robot_2/salp_estimator", "salp_estimator", "yours"),
+        (":markers", "salp_estimator", "all"),
+        ("", "other", "all"),
     ],
 )
 def test_of_a_file_for_several_nodes_a_node_gets_its_sections(
-    tmp_path: Path, asked: str, node: str, namespace: str | None, frame: str
+    tmp_path: Path, asked: str, node: str, frame: str
 ) -> None:
     path = written(tmp_path, FLEET)
-    robot = load(Robot, f"{path}{asked}", None, node, namespace, Beside)
+    robot = load(Robot, f"{path}{asked}", None, node, Beside)
     assert (robot.links, robot.frame) == (5 if asked == ":markers" else 4, frame)
     with pytest.raises(ConfigurationError, match="colour: unknown parameter"):  # on the command line it is of no use
-        load(Robot, path, {"colour": "red"}, "/robot_1/salp_estimator", None, Beside)
+        load(Robot, f"{path}{asked}", {"colour": "red"}, node, Beside)
 
 
 def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path) -> None:
@@ -199,8 +197,8 @@ def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path
     several = "parameters for several nodes (/robot_1/salp_estimator, /robot_2/salp_estimator"
     with pytest.raises(ConfigurationError) as caught:
         load(Robot, path, None, "salp_estimator")
-    assert caught.value.faults == (f"{several}): choose one, FILE:/robot_1/salp_estimator",)
-    assert faults(path) == (f"{several}, /robot_2/markers): choose one, FILE:/robot_1/salp_estimator",)
+    assert caught.value.faults == (f"{several}): choose one, FILE:/robot_2/salp_estimator",)
+    assert faults(path) == (f"{several}, /robot_2/markers): choose one, FILE:/robot_2/markers",)
     others = sections_of_others(path, ["/robot_1/salp_estimator", "/robot_2/imu"])
     assert others == ["/robot_2/salp_estimator", "/robot_2/markers"]
     path.write_text("markers: {ros__parameters: {colour: red}}")
