@@ -94,7 +94,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\.?[0
 _Dumper.add_representer(str, _Dumper.represent_str)
 _Dumper.add_representer(float, _Dumper.represent_float)
 # NumPy's scalars and arrays, and `array.array`.
-_Dumper.add_multi_representer(object, lambda dumper, data: dumper.represent_data(data.tolist()))
+_Dumper.add_multi_representer(object, lambda dumper, data: dumper.represent_data(getattr(data, "tolist")()))  # noqa: B009
 
 
 def read_yaml(text: str, of_ros: bool = False, most_nodes: float = math.inf) -> tuple[Any, list[str]]:

@@ -190,9 +190,8 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Se
     recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
     options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if)
-    again = ["campaign", run.robot, "--scenario", scenario]
-    again += [*(["--gait", variant] if variant else []), "--duration", str(run.duration_s)]
-    again += ["--seeds", "1", "--first-seed", str(run.seed)]
+    again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
+    again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)
     name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
     return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)

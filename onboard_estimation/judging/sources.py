@@ -127,8 +127,8 @@ def read_bag(
         notes = [*recording.notes, *losses(read_channels(bag, others))]
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
-    if options.config and (others := sections_of_others(options.config, [_node(robot, options)])):
-        notes.append(f"{options.config} has parameters for {', '.join(others)} too, which are left out.")
+    if options.config and (unused := sections_of_others(options.config, [_node(robot, options)])):
+        notes.append(f"{options.config} has parameters for {', '.join(unused)} too, which are left out.")
     recording = replace(recording, notes=tuple(notes))
     again = ("evaluate", bag_path, "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)

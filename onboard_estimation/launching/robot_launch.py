@@ -440,7 +440,12 @@ def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
 def _node(values: Mapping[str, str], package: str, executable: str, parameters: list[Any], **options: Any) -> Node:
     """An executable under its own name, in the robot's namespace."""
     level = ["--log-level", values["log_level"]]
-    usual = {"name": executable, "namespace": values["namespace"], "output": "screen", "ros_arguments": level}
+    usual: dict[str, Any] = {
+        "name": executable,
+        "namespace": values["namespace"],
+        "output": "screen",
+        "ros_arguments": level,
+    }
     usual |= {"additional_env": {REASON_VARIABLE: ""}}  # a node in a launch leaves what only that knows to it
     return Node(package=package, executable=executable, parameters=parameters, **{**usual, **options})
 
