@@ -302,7 +302,9 @@ class RobotLaunch:
         played = {**self._played(values), "start_offset": _number(values, "start_offset")}
         ends = Shutdown(reason="the bag has ended")
         player = _node(values, PACKAGE, "bag_player", [played], namespace=None, on_exit=ends)
-        return [*found, *self._beside_it(values, use_sim_time=True), *self._for_nobody(values), player]
+        # The robot's own file has sections for what only its other launch starts.
+        named = values | {"nodes": values["nodes"].removeprefix(self._beside(f"{self.robot}_nodes.yaml"))}
+        return [*found, *self._beside_it(values, use_sim_time=True), *self._for_nobody(named), player]
 
     def _nodes(
         self,
