@@ -179,9 +179,9 @@ def is_for(section: str, node: str) -> bool:
 
 
 def sections_of_others(path: Path, nodes: Sequence[str]) -> list[str]:
-    """Sections of a parameter file that are for none of these nodes; none where the file cannot be read."""
+    """Sections of a parameter file that are for none of these nodes; none where it is no file, or `FILE:NODE`."""
     with suppress(UserError):
-        content, _ = read_parameter_file(file_and_node(path)[0])
+        content, _ = read_parameter_file(path)
         return [name for name, _ in _sections(content) if not any(is_for(name, node) for node in nodes)]
     return []
 
