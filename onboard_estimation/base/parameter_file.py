@@ -211,7 +211,8 @@ def parameters_of(content: Mapping[str, Any], node: str = "") -> tuple[dict[str,
         section = f"/**/{node.rpartition('/')[2]}"
         there = f"parameters for {', '.join(names)}, none for {node}"
         return {}, [f"{there}: call the section {section}, or choose one, FILE:{names[0]}"]
-    rivals = dict.fromkeys(name for name in mine if name.rpartition("/")[2] not in ("*", "**"))
+    # Of a node's name in any namespace and in one, both hold for it; in two, one of them does.
+    rivals = dict.fromkeys(one for one in mine if "*" not in (one if node else one.rpartition("/")[2]))
     if len(rivals) > 1 and "/" not in node:
         return {}, [f"parameters for several nodes ({', '.join(rivals)}): choose one, FILE:{[*rivals][-1]}"]
     parameters: dict[str, Any] = {}

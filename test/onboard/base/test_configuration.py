@@ -165,6 +165,8 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
 FLEET = """/**: {ros__parameters: {links: 4, frame: all}}
 /robot_1/salp_estimator: {ros__parameters: {frame: mine, colour: red}}
 robot_2: {salp_estimator: {ros__parameters: {frame: yours}}, markers: {ros__parameters: {links: 5}}}
+/**/imu: {ros__parameters: {frame: hers}}
+/robot_2/imu: {ros__parameters: {frame: his}}
 """
 
 
@@ -180,6 +182,7 @@ class Beside:
         (":/robot_2/salp_estimator", "salp_estimator", "yours"),
         (":markers", "salp_estimator", "all"),
         ("", "other", "all"),
+        ("", "imu", "his"),
     ],
 )
 def test_of_a_file_for_several_nodes_a_node_gets_its_sections(
@@ -198,7 +201,7 @@ def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path
     with pytest.raises(ConfigurationError) as caught:
         load(Robot, path, None, "salp_estimator")
     assert caught.value.faults == (f"{several}): choose one, FILE:/robot_2/salp_estimator",)
-    assert faults(path) == (f"{several}, /robot_2/markers): choose one, FILE:/robot_2/markers",)
+    assert faults(path) == (f"{several}, /robot_2/markers, /**/imu, /robot_2/imu): choose one, FILE:/robot_2/imu",)
     others = sections_of_others(path, ["/robot_1/salp_estimator", "/robot_2/imu"])
     assert others == ["/robot_2/salp_estimator", "/robot_2/markers"]
     path.write_text("markers: {ros__parameters: {colour: red}}")

@@ -141,6 +141,7 @@ def test_a_command_takes_those_that_it_names() -> None:
         *(("--estimates-rate", text, "must be a rate in Hz above 0, or all") for text in ("0", "nan", "inf", "fast")),
         ("--topic", "imu", "write --topic NAME=TOPIC"),
         ("--set", "a=[", "the value is no YAML"),
+        ("--set", "a={b: 1, b: 2}", "the value is no YAML: b: given twice, in lines 1 and 1"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused(flag: str, text: str, said: str) -> None:
