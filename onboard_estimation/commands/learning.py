@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.options import TuningSettings, override_texts
+from onboard_estimation.judging.options import words as option_words
 
 if TYPE_CHECKING:
     from onboard_estimation.campaigns.tuning import Tuning
@@ -159,8 +160,7 @@ def train(
         return
     output.print_report(report.tables(), report.sentences())
     output.say(f"\nwritten: {model}")
-    with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
-    output.say_command("use it:  ", f"evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
+    output.say_command("use it:  ", shlex.join(["evaluate", "BAG", *option_words(options), "--model", str(model)]))
 
 
 # `onboard-estimation tune`.

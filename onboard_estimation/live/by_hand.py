@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -114,10 +115,8 @@ def _value(node: Any, kind: str, value: Any, path: str) -> Any:
         fill(node, part, value, path)
         return part
     if kind in ("float", "double"):
-        try:
-            return float(value if not isinstance(value, bool) else "")
-        except (TypeError, ValueError):
-            pass
+        if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
+            return float(value)
     elif "int" in kind:
         limits = np.iinfo(kind)
         if type(value) is int and limits.min <= value <= limits.max:
