@@ -29,9 +29,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.parameter_file import read_yaml_file
 from onboard_estimation.campaigns.campaign import AXES, FILES, Case
 from onboard_estimation.contract.robot import estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
@@ -92,13 +91,9 @@ def read_table(path: Path) -> Table:
     UserError
         It cannot be read, or is none: all faults in one line.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    content, faults = read_yaml_file(path, "YAML")
     reader = _Reader(path.absolute().parent)
+    reader.faults += faults
     table = reader.table(content)
     if reader.faults:
         raise UserError(f"{path}: {'; '.join(reader.faults)}")

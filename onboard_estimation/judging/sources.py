@@ -35,6 +35,7 @@ from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
@@ -44,6 +45,7 @@ from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
+from onboard_estimation.ros.estimator_host import EstimatorHost
 from onboard_estimation.soundness.at_rest import contradict_gravity, dead, is_imu
 from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
 from onboard_estimation.soundness.motion import checked_truth
@@ -74,7 +76,7 @@ class Source:
     """
 
     name: str
-    again: tuple[str, ...]
+    again: tuple[str | Path, ...]
     options: EvaluateOptions
     robot: Robot
     configuration: Any
@@ -126,8 +128,10 @@ def read_bag(
         notes = [*recording.notes, *losses(read_channels(bag, others))]
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
+    if options.config and (unused := sections_of_others(options.config, [_node(robot, options)])):
+        notes.append(f"{options.config} has parameters for {', '.join(unused)} too, which are left out.")
     recording = replace(recording, notes=tuple(notes))
-    again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
+    again = ("evaluate", bag_path, "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 
@@ -283,7 +287,13 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
         if name in overrides:
             raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
         overrides[name] = str(options.model.absolute())
-    return load(robot.configuration_type, source, overrides)
+    return load(robot.configuration_type, source, overrides, _node(robot, options), EstimatorHost)
+
+
+def _node(robot: Robot, options: EvaluateOptions) -> str:
+    """Name of the robot's node in parameter files, with its namespace where that is known."""
+    name = f"{robot.name}_estimator"
+    return name if options.namespace is None else f"/{options.namespace}/{name}".replace("//", "/")
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:
