@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,14 @@ from onboard_estimation.bags.blocks import (
     decompress,
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
-from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
+from onboard_estimation.bags.message_types import (
+    MAX_MESSAGE_BYTES,
+    decoded,
+    has_header,
+    is_standard,
+    nested_types,
+    type_store,
+)
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
@@ -105,8 +113,8 @@ class Bag(ExitStack[None]):
     ----------
     path
         As it was given.
-    topics, types
-        By name, sorted. Counts are of the messages that can be read; types are theirs alone.
+    topics
+        By name, sorted. Counts are of the messages that can be read.
     format
         `mcap`, `sqlite3` or `ros1`.
     distribution
@@ -143,6 +151,14 @@ class Bag(ExitStack[None]):
         except BaseException:
             self.close()
             raise
+
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        """By name, those of poses on trees of transforms among them, see `transform_trees`."""
+        from onboard_estimation.bags.transform_trees import frame_types  # which reads bags
+
+        types = {name: topic.message_type for name, topic in self.topics.items()}
+        return types | frame_types(self, types)
 
     @property
     def duration_s(self) -> float:
@@ -216,6 +232,12 @@ class Bag(ExitStack[None]):
         """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
         store = self._store(topic)
         return not isinstance(store, UserError) and has_header(store, self.topics[topic].message_type)
+
+    def nested_types(self, topic: str) -> Iterator[tuple[str, bool]]:
+        """Types of what the topic's messages hold, and whether in a list; none where the type cannot be decoded."""
+        store = self._store(topic)
+        if not isinstance(store, UserError):
+            yield from nested_types(store, self.topics[topic].message_type)
 
     def _store(self, topic: str) -> Typestore | UserError:
         """Types to decode the topic's messages with, or why there are none."""
@@ -319,7 +341,6 @@ class Bag(ExitStack[None]):
             name: TopicInfo(name, connection.message_type or "unknown", count)
             for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
         }
-        self.types: Mapping[str, str] = {name: topic.message_type for name, topic in self.topics.items()}
         readable = int(counts[1:].sum())
         faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
         if counts[0]:

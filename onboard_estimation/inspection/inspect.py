@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.bags.other_poses import possible_truth, unread_poses
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
@@ -132,6 +133,7 @@ def inspect_bag(
             clocks=clocks,
             frames=frames,
             unsound=tuple(_unsound_words(bag, unsound, columns)),
+            other_poses=() if truth else tuple(filter(None, (possible_truth(bag), unread_poses(bag)))),
         )
         return replace(found, findings=findings(found))
 

@@ -193,7 +193,7 @@ def _truth(
     bag: Bag, subject: Subject, stamps_ns: NDArray[np.int64], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
     """Poses of the bodies and parts of the true state at the stamps, as far as the bag has them."""
-    names, namespace = list(bag.topics), settings.get("namespace")
+    names, namespace = list(bag.types), settings.get("namespace")
     match = match_topics(subject.robot, subject.configuration, names, settings.get("topics"), namespace)
     columns = read_channels(bag, match.truth)
     bodies: dict[str, Rows] = {}
