@@ -32,14 +32,7 @@ from onboard_estimation.bags.blocks import (
     decompress,
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
-from onboard_estimation.bags.message_types import (
-    MAX_MESSAGE_BYTES,
-    decoded,
-    has_header,
-    is_standard,
-    nested_types,
-    type_store,
-)
+from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
@@ -203,7 +196,7 @@ class Bag(ExitStack[None]):
         UserError
             The topic's type cannot be decoded.
         """
-        store, connection = self._store(raw.topic), self._connections[raw.topic]
+        store, connection = self.store(raw.topic), self._connections[raw.topic]
         if isinstance(store, UserError):
             raise store
         if len(raw.data) > MAX_MESSAGE_BYTES:
@@ -226,20 +219,14 @@ class Bag(ExitStack[None]):
 
     def is_standard(self, topic: str) -> bool:
         """Whether the topic's type is a standard one of ROS with its standard definition."""
-        return is_standard(self._store(topic))
+        return is_standard(self.store(topic))
 
     def has_header(self, topic: str) -> bool:
         """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
-        store = self._store(topic)
+        store = self.store(topic)
         return not isinstance(store, UserError) and has_header(store, self.topics[topic].message_type)
 
-    def nested_types(self, topic: str) -> Iterator[tuple[str, bool]]:
-        """Types of what the topic's messages hold, and whether in a list; none where the type cannot be decoded."""
-        store = self._store(topic)
-        if not isinstance(store, UserError):
-            yield from nested_types(store, self.topics[topic].message_type)
-
-    def _store(self, topic: str) -> Typestore | UserError:
+    def store(self, topic: str) -> Typestore | UserError:
         """Types to decode the topic's messages with, or why there are none."""
         if topic not in self._stores:
             try:

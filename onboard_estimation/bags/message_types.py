@@ -13,7 +13,7 @@ type's hash as the `uint8` that ROS 2 makes of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -122,17 +122,6 @@ def has_header(store: Typestore, message_type: str) -> bool:
     """Whether messages of the type start with a `std_msgs/msg/Header`."""
     _, fields = store.fielddefs.get(message_type, ([], []))
     return bool(fields) and fields[0][0] == "header" and fields[0][1] == (Nodetype.NAME, "std_msgs/msg/Header")
-
-
-def nested_types(store: Typestore, message_type: str, in_list: bool = False) -> Iterator[tuple[str, bool]]:
-    """Types of the messages within those of a type, and whether they stand in a list."""
-    fields: Any = store.fielddefs[message_type][1]
-    for _, (kind, content) in fields:
-        in_row = kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}
-        inner, name = content[0] if in_row else (kind, content)
-        if inner == Nodetype.NAME:
-            yield name, in_list or in_row
-            yield from nested_types(store, name, in_list or in_row)
 
 
 def _named(connection: Connection) -> str:

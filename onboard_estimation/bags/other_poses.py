@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
+
+from rosbags.interfaces import Nodetype
+from rosbags.typesys.store import Typestore
 
 from onboard_estimation.bags.bag import Bag
 from onboard_estimation.bags.topics import TREE_TYPES, truth_channels
-from onboard_estimation.base.errors import first_of, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.ros.measurements import value_types
 
 _POSES = {f"geometry_msgs/msg/{name}" for name in ("Pose", "Pose2D", "Transform")}
@@ -48,9 +53,20 @@ def _why(bag: Bag, topic: str) -> str:
     kind = bag.topics[topic].message_type
     if kind in (*value_types(), *TREE_TYPES) or _MAPS.fullmatch(kind):
         return ""
-    holding = [in_list for name, in_list in ((kind, False), *bag.nested_types(topic)) if name in _POSES]
+    holding = [in_list for name, in_list in _held(bag.store(topic), kind) if name in _POSES]
     if holding and all(holding):
         return "several in a message"
     if not holding and not _NAMED_POSES.match(kind):
         return ""
     return "a type of its own" if bag.has_header(topic) else "without a stamp"
+
+
+def _held(store: Typestore | UserError, message_type: str, in_list: bool = False) -> Iterator[tuple[str, bool]]:
+    """A type and those of all messages within its own, as far as they are known, and whether they stand in a list."""
+    yield message_type, in_list
+    fields: Any = [] if isinstance(store, UserError) else store.fielddefs[message_type][1]
+    for _, (kind, content) in fields:
+        in_row = kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}
+        inner, name = content[0] if in_row else (kind, content)
+        if inner == Nodetype.NAME:
+            yield from _held(store, name, in_list or in_row)

@@ -108,7 +108,7 @@ def inspect_bag(
             for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
-        bodies = {name: columns[name][0] for name, topic in bag.topics.items() if is_truth(topic) and name in columns}
+        bodies = {name: columns[name][0] for name in bag.topics if is_truth(bag, name) and name in columns}
         truth = tuple(
             truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
             for name, one in bodies.items()
@@ -151,9 +151,9 @@ def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping
         yield from unsound_sensor(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)), name)
 
 
-def is_truth(topic: TopicInfo) -> bool:
+def is_truth(bag: Bag, topic: str) -> bool:
     """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
-    return TRUTH_FOLDER in topic.name.split("/") and topic.message_type in TRUTH_TYPES
+    return TRUTH_FOLDER in topic.split("/") and bag.types[topic] in TRUTH_TYPES
 
 
 def common_namespace(topics: Iterable[str]) -> str:
@@ -230,9 +230,7 @@ def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
 
 def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
-    sensors = {
-        name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag.topics[name])
-    }
+    sensors = {name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag, name)}
     if not sensors:
         return bag.start_ns, bag.end_ns
     # Clocks may differ by sensor: that of the sensors which agree with the recorder counts, if any does.
@@ -252,7 +250,7 @@ def _motion_reports(
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
             dead = unsound_readings(column.stamps_ns, column.values)
             imus[name] = column.at(longest_run(~marked(dead, len(column.stamps_ns))))
-        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+        elif is_truth(bag, name) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
             bodies[name] = TrackedBody(track.without(made_up), delay_s(column))

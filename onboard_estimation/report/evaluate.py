@@ -38,7 +38,7 @@ from onboard_estimation.judging.sources import (
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
-from onboard_estimation.trajectories.files import read_trajectory, with_formats
+from onboard_estimation.trajectories.files import EXPORTS, read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,
@@ -275,11 +275,8 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
     if place in formats:
-        if (
-            options.robot is not None
-            or options.topics
-            or (options.body and not {"motive", "vicon"} & {*formats.values()})
-        ):
+        of_others = options.body and EXPORTS.keys().isdisjoint(formats.values())
+        if options.robot is not None or options.topics or of_others:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
         tracked = file_truth(read_file(place))
     else:

@@ -55,7 +55,7 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     """
     name = topic if topic in bag.types or topic.startswith("/") else f"/{topic}"
     kind = _pose_type(bag, name)
-    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not _is_truth(bag, one)]
+    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag, one)]
     if kind not in POSE_TYPES:
         what = f"is {kind}, which holds no pose with a stamp" if kind else "is no topic of the bag that holds poses"
         others = f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {_all_topics(bag)}"
@@ -77,10 +77,6 @@ def pose_topics(bag: Bag) -> list[str]:
 def _pose_type(bag: Bag, topic: str) -> str:
     """Type of a topic, or of the poses of a frame; empty where there is neither."""
     return bag.types.get(topic) or (TRANSFORM if is_frame(topic, bag.topics) else "")
-
-
-def _is_truth(bag: Bag, topic: str) -> bool:
-    return topic in bag.topics and is_truth(bag.topics[topic])
 
 
 def _all_topics(bag: Bag) -> str:
@@ -113,7 +109,7 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
             f"--topic {others[0]}=...: of a trajectory only {TRUTH}=TOPIC can be given, or name its --robot"
         )
     candidates = [name for name in pose_topics(bag) if name.lstrip("/") != (judged or "").lstrip("/")]
-    named = {_body(name): name for name in candidates if _is_truth(bag, name)}
+    named = {_body(name): name for name in candidates if is_truth(bag, name)}
     bodies = ", ".join(f"--body {one}" for one in named) or "none"
     offers = ", ".join(f"--topic {TRUTH}={printable(name)}" for name in candidates) or "none"
     if (topic := topics.get(TRUTH)) is not None:

@@ -98,10 +98,9 @@ def vicon(stamps_ns: list[int], poses: Rows, quaternions: bool) -> str:
     for stamp, row in zip(stamps_ns, np.hstack([rest, places]).tolist(), strict=True):
         text += f"{stamp // 10**9},0,{','.join(map(repr, row))}{gaps}\n"
     text += "\nTrajectories\n1\n,,toe,,\nFrame,Sub Frame,X,Y,Z\n,,mm,mm,mm\n"
-    rows = [
-        f"{stamp // 10**9},0,{x!r},{y!r},{z!r}" for stamp, (x, y, z) in zip(stamps_ns, places.tolist(), strict=True)
-    ]
-    return text + "\n".join([*rows[:-1], rows[-1].split(",")[0] + ",0,,,"]) + "\n"
+    for stamp, row in zip(stamps_ns[:-1], places[:-1].tolist(), strict=True):
+        text += f"{stamp // 10**9},0,{','.join(map(repr, row))}\n"
+    return text + f"{stamps_ns[-1] // 10**9},0,,,\n"
 
 
 def decimal(ns: int) -> str:
@@ -114,15 +113,15 @@ FORMS = [
     "openvins",
     "euroc",
     "kitti",
-    "kitti 13",
+    "kitti-13",
     "csv",
     "csv;",
     "csv;,",
     "motive",
     "vicon",
-    "vicon w",
+    "vicon-w",
 ]
-"""Formats, and what else is particular: a frame's number, semicolons, commas as decimal points."""
+"""Formats, and what else is particular: a frame's number, semicolons, commas as decimal points, quaternions."""
 NAMES = "time_s,x_m,y_m,z_m,qx,qy,qz,qw"
 
 
@@ -130,7 +129,7 @@ def written(form: str, folder: Path, stamps_ns: list[int], poses: Rows) -> Path:
     """A file of that form under a name that many have, and `times.txt`."""
     (folder / "times.txt").write_text("\n".join(map(decimal, stamps_ns)))
     if form.startswith(("motive", "vicon")):
-        text = motive(stamps_ns, poses) if form == "motive" else vicon(stamps_ns, poses, form == "vicon w")
+        text = motive(stamps_ns, poses) if form == "motive" else vicon(stamps_ns, poses, form == "vicon-w")
         (folder / "a.csv").write_text(text)
         return folder / "a.csv"
     values, firsts, separator = poses, list(map(decimal, stamps_ns)), "," if form[:3] in ("csv", "eur") else " "
@@ -170,7 +169,7 @@ def test_a_trajectory_written_in_any_form_is_read_back(tmp_path: Path, form: str
     file = written(form, tmp_path, stamps_ns, poses)
     body = "left" if form.startswith(("motive", "vicon")) else None
     found = read_trajectory(file, format_of(file), tmp_path / "times.txt", None, body)
-    assert format_of(file) == form.rstrip(";,").partition(" ")[0]
+    assert format_of(file) == form.rstrip(";,").partition("-")[0]
     assert found.stamps_ns.tolist() == stamps_ns
     np.testing.assert_allclose(found.poses[:, :3], poses[:, :3], rtol=1e-12)
     assert (Rotation.from_quat(found.poses[:, 3:]) * turns.inv()).magnitude().max() < 1e-7
