@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +34,15 @@ from onboard_estimation.bags.blocks import (
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
 from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
+from onboard_estimation.bags.topics import STATIC, TRANSFORM, TREE_TYPES
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.ros.measurements import MessageFault
+from onboard_estimation.ros.measurements import MessageFault, transforms
 
 _HELD_BYTES = 256 * 2**20
 _NAMES_SHOWN = 12
 _LOOKED_AT = 100
+_FRAMES_LOOKED_FOR = 500  # messages
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,15 @@ class Bag(ExitStack[None]):
 
     @cached_property
     def types(self) -> Mapping[str, str]:
-        """By name, those of poses on trees of transforms among them, see `transform_trees`."""
-        from onboard_estimation.bags.transform_trees import frame_types  # which reads bags
-
+        """By name; of trees of transforms also the frames that move in the first messages, see `transform_trees`."""
         types = {name: topic.message_type for name, topic in self.topics.items()}
-        return types | frame_types(self, types)
+        frames: set[str] = set()
+        for tree, kind in types.items():
+            if kind in TREE_TYPES and not tree.endswith(STATIC):
+                for raw in islice(self.messages([tree]), _FRAMES_LOOKED_FOR):
+                    with suppress(UserError):
+                        frames |= {f"{tree}:{child}" for _, child, _, _ in transforms(self.deserialize(raw))}
+        return types | dict.fromkeys(sorted(frames), TRANSFORM)
 
     @property
     def duration_s(self) -> float:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, Block, RawMessage
 from onboard_estimation.bags.blocks import gather
-from onboard_estimation.bags.topics import is_frame
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import Channel, Matrix, Vector, value_size
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
@@ -93,11 +92,6 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
     UserError
         A required topic is missing, or a topic is of another type than its channel.
     """
-    if frames := [topic for topic in channels if topic not in bag.topics and is_frame(topic, bag.topics)]:
-        from onboard_estimation.bags.transform_trees import read_frames  # whose poses are columns too
-
-        others = {topic: channel for topic, channel in channels.items() if topic not in frames}
-        return {**read_frames(bag, frames), **read_channels(bag, others, bulk)}
     present = {topic: channel for topic, channel in channels.items() if channel.required or topic in bag.topics}
     for topic, channel in present.items():
         found = bag.topics.get(topic)

@@ -14,6 +14,7 @@ from onboard_estimation.contract.robot import Robot
 POSE = "geometry_msgs/msg/PoseStamped"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
 TREE_TYPES = ("tf2_msgs/msg/TFMessage", "tf/msg/tfMessage")
+STATIC = "_static"
 POINT = "geometry_msgs/msg/PointStamped"
 TRUTH = "ground_truth"
 

@@ -7,45 +7,36 @@ is on the topic with `_static` behind its name counts at all times, and so does 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.bag import Bag, RawMessage
-from onboard_estimation.bags.bulk import Column
-from onboard_estimation.bags.topics import TRANSFORM, TREE_TYPES
+from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.topics import STATIC, TREE_TYPES, is_frame
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import POSE, Channel
 from onboard_estimation.contract.tracks import BodyTrack
-from onboard_estimation.ros.measurements import MessageFault, is_no_rotation, message_value, stamp_ns
+from onboard_estimation.ros.measurements import MessageFault, is_no_rotation, transforms
 
 Integers = NDArray[np.int64]
 Rows = NDArray[np.float64]
 
-_TRANSFORM = Channel("transform", TRANSFORM, "transform")
-_STATIC = "_static"
-_LOOKED_AT = 500
 _NAMED = 20
 _LONGEST_GAP_S = 0.1
 """Between two transforms that are interpolated, where those of another frame give the stamps."""
 
 
-def frame_types(bag: Bag, types: Mapping[str, str]) -> dict[str, str]:
-    """Type of the poses of each frame that moves, by its name; of those in the first messages."""
-    found: set[str] = set()
-    for tree, kind in types.items():
-        if kind in TREE_TYPES and not tree.endswith(_STATIC):
-            for raw in islice(bag.messages([tree]), _LOOKED_AT):
-                with suppress(UserError):
-                    found |= {f"{tree}:{child}" for _, child, _, _ in _told(bag.deserialize(raw))}
-    return dict.fromkeys(sorted(found), TRANSFORM)
+def read_topics(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Column]:
+    """As `read_channels`, of frames as well. Raises as that and `read_frames` do."""
+    frames = [topic for topic in channels if topic not in bag.topics and is_frame(topic, bag.topics)]
+    others = {topic: channel for topic, channel in channels.items() if topic not in frames}
+    return {**read_frames(bag, frames), **read_channels(bag, others)}
 
 
 def read_frames(bag: Bag, names: Sequence[str]) -> dict[str, Column]:
@@ -71,7 +62,7 @@ def read_frames(bag: Bag, names: Sequence[str]) -> dict[str, Column]:
         given = printable(", ".join(f"{frame} in {parent}" for parent, frame in fixed.items()))
         raise UserError(
             f"{', '.join(trees)}: no transform connects the frames that poses are given in ({given}): record it on "
-            f"{next(iter(trees))}{_STATIC}, or take each in one that they share (TOPIC:FIXED:FRAME)"
+            f"{next(iter(trees))}{STATIC}, or take each in one that they share (TOPIC:FIXED:FRAME)"
         )
     return found
 
@@ -99,7 +90,7 @@ class _Tree:
             raise UserError(f"{printable(topic)} is {bag.types[topic]}, which holds no frames")
         self._topic = printable(topic)
         self._above: dict[str, list[_Edge]] = {}
-        for one in filter(bag.topics.get, (topic, topic + _STATIC)):
+        for one in filter(bag.topics.get, (topic, topic + STATIC)):
             rows: dict[tuple[str, str], list[tuple[int, int, int, Rows]]] = {}
             faults: Counter[str] = Counter()
             for block in bag.blocks([one]):
@@ -107,7 +98,7 @@ class _Tree:
                 for place, log_time_ns, start, length in zip(*(row.tolist() for row in numbers), strict=True):
                     raw = RawMessage(one, log_time_ns, block.buffer[start : start + length].tobytes())
                     try:
-                        for parent, child, stamp, value in _told(bag.deserialize(raw)):
+                        for parent, child, stamp, value in transforms(bag.deserialize(raw)):
                             rows.setdefault((parent, child), []).append((place, stamp, log_time_ns, value))
                     except MessageFault as fault:
                         faults[str(fault)] += 1
@@ -149,13 +140,6 @@ def _poses(chain: Sequence[_Edge]) -> Column:
             faults[printable(f"no pose of {edge.child} in {edge.parent} within {_LONGEST_GAP_S} s")] = lacking
         known = known & there
     return replace(usual, values=values, faults=faults).at(known)
-
-
-def _told(message: Any) -> Iterator[tuple[str, str, int, Rows]]:
-    """Parent, child, stamp and pose (7,) of each transform of a message; ROS 1 has a slash before names of frames."""
-    for one in message.transforms:
-        names = one.header.frame_id.lstrip("/"), one.child_frame_id.lstrip("/")
-        yield *names, stamp_ns(one), message_value(_TRANSFORM, one)
 
 
 def _composed(first: Rows, second: Rows) -> Rows:

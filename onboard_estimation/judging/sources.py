@@ -31,6 +31,7 @@ from onboard_estimation.bags.topics import (
     suggested_options,
     truth_channels,
 )
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
@@ -370,7 +371,7 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
 def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
     """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
     refuse_wrong_types(robot.name, match, bag.types)
-    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
+    columns = read_topics(bag, {**match.channels, **match.truth, **match.held})
     return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onboard_estimation.bags.bag import Bag
-from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.bulk import Column
 from onboard_estimation.bags.other_poses import unread_poses
 from onboard_estimation.bags.topics import TRANSFORM, TRUTH, is_frame, listed, nearest_name
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.tracks import BodyTrack, clock_parts
@@ -148,7 +149,7 @@ def _body(topic: str) -> str:
 
 
 def _column(bag: Bag, topic: str, message_type: str) -> Column:
-    return read_channels(bag, {topic: Channel(topic, message_type, topic)})[topic]
+    return read_topics(bag, {topic: Channel(topic, message_type, topic)})[topic]
 
 
 def _longest(column: Column) -> tuple[slice, list[str]]:

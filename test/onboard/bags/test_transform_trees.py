@@ -14,9 +14,9 @@ from rosbags.typesys import get_types_from_msg
 from scipy.spatial.transform import Rotation, Slerp
 
 from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.message_types import jazzy_types, new
 from onboard_estimation.bags.topics import TRANSFORM
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
@@ -75,7 +75,7 @@ def test_frames_are_read_through_what_lies_between_and_refused_by_name(tmp_path:
 
         def read(*frames: str) -> list[Any]:
             names = [f"/tf:{frame}" for frame in frames]
-            found = read_channels(bag, {name: Channel(name, TRANSFORM, name) for name in names})
+            found = read_topics(bag, {name: Channel(name, TRANSFORM, name) for name in names})
             return [found[name] for name in names]
 
         alone, sensor, base = read("vicon:left")[0], *read("sensor", "world:base")
