@@ -494,7 +494,8 @@ def _missing_truth(match: TopicMatch, bag: Bag) -> list[str]:
     free = FreeTopics(match, bag.types)
     found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
     options = [option for body in found if (option := next(filter(None, body), None))]
-    hint = f" ({' '.join(options)}?)" if options else ""
+    doubt = ", where no estimator sent it" if any(":" in option for option in options) else ""
+    hint = f" ({' '.join(options)}?{doubt})" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
     unread = unread_poses(bag)
     said = f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
