@@ -53,7 +53,10 @@ def _why(bag: Bag, topic: str) -> str:
     kind = bag.topics[topic].message_type
     if kind in (*value_types(), *TREE_TYPES) or _MAPS.fullmatch(kind):
         return ""
-    holding = [in_list for name, in_list in _held(bag.store(topic), kind) if name in _POSES]
+    store = bag.store(topic)
+    if isinstance(store, UserError):
+        return "a type that the bag does not define" if _NAMED_POSES.match(kind) else ""
+    holding = [in_list for name, in_list in _held(store, kind) if name in _POSES]
     if holding and all(holding):
         return "several in a message"
     if not holding and not _NAMED_POSES.match(kind):
@@ -61,10 +64,10 @@ def _why(bag: Bag, topic: str) -> str:
     return "a type of its own" if bag.has_header(topic) else "without a stamp"
 
 
-def _held(store: Typestore | UserError, message_type: str, in_list: bool = False) -> Iterator[tuple[str, bool]]:
-    """A type and those of all messages within its own, as far as they are known, and whether they stand in a list."""
+def _held(store: Typestore, message_type: str, in_list: bool = False) -> Iterator[tuple[str, bool]]:
+    """A type and those of all messages within its own, and whether they stand in a list."""
     yield message_type, in_list
-    fields: Any = [] if isinstance(store, UserError) else store.fielddefs[message_type][1]
+    fields: Any = store.fielddefs[message_type][1]
     for _, (kind, content) in fields:
         in_row = kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}
         inner, name = content[0] if in_row else (kind, content)

@@ -106,7 +106,9 @@ class _Tree:
                 by_order = zip(*sorted(found, key=itemgetter(0)), strict=True)
                 order, stamps_ns, log_times_ns, values = map(np.array, by_order)
                 said = Column(stamps_ns, log_times_ns, values, order, faults)
-                self._above.setdefault(child, []).append(_Edge(parent, child, one != topic, said))
+                above = self._above.setdefault(child, [])
+                if all(edge.parent != parent for edge in above):
+                    above.append(_Edge(parent, child, one != topic, said))
 
     def chain(self, frame: str, fixed: str) -> list[_Edge]:
         """From a frame up to the fixed one; where that is not named, to the one that hangs on no other."""

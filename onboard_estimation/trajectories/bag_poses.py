@@ -58,7 +58,7 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     kind = _pose_type(bag, name)
     there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag, one)]
     if kind not in POSE_TYPES:
-        what = f"is {kind}, which holds no pose with a stamp" if kind else "is no topic of the bag that holds poses"
+        what = f"is {kind}, which is not read as poses" if kind else "is no topic of the bag that holds poses"
         others = f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {_all_topics(bag)}"
         raise UserError(f"--trajectory {topic} {what}; {others}")
     column = _column(bag, name, kind)

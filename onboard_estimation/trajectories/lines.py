@@ -144,7 +144,9 @@ def _stamp_ns(text: str, ns: int) -> int | None:
 
 def chosen_body(file: Path, bodies: Collection[str], body: str | None) -> str:
     """The body asked for, or the only one; UserError, naming all, where it is not there or one has to be chosen."""
-    offers = first_of([f"--body {printable(name)}" for name in bodies], 20) or "none"
+    if not bodies:
+        raise UserError(f"{file} holds no rigid body")
+    offers = first_of([f"--body {printable(name)}" for name in bodies], 20)
     if body is not None and body not in bodies:
         raise UserError(f"--body {body}: {file} has no such rigid body; it has {offers}")
     if body is None and len(bodies) != 1:

@@ -48,7 +48,7 @@ def matrices(poses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def laboratory(left: NDArray[np.float64], odom: NDArray[np.float64], mounts: NDArray[np.float64]) -> list[Sample]:
     """`left` in `vicon`, which is fixed in `world`, with a sensor on it; `base` in `odom`, which drifts in `world`."""
-    fixed = [("world", "vicon", mounts[0]), ("left", "sensor", mounts[1])]
+    fixed = [("world", "vicon", mounts[0]), ("left", "sensor", mounts[1]), ("vicon", "left", mounts[1])]
     samples = [Sample("/tf_static", TREE, START_NS, type_of(TREE)([transform(0, *one) for one in fixed]))]
     for k, (body, drift) in enumerate(zip(left, odom, strict=True)):
         stamp = START_NS + k * PERIOD_NS
@@ -121,7 +121,7 @@ def test_poses_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     kinds = {
         "/array": ("geometry_msgs/msg/PoseArray", None, "several in a message"),
         "/bare": ("geometry_msgs/msg/Pose", None, "without a stamp"),
-        "/bodies": ("mocap4r2_msgs/msg/RigidBodies", "", "without a stamp"),
+        "/bodies": ("mocap4r2_msgs/msg/RigidBodies", "", "a type that the bag does not define"),
         "/drawn": ("visualization_msgs/msg/Marker", None, "a type of its own"),
         "/path": ("nav_msgs/msg/Path", None, "several in a message"),
         "/vicon": ("vicon_receiver/msg/Position", "float32 x_trans\nstring segment_name\n", "without a stamp"),
