@@ -88,7 +88,7 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
     extra = {one.topic: one for one in robot.identification_channels(configuration)}
     with open_bag(path) as bag:
         others = {name: topic for name, topic in renamed.items() if name not in extra}
-        match = match_topics(robot, configuration, bag.topics, others, options.namespace)
+        match = match_topics(robot, configuration, bag.types, others, options.namespace)
         places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
         present = {place: one for place, one in places.items() if bag.types.get(place) == one.message_type}
         match = replace(match, channels={**match.channels, **present})

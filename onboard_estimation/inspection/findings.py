@@ -42,7 +42,7 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
-    found += [] if truth else _other_poses(inspection.topics)
+    found += [Finding("note", said) for said in inspection.other_poses]
     found += MotionCheck(seen.clocks, seen.frames).findings()
     found += _sameness(topics)
     found += _robots(robots)
@@ -185,19 +185,6 @@ def _truth(reports: Sequence[TruthReport]) -> Iterator[Finding]:
         yield from map(warning, report.made_up)
         if report.unusable:
             yield warning(f"{report.topic} has {report.unusable:,} poses that are none.")
-
-
-def _other_poses(topics: Sequence[TopicReport]) -> list[Finding]:
-    """Where no topic is a ground truth by its name: those that may be one, with the option that takes them."""
-    options = [
-        f"--topic ground_truth/BODY/{last}={topic.name}"
-        for topic in topics
-        for last, kind in (("pose", "PoseStamped"), ("transform", "TransformStamped"))
-        if topic.message_type == f"geometry_msgs/msg/{kind}" and topic.count
-    ]
-    if not options:
-        return []
-    return [Finding("note", f"No ground truth by its name; poses that may be it: {first_of(options, _TOPICS_SHOWN)}.")]
 
 
 def _flips(report: TruthReport) -> str:

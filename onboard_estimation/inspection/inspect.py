@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.bags.other_poses import possible_truth, unread_poses
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
@@ -106,7 +107,7 @@ def inspect_bag(
             for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
-        bodies = {name: columns[name][0] for name, topic in bag.topics.items() if is_truth(topic) and name in columns}
+        bodies = {name: columns[name][0] for name in bag.topics if is_truth(bag, name) and name in columns}
         truth = tuple(
             truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
             for name, one in bodies.items()
@@ -135,6 +136,7 @@ def inspect_bag(
             clocks=motion.clocks,
             frames=motion.frames,
             unsound=(*_unsound_words(bag, unsound, columns), *contradicting.values()),
+            other_poses=() if truth else tuple(filter(None, (possible_truth(bag), unread_poses(bag)))),
         )
         return replace(found, findings=findings(found))
 
@@ -152,9 +154,9 @@ def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping
         yield from dead(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)))
 
 
-def is_truth(topic: TopicInfo) -> bool:
+def is_truth(bag: Bag, topic: str) -> bool:
     """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
-    return TRUTH_FOLDER in topic.name.split("/") and topic.message_type in TRUTH_TYPES
+    return TRUTH_FOLDER in topic.split("/") and bag.types[topic] in TRUTH_TYPES
 
 
 def common_namespace(topics: Iterable[str]) -> str:
@@ -231,9 +233,7 @@ def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
 
 def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
-    sensors = {
-        name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag.topics[name])
-    }
+    sensors = {name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag, name)}
     if not sensors:
         return bag.start_ns, bag.end_ns
     # Clocks may differ by sensor: that of the sensors which agree with the recorder counts, if any does.
@@ -250,7 +250,7 @@ def _motion(bag: Bag, columns: Mapping[str, list[Column]]) -> MotionCheck:
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
             imus[name] = column
-        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+        elif is_truth(bag, name) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
             bodies[name] = TrackedBody(track.without(made_up), delay_s(column))

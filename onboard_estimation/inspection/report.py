@@ -167,6 +167,8 @@ class Inspection:
         Where the IMUs sit on their bodies, and which way is up.
     unsound
         Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
+    other_poses
+        Where there is no truth, sentences on poses that may be it or cannot be read.
     """
 
     path: str
@@ -184,6 +186,7 @@ class Inspection:
     clocks: tuple[ClockReport, ...] = ()
     frames: tuple[FrameReport, ...] = ()
     unsound: tuple[str, ...] = ()
+    other_poses: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 
 Keep = Literal["figures", "reports", "everything"]
-Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive"]
+Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive", "vicon"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
@@ -336,7 +336,7 @@ class EvaluateOptions:
 
         None: the bag that it is in.
     body
-        Of several bodies in the truth's bag, or in an export of Motive, the one that was estimated.
+        Of several bodies in the truth's bag, or in an export of Motive or Vicon, the one that was estimated.
     format
         Format of the trajectory file; told by its name and first lines otherwise.
     truth_format

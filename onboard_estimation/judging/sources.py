@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.other_poses import unread_poses
 from onboard_estimation.bags.topics import (
-    TRANSFORM_TREE,
     TRUTH,
     FreeTopics,
     TopicMatch,
@@ -31,6 +31,7 @@ from onboard_estimation.bags.topics import (
     suggested_options,
     truth_channels,
 )
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
@@ -352,7 +353,7 @@ def load_recording(
     notes += [*faults, *lost, *checked.clock]
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
-    notes += _missing_truth(match, bag.types)
+    notes += _missing_truth(match, bag)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
@@ -380,14 +381,14 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     match = replace(match, channels={})
     columns, notes = _read(bag, robot, match)
     tracks, held, lost = _known(bag, match, columns, None)
-    notes += [*lost, *_missing_truth(match, bag.types)]
+    notes += [*lost, *_missing_truth(match, bag)]
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
 
 
 def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
     """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
     refuse_wrong_types(robot.name, match, bag.types)
-    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
+    columns = read_topics(bag, {**match.channels, **match.truth, **match.held})
     return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
 
 
@@ -503,18 +504,19 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
     return sources[order].astype(np.int64), order
 
 
-def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> list[str]:
-    """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
+def _missing_truth(match: TopicMatch, bag: Bag) -> list[str]:
+    """Sentences on the bodies without ground truth, with the option to paste where a topic may hold it."""
     if not match.missing_bodies:
         return []
-    free = FreeTopics(match, kinds)
+    free = FreeTopics(match, bag.types)
     found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
     options = [option for body in found if (option := next(filter(None, body), None))]
-    hint = f" ({' '.join(options)}?)" if options else ""
-    if not options and (trees := free.of_type(TRANSFORM_TREE)):
-        hint = f" ({', '.join(trees)} holds transforms between frames, which are not read: record the body's pose)"
+    doubt = ", where no estimator sent it" if any(":" in option for option in options) else ""
+    hint = f" ({' '.join(options)}?{doubt})" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
-    return [f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."]
+    unread = unread_poses(bag)
+    said = f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
+    return [said, unread] if unread else [said]
 
 
 def losses(columns: Mapping[str, Column]) -> list[str]:

@@ -38,7 +38,7 @@ from onboard_estimation.judging.sources import (
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
-from onboard_estimation.trajectories.files import read_trajectory, with_formats
+from onboard_estimation.trajectories.files import EXPORTS, read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,
@@ -49,7 +49,7 @@ from onboard_estimation.trajectories.trajectory import (
     shifted,
     true_parts,
 )
-from onboard_estimation.trajectories.units import scale_note, stamp_factor
+from onboard_estimation.trajectories.units import stamp_factor, unit_notes
 
 Rows = NDArray[np.float64]
 Parts = dict[str, Rows]
@@ -275,7 +275,8 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
     if place in formats:
-        if options.robot is not None or options.topics or (options.body and "motive" not in formats.values()):
+        of_others = options.body and EXPORTS.keys().isdisjoint(formats.values())
+        if options.robot is not None or options.topics or of_others:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
         tracked = file_truth(read_file(place))
     else:
@@ -285,7 +286,7 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             if options.robot is not None:
                 robot = find_robot(options.robot)
                 configuration = load_configuration(robot, options, place)
-                match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
+                match = match_topics(robot, configuration, bag.types, options.topics, options.namespace)
                 recording = load_truth(bag, robot, match)
                 trajectory = trajectory or read_file(path)
                 return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
@@ -336,11 +337,13 @@ def _judged(
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
     turned = f"Ground truth mirrored in {axes}." if axes else ""
+    track = next(iter(recording.tracks.values()))
+    doubts = unit_notes(trajectory.name, record, parts, known, track.stamps_ns)
     result, settle_s = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
-        unaligned=partial(_unaligned, options.settings.alignment),
+        unaligned=partial(_unaligned, options.settings.alignment or ("none" if doubts else None)),
         before=(*told, *trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
-        between=(*covariance_notes, *scale_note(trajectory.name, record.means, parts, known)),
+        between=(*covariance_notes, *doubts),
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,

@@ -134,7 +134,7 @@ def test_a_command_takes_those_that_it_names() -> None:
         ("--initial", "guessed", "must be drawn or exact"),
         ("--mirror-truth", "yy", "must be one or more of x, y, z"),
         ("--alignment", "sim3", "must be none, start, heading or se3"),
-        ("--format", "bag", "must be tum, tum_ns, openvins, euroc, kitti, csv or motive"),
+        ("--format", "bag", "must be tum, tum_ns, openvins, euroc, kitti, csv, motive or vicon"),
         ("--shift", "inf", "must be a time of at most 4e9 s"),
         ("--lag", "-1.0", "must be a time of 0 s or more"),
         ("--truth-gap", "inf", "must be a time of 0 s or more"),
