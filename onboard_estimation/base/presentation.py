@@ -37,6 +37,13 @@ _PERCENT_OF = re.compile(r"_percent_of_(?P<whole>\w+)$")
 _SHARE = re.compile(r"^coverage_|_ratio$")
 _HEADLINE = re.compile(r"(position_ate_|rotation_ate_)?rmse(_|$)")
 
+# Below so much of a unit, another and the factor to it.
+_SMALLER = {
+    "m": ((0.01, "mm", 1000.0), (1.0, "cm", 100.0)),
+    "m/s": ((0.1, "cm/s", 100.0),),
+    "s": ((0.1, "ms", 1000.0),),
+}
+
 DIGITS = 3
 """Significant digits of a figure, wherever it is shown."""
 
@@ -81,10 +88,18 @@ def error_keys(figures: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([*headline_keys(figures), *(key for key in figures if key == "heading_rmse_deg")]))
 
 
-def error_sizes(figures: Mapping[str, Any]) -> dict[str, float]:
-    """RMS error of a part of the state, by unit: by it the unit is chosen that all of its errors are shown in."""
-    known = {key: value for key, value in figures.items() if isinstance(value, Real)}
-    return {short_unit(key): abs(float(known[key])) for key in reversed(headline_keys(known))}
+def error_sizes(figures: Any) -> dict[str, float]:
+    """RMS error of a part of the state, by unit: by it the unit is chosen that all of its errors are shown in.
+
+    Parameters
+    ----------
+    figures
+        Of the part; nothing is known of what is no group of them.
+    """
+    if not isinstance(figures, Mapping):
+        return {}
+    keys = headline_keys(key for key, value in figures.items() if isinstance(value, Real))
+    return {short_unit(key): abs(float(figures[key])) for key in reversed(keys)}
 
 
 def shown_metric(key: str, value: Any, sizes: Mapping[str, float]) -> tuple[str, str, str]:
@@ -103,6 +118,12 @@ def shown_metric(key: str, value: Any, sizes: Mapping[str, float]) -> tuple[str,
     if _SHARE.search(key):
         shown, factor = "%", 100.0
     return label, format_value(factor * float(value), DIGITS), shown
+
+
+def shown_figures(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Figures of one group for a sentence, each with its unit, by key."""
+    sizes = error_sizes(figures)
+    return {key: " ".join(shown_metric(key, value, sizes)[1:]).rstrip() for key, value in figures.items()}
 
 
 def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -132,7 +153,7 @@ def format_value(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def format_number(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = DIGITS) -> str:
     """Finite number with `digits` significant digits, an exponent only below 1e-4 and from 1e6 on."""
     if value == 0.0:
         return "0"
@@ -145,13 +166,13 @@ def format_number(value: float, digits: int = 4) -> str:
 
 def percent(share: float) -> str:
     """A share of one: `81.2 %`."""
-    return f"{format_number(100.0 * share, DIGITS)} %"
+    return f"{format_number(100.0 * share)} %"
 
 
 def quantity(value: float, unit: str) -> str:
     """A value as computed, in `rad`, `m` and so on, with the unit that its size asks for: `8.71 mm`."""
     shown, factor = display_unit(unit, abs(value))
-    return f"{format_number(factor * value, DIGITS)} {shown}".rstrip()
+    return f"{format_number(factor * value)} {shown}".rstrip()
 
 
 def display_unit(unit: str, largest: float) -> tuple[str, float]:
@@ -164,20 +185,10 @@ def display_unit(unit: str, largest: float) -> tuple[str, float]:
     largest
         Largest magnitude shown, in `unit`.
     """
-    degrees = 180.0 / math.pi
     if unit in ("rad", "rad/s", "rad/s^2"):
-        return unit.replace("rad", "deg"), degrees
-    if largest == 0.0:
-        return unit, 1.0
-    if unit == "m" and largest < 0.01:
-        return "mm", 1000.0
-    if unit == "m" and largest < 1.0:
-        return "cm", 100.0
-    if unit == "m/s" and largest < 0.1:
-        return "cm/s", 100.0
-    if unit == "s" and largest < 0.1:
-        return "ms", 1000.0
-    return unit, 1.0
+        return unit.replace("rad", "deg"), 180.0 / math.pi
+    smaller = (one for one in _SMALLER.get(unit, ()) if 0.0 < largest < one[0])
+    return next(smaller, (0.0, unit, 1.0))[1:]
 
 
 def axis_label(label: str, unit: str) -> str:

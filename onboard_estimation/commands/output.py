@@ -185,10 +185,9 @@ def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
         if len(path) > _DEEPEST:
             continue
         part = " ".join(words(name) for name in path[:-1])
-        sizes = error_sizes(metrics[path[0]]) if len(path) > 1 else {}
         if last and part != last:
             out.add_row()
-        out.add_row("" if part == last else part, *shown_metric(path[-1], value, sizes))
+        out.add_row("" if part == last else part, *shown_metric(path[-1], value, error_sizes(metrics[path[0]])))
         last = part
     return out
 

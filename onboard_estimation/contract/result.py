@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, PhaseEvent, Vector
 from onboard_estimation.base.presentation import (
-    DIGITS,
     error_keys,
-    error_sizes,
     format_number,
     percent,
     quantity,
     short_unit,
-    shown_metric,
+    shown_figures,
     words,
 )
 
@@ -348,8 +346,8 @@ def error_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
         group = _group(result, name)
         for key in error_keys(group):
             if short_unit(key) in _FIRST_UNITS and _number(group, key) is not None:
-                _, value, unit = shown_metric(key, group[key], error_sizes(group))
-                yield KeyFigure(_LABELS.get(key, f"{words(name)}: error"), f"{value} {unit}", _NOTES.get(key, "RMS"))
+                label = _LABELS.get(key, f"{words(name)}: error")
+                yield KeyFigure(label, shown_figures(group)[key], _NOTES.get(key, "RMS"))
 
 
 def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
@@ -360,9 +358,7 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
         worst = min(shares, key=lambda name: shares[name])
         third = _number(groups[worst], "coverage_3_sigma")
         value = (
-            percent(shares[worst])
-            if third is None
-            else f"{format_number(100.0 * shares[worst], DIGITS)} / {percent(third)}"
+            percent(shares[worst]) if third is None else f"{format_number(100.0 * shares[worst])} / {percent(third)}"
         )
         label = "Errors within 1 / 3 sigma" if third is not None else "Errors within 1 sigma"
         yield KeyFigure(label, value, f"{words(worst).lower()}; Gaussian: 68 / 99.7 %")
@@ -371,20 +367,17 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     if nees:
         worst = max(nees, key=lambda name: nees[name])
         note = f"mean NEES per degree of freedom, {words(worst).lower()}; expected 1"
-        yield KeyFigure("Squared error / claimed", format_number(nees[worst], DIGITS), note)
+        yield KeyFigure("Squared error / claimed", format_number(nees[worst]), note)
 
 
 def _path_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     for name in result.parts:
         group = _group(result, name)
-        length = _number(group, "true_path_length_m")
-        at_end = _number(group, "final_position_error_percent_of_path")
-        if at_end is not None and length is not None:
-            note = f"of the path of {quantity(length, 'm')}"
-            yield KeyFigure("Position error at the end", percent(0.01 * at_end), note)
-        if (largest := _number(group, "position_ate_max_m")) is not None:
-            _, value, unit = shown_metric("position_ate_max_m", largest, error_sizes(group))
-            yield KeyFigure("Largest position error", f"{value} {unit}")
+        shown = shown_figures({key: value for key, value in group.items() if _number(group, key) is not None})
+        if (at_end := shown.get("final_position_error_percent_of_path")) is not None:
+            yield KeyFigure("Position error at the end", at_end, f"which is {shown['true_path_length_m']} long")
+        if (largest := shown.get("position_ate_max_m")) is not None:
+            yield KeyFigure("Largest position error", largest)
 
 
 def _run_figures(result: EvaluationResult) -> Iterator[KeyFigure]:

@@ -16,7 +16,6 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.presentation import (
     CORRELATION_CAPTION,
-    DIGITS,
     SIGMA_CAPTION,
     display_unit,
     format_number,
@@ -114,9 +113,11 @@ def consistency_charts(result: EvaluationResult) -> Charts:
         dimension = part.error.shape[1]
         low, high = chi_square_band(dimension)
         values = part.nees[part.judged(result.time_s, result.settle_s) & np.isfinite(part.nees)]
-        mean = format_number(values.mean() / dimension, DIGITS) if values.size else "unknown"
-        inside = percent(np.mean((values >= low) & (values <= high))) if values.size else "none"
-        note = f"mean {mean} per dimension (expected 1), {inside} of the instants in the band"
+        note = ""
+        if values.size:
+            inside = percent(float(np.mean((values >= low) & (values <= high))))
+            mean = format_number(float(values.mean()) / dimension)
+            note = f"mean {mean} per dimension (expected 1), {inside} of the instants in the band"
         lines = {"NEES": np.where(part.nees > 0.0, part.nees, np.nan)}
         panels.append(Panel(words(part.name), "", lines, interval=(low, high), note=note))
     charts = charts_of(panels, result.time_s)
@@ -156,9 +157,8 @@ def charts_of(panels: Sequence[Panel], time_s: Vector, sizes: Mapping[str, float
         elif off_until_s is not None:
             rows = ({} if panel.band is None else {"3 sigma": panel.band}) | dict(panel.lines)
             peaks = (f"{name} to {format_number(factor * _largest(row), 2)}" for name, row in rows.items())
-            lasts_s = off_until_s - time_s[0]
-            first = f"first {format_number(lasts_s, 2)} s" if lasts_s > 0.0 else "first instant"
-            note = f"{first} off scale: {', '.join(peaks)} {unit}"
+            first = f"{format_number(off_until_s - time_s[0], 2)} s" if off_until_s > time_s[0] else "instant"
+            note = f"first {first} off scale: {', '.join(peaks)} {unit}"
         out.append(Chart(panel, unit, factor, factor * low, factor * high, note))
     return tuple(out)
 

@@ -30,6 +30,7 @@ from onboard_estimation.base.presentation import (
     axis_label,
     display_unit,
     error_sizes,
+    flatten,
     format_number,
     percent,
     quantity,
@@ -374,40 +375,22 @@ def table(head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:
-    """Metrics of the top level as one table, and a table for each group of them below, all folded."""
-    blocks = []
-    if any(not isinstance(value, Mapping) for value in metrics.values()):
-        blocks.append(f"<details><summary>Whole run</summary>{_metric_table(metrics, {})}</details>")
-    groups = [
-        _metric_group((key,), value, error_sizes(value)) for key, value in metrics.items() if isinstance(value, Mapping)
-    ]
-    if groups:
-        blocks.append(f'<div class="groups">{"".join(groups)}</div>')
-    return "\n".join(blocks) or "<p>None.</p>"
-
-
-def _metric_group(path: tuple[str, ...], metrics: Mapping[str, Any], sizes: Mapping[str, float]) -> str:
-    leaves = [value for value in metrics.values() if not isinstance(value, Mapping)]
-    name = text(words(path[0]) + "".join(f" / {key}" for key in path[1:]))
-    below = [_metric_group((*path, key), value, sizes) for key, value in metrics.items() if isinstance(value, Mapping)]
-    block = ""
-    if leaves or not below:
-        block = f"<details><summary>{name}</summary>{_metric_table(metrics, sizes)}</details>"
-    return block + "".join(below)
-
-
-def _metric_table(metrics: Mapping[str, Any], sizes: Mapping[str, float]) -> str:
-    rows = []
-    for key, value in metrics.items():
-        if isinstance(value, Mapping):
-            continue
-        label, shown, unit = shown_metric(key, value, sizes)
+    """Metrics of the top level as one table, and a table for each group of them, all folded."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for path, value in flatten(metrics):
+        label, shown, unit = shown_metric(path[-1], value, error_sizes(metrics[path[0]]))
         kind = "number list" if isinstance(value, (str, list, tuple, np.ndarray)) else "number"
-        rows.append(
-            f'<tr><th scope="row" title="{text(key)}">{text(label)}</th>'
+        groups.setdefault(path[:-1], []).append(
+            f'<tr><th scope="row" title="{text(path[-1])}">{text(label)}</th>'
             f'<td class="{kind}">{text(shown)}</td><td class="unit">{text(unit)}</td></tr>\n'
         )
-    return table([("metric", ""), ("value", "number"), ("unit", "")], rows)
+    head = [("metric", ""), ("value", "number"), ("unit", "")]
+    blocks = [
+        f"<details><summary>{text(' / '.join([words(path[0]), *path[1:]]) if path else 'Whole run')}</summary>"
+        f"{table(head, rows)}</details>"
+        for path, rows in groups.items()
+    ]
+    return f'<div class="groups">{"".join(blocks)}</div>' if blocks else "<p>None.</p>"
 
 
 def sensor_table(sensors: Mapping[str, Mapping[str, float]]) -> str:
