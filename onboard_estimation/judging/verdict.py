@@ -135,7 +135,8 @@ def _within_bounds(found: Sequence[Check], unsure: str) -> str:
 
 
 def _samples(count: float) -> str:
-    return f"{format_number(count, 2)} independent sample{'' if count == 1.0 else 's'}"
+    number = format_number(count, 2)
+    return f"{number} independent sample{'' if number == '1' else 's'}"
 
 
 def is_too_small(matched_ratio: float, estimated_ratio: float) -> bool:
