@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from onboard_estimation.report.evaluate import Evaluation
 
 # Measured with all robots, see docs/results.md.
-_COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
-_FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
+_COST = "About 140 s of processor time the first time, which compiles the models; 320 MB of disk."
+_FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 430 MB of disk."
 _MARK = ".onboard_estimation_demo"
 _SECONDS = 60.0
 _SET_FOR = "hardware"

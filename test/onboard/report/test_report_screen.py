@@ -135,9 +135,7 @@ def test_one_quantity_has_one_value_and_one_unit(size: float) -> None:
     metrics = all_metrics(parts, walk.time_s, 6.0, walk.matched_ratio)
     said = verdict(parts, walk.time_s, 6.0, {}, walk.matched_ratio)
     page = Page(render(replace(walk, parts=parts, metrics=metrics, verdict=said)))
-    told = {
-        name: pairs for name, pairs in re.findall(r"(\w[\w ]*) within ([\d.]+ [\w/]+(?: and [\d.]+ deg)?) RMS", said)
-    }
+    told = dict(re.findall(r"(\w[\w ]*) within ([\d.]+ [\w/]+(?: and [\d.]+ deg)?) RMS", said))
     assert told.keys() == {"position", "velocity", "attitude", "pose", "joint angles"}
     rows = " ".join(re.sub(r"\s+", " ", row) for row in page.texts["tr"])
     units = {one["title"].partition(":")[0].lower(): one["charts"][0]["unit"] for one in page.data["groups"]}
