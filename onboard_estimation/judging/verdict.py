@@ -37,10 +37,10 @@ Rows = NDArray[np.float64]
 # A filter's claims mislead when its errors are 1.5 times, or a third of, what it states.
 OVERCONFIDENT_FACTOR = 1.5
 CONSERVATIVE_FACTOR = 1.0 / 3.0
+# Where one standard deviation holds what three should, half of it is too unsure already.
+UNSURE_FACTOR, MOST_COVERAGE = 0.5, 0.997
 # Coverage of Gaussian errors that are 1.5 times as large as stated, at one and at three standard deviations.
 LEAST_COVERAGE = {1: 0.5, 3: 0.95}
-# Or than half of it, if one standard deviation holds what three should.
-HALF, MOST_COVERAGE = 0.5, 0.997
 _EXPECTED_COVERAGE = {sigmas: 2.0 * float(norm.cdf(sigmas)) - 1.0 for sigmas in LEAST_COVERAGE}
 # Of a stretch with fewer estimates nothing is said.
 FEWEST_IN_STRETCH = 50
@@ -285,7 +285,7 @@ class Check:
     @property
     def is_small(self) -> bool:
         """Errors are far smaller than stated, by chance or not."""
-        within_one = self.coverage.get(1, 0.0) >= MOST_COVERAGE and self.factor < HALF
+        within_one = self.coverage.get(1, 0.0) >= MOST_COVERAGE and self.factor < UNSURE_FACTOR
         return self.factor < CONSERVATIVE_FACTOR or within_one
 
     @property
@@ -366,8 +366,10 @@ def _alone(part: PartResult, column: int, where: Mask, stretch: str) -> Check:
 def _together(part: PartResult, where: Mask, stretch: str) -> Check:
     exact_but_wrong = np.any((part.stddev[where] == 0.0) & (part.error[where] != 0.0))
     known = part.nees[where]
-    known = known[np.isfinite(known)]  # a singular covariance has none
-    mean = float(np.mean(known)) if len(known) else 0.0
+    known = known[np.isfinite(known)]
+    if not len(known):  # a singular covariance has none
+        known = np.sum(np.square(_normalised(part, where, tuple(range(len(part.names))))), axis=1)
+    mean = float(np.mean(known))
     factor = math.inf if exact_but_wrong else math.sqrt(mean / len(part.names))
     name = f"{part.name.replace('_', ' ')} {stretch}".rstrip()
     return Check(name, part, tuple(range(len(part.names))), where, stretch, factor, {})

@@ -237,6 +237,10 @@ def test_what_is_stated_to_be_exact() -> None:
     exact.stddev[:, 0] = 0.0
     exact.nees[:] = np.nan  # a singular covariance has none
     assert say(exact).startswith("conservative")
+    hinge = part(correlated(np.random.default_rng(18), len(TIMES), 2, 0.5))
+    hinge.error[:, 0] = hinge.stddev[:, 0] = 0.0
+    hinge.nees[:] = np.nan
+    assert say(hinge).startswith("consistent:")
     wrong = part(np.full((len(TIMES), 2), 0.5))
     wrong.stddev[:, 0] = 0.0
     wrong.nees[:] = np.nan
