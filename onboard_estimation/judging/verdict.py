@@ -285,6 +285,8 @@ class Check:
     @property
     def is_small(self) -> bool:
         """Errors are far smaller than stated, by chance or not."""
+        if not self.part.stddev[self.where][:, self.columns].any():  # known exactly
+            return False
         within_one = self.coverage.get(1, 0.0) >= MOST_COVERAGE and self.factor < UNSURE_FACTOR
         return self.factor < CONSERVATIVE_FACTOR or within_one
 
