@@ -375,7 +375,8 @@ def _path_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
         group = _group(result, name)
         shown = shown_figures({key: value for key, value in group.items() if _number(group, key) is not None})
         if (at_end := shown.get("final_position_error_percent_of_path")) is not None:
-            yield KeyFigure("Position error at the end", at_end, f"which is {shown['true_path_length_m']} long")
+            note = f"of the path of {shown['true_path_length_m']}"
+            yield KeyFigure("Position error at the end", at_end.removesuffix(" of the path"), note)
         if (largest := shown.get("position_ate_max_m")) is not None:
             yield KeyFigure("Largest position error", largest)
 
