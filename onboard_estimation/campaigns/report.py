@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import display_unit, format_number, metric_label, shown_metric, words
 from onboard_estimation.base.workers import software
 from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
 from onboard_estimation.campaigns.summary import (
@@ -306,9 +306,8 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
 
 
 def _amount(row: Row, name: str) -> str:
-    value = figure(row, name)
-    unit = short_unit(name.partition(".")[2])
-    return f"{format_number(value, 3)} {unit}".strip() if math.isfinite(value) else "unknown"
+    _, value, unit = shown_metric(name.partition(".")[2], figure(row, name), {})
+    return f"{value} {unit}".strip()
 
 
 def _failures(campaign: Campaign) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import format_number, headline_keys, metric_label, short_unit, words
 from onboard_estimation.campaigns.campaign import (
     AXES,
     ERRORS,
@@ -32,7 +32,6 @@ from onboard_estimation.campaigns.campaign import (
     thinning,
 )
 from onboard_estimation.filtering.consistency import coverage, judge_consistency
-from onboard_estimation.judging.metrics import headline_keys
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")

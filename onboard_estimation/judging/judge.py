@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported, outline_of, planar_position, point_outline
@@ -459,8 +460,7 @@ def truth_notes(
 ) -> list[str]:
     """How much of the run has a truth; where it lies in time, if that is not most of it."""
     notes = [
-        f"Truth matched by interpolation at {100.0 * matched_ratio:.1f} % of the estimates "
-        f"(gaps up to {longest_gap_s:g} s)."
+        f"Truth matched by interpolation at {percent(matched_ratio)} of the estimates (gaps up to {longest_gap_s:g} s)."
         if matched_ratio > 0.0
         else "No estimate has a ground truth: nothing is judged."
     ]

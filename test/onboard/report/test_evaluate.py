@@ -21,6 +21,7 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.atomic_file import to_json
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.commands.evaluate import show_several
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.report import run_folder
 from onboard_estimation.report.comparison import Comparison, compare_runs
@@ -181,6 +182,24 @@ def test_several_estimators_on_one_bag_are_compared(tmp_path: Path, monkeypatch:
     assert "hopper has no estimator 'ukf'" in refusal(*words, "--estimator", "ukf")
 
 
+@pytest.mark.parametrize(
+    ("count", "name", "blocks"), [(2, "kf", 1), (8, "kf", 1), (12, "bounce_encoder", 3), (8, "n" * 60, 3)]
+)
+def test_a_table_of_several_estimators(count: int, name: str, blocks: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimators are columns, beside each other while there is room; a line for each verdict, whatever its length."""
+    part = {"z_rmse_m": 0.0907, "coverage_1_sigma": 0.81, "mean_nees_per_degree_of_freedom": 0.8}
+    one = {"robot": "hopper", "source": "simulated", "folder": "runs/x/a", "figures": {"Hops found": "9 of 9"}}
+    one["verdict"] = f"doubtful in {'z, ' * 60}(position: 1 % expected): height within 54 cm RMS; no leg encoder"
+    metrics = [{"run": {}, "height": part | {"z_rmse_m": 0.01 * (k + 1)}, "hopper": {}} for k in range(count)]
+    show_several([{**one, "estimator": f"{name}{k}", "metrics": found} for k, found in enumerate(metrics)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+    assert sum("Height: Z RMSE (cm)" in line for line in lines) == blocks
+    assert sum(": doubtful in" in line for line in lines) == count
+    assert "54 cm" not in " ".join(lines)  # the table has it
+
+
 def test_json_has_no_numbers_that_json_does_not_have() -> None:
     text = to_json({"b": float("nan"), "a": (1, np.float64(2.5), np.array([1.0, np.inf])), 3: {"x": np.bool_(True)}})
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
@@ -233,7 +252,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert comparison.notes == ()
     table = printed(comparison)
     assert row(table, "robot") == ["robot", "salp", "salp", ""]
-    assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (degrees)", "0.2", "0.15", "-25 %"]
+    assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (deg)", "0.2", "0.15", "-25 %"]
     assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
