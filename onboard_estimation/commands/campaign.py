@@ -151,7 +151,12 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
-    from onboard_estimation.campaigns.summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+    from onboard_estimation.campaigns.summary import (
+        DIFFERENCE_CAPTION,
+        DIFFERENCE_HEADINGS,
+        FIGURE_HEADINGS,
+        differing_axes,
+    )
     from onboard_estimation.contract.trained import ReportTable
 
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
@@ -162,7 +167,7 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
     if found:
         differing = tuple(one.cells() for one in found)
         headings = DIFFERENCE_HEADINGS
-        tables.append(ReportTable("What differs, pair by pair", headings, differing, headings[3:7]))
+        tables.append(ReportTable("What differs, recording by recording", headings, differing, headings[3:8]))
     output.print_tables(tables)
     if done.earlier:
         output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
@@ -174,5 +179,7 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
         "NEES/dof: 1 is consistent, more is overconfident; in brackets the 95 % interval of its mean over the runs. "
         "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
     )
+    if found:
+        output.say(DIFFERENCE_CAPTION)
     output.say(f"\nreport: {done.folder}/report.html")
     output.say(f"table:  {done.folder}/results.parquet")

@@ -93,8 +93,24 @@ def judge(
         learned=replayed.learned,
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
+    result = _without_held(result, robot.estimator(configuration, estimator_name).held)
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
     return _opined(robot, configuration, recording, result, settle_s)
+
+
+def _without_held(result: EvaluationResult, held: Sequence[str]) -> EvaluationResult:
+    """Not judged on what the estimator takes as known: such an error is that of a drawing, not of a filter."""
+    names = [name for name in held if name in result.parts]
+    if not names:
+        return result
+    parts = dict(result.parts)
+    for name in names:
+        part = parts[name]
+        nothing = np.zeros_like(part.matched)
+        parts[name] = replace(part, error=np.full_like(part.error, np.nan), nees=np.full_like(part.nees, np.nan), matched=nothing)
+    metrics = {key: value for key, value in result.metrics.items() if key not in names}
+    note = f"{result.estimator} takes {' and '.join(names)} as known: it is not judged on them."
+    return replace(result, parts=parts, metrics=metrics, notes=(*result.notes, note))
 
 
 def _opined(
