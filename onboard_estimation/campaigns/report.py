@@ -26,6 +26,7 @@ from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, C
 from onboard_estimation.campaigns.summary import (
     DIFFERENCE_CAPTION,
     DIFFERENCE_HEADINGS,
+    FIGURE_CAPTION,
     FIGURE_HEADINGS,
     Difference,
     Group,
@@ -45,11 +46,6 @@ _MOST_LINES = 60
 _REPLAYED = 5
 _UNSURE = 0.25
 """Mean NEES per degree of freedom below which an estimate is called too unsure: errors are less than half as stated."""
-_NEES = (
-    "NEES is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
-    "consistent, more is overconfident; in brackets its 95 % interval from the scatter between runs. 1 sigma, 3 sigma: "
-    "share of the errors within."
-)
 _MOST_STATED = 3.0
 """Stated deviations, in largest errors, that a picture is made high enough for."""
 _OVERLAYS = (
@@ -84,7 +80,7 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         "sources": _sources(groups),
         "facts": text(_facts(campaign, groups)),
         "verdict": text(_verdict(groups, axes)),
-        "nees_caption": text(_NEES),
+        "nees_caption": text(FIGURE_CAPTION),
         "groups": _group_table(campaign, groups, axes),
         "differences": _difference_section(found),
         "strips": "".join(_strips(campaign, groups, axes)),

@@ -13,13 +13,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, permutation_test, ttest_1samp
+from scipy.stats import bootstrap, permutation_test
+from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import format_number, metric_label, short_unit, words
@@ -40,6 +40,11 @@ from onboard_estimation.judging.metrics import headline_keys
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
 FIGURE_HEADINGS = ("group (runs)", "figure", "", "median", "worst", "NEES/dof", "1 sigma", "3 sigma")
+FIGURE_CAPTION = (
+    "NEES/dof is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
+    "consistent, more is overconfident, less too unsure; in brackets its 95 % interval from the scatter between runs. "
+    "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
+)
 DIFFERENCE_HEADINGS = ("from, to", "figure", "", "recordings", "before", "after", "change", "in %", "")
 SIGNIFICANCE = 0.05
 """Largest share of figures that are called different where both runs are the same."""
@@ -54,8 +59,9 @@ DIFFERENCE_CAPTION = (
     f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; of "
     "twenty figures of the same filter one may look so by chance."
 )
-_FOUND = 0.8
-"""Probability that a change of that size is seen in as many recordings as are asked for."""
+_SEEN = 2.8
+"""Standard errors of a mean change that is seen in four of five campaigns: 1.96 for `SIGNIFICANCE`, 0.84 for that."""
+_FEWEST_RUNS, _RESAMPLES = 4, 4999
 _MOST_SIGNS = 12
 """Of so many differences all signs are tried, which holds whatever their distribution; of more it is Student's t."""
 
@@ -93,7 +99,7 @@ class PartConsistency(NamedTuple):
     nees
         Mean over runs of each run's mean NEES per degree of freedom: 1 for a consistent filter.
     interval
-        95 % interval of that mean, from the scatter between runs; NaN for one run.
+        95 % interval of that mean, from the scatter between runs; NaN for few runs.
     in_band
         Share of instants at which the NEES averaged over runs lies in its 95 % band; NaN for one run.
     within_1_sigma, within_3_sigma
@@ -203,7 +209,8 @@ class Difference(NamedTuple):
         share = f"{100.0 * self.mean_change / self.mean_before:+.1f}" if self.mean_before > 0.0 else "-"
         said = self.verdict
         if said in (TOO_FEW, NOT_SHOWN) and self.needed > self.recordings:
-            said += f": {self.needed} needed" if said == TOO_FEW else f": {_PERCENT} needs {self.needed}"
+            needed = self.needed if self.needed < 1000 else "1000 or more"
+            said += f": {needed} needed" if said == TOO_FEW else f": {_PERCENT} needs {needed}"
         numbers = (str(self.recordings), before, after, change, share)
         return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, said)
 
@@ -248,26 +255,28 @@ def headlines(row: Row) -> list[str]:
 def compared(axis: str, before: str, after: str, name: str, pairs: int, found: NDArray[np.float64]) -> Difference:
     """The difference between the means of a figure before and after (N, 2), a row a recording."""
     count, means, changes = len(found), np.mean(found, axis=0), found[:, 1] - found[:, 0]
-    p_value, scatter = 1.0, 0.0
-    if count > 1:
-        scatter = float(np.std(changes, ddof=1))
-        by_signs = partial(permutation_test, (changes,), np.mean, permutation_type="samples")
-        p_value = float((by_signs() if count <= _MOST_SIGNS else ttest_1samp(changes, 0.0)).pvalue)
+    change, scatter = float(np.mean(changes)), float(np.std(changes, ddof=min(count - 1, 1)))
+    error = scatter / math.sqrt(count)
+    half = float(student_t.ppf(1.0 - 0.5 * SIGNIFICANCE, count - 1)) * error  # NaN of one recording
+    p_value = 1.0
+    if count > _MOST_SIGNS:
+        p_value = 2.0 * float(student_t.sf(abs(change) / max(error, 1e-300), count - 1))
+    elif count > 1:
+        p_value = float(permutation_test((changes,), np.mean, permutation_type="samples").pvalue)
     needed, least = FEWEST_RECORDINGS, LEAST_CHANGE * float(means[0])
     if least > 0.0:
-        deviations = norm.ppf(1.0 - 0.5 * SIGNIFICANCE) + norm.ppf(_FOUND)
-        needed = max(needed, math.ceil((deviations * scatter / least) ** 2))
-    change, interval = float(np.mean(changes)), interval_of_mean(changes)
+        needed = max(needed, math.ceil((_SEEN * scatter / least) ** 2))
+    interval = change - half, change + half
     return Difference(axis, before, after, name, pairs, count, *means.tolist(), change, interval, p_value, needed)
 
 
 def interval_of_mean(values: Vector) -> tuple[float, float]:
-    """95 % interval of the mean of independent values (N,), by Student's t; NaN where there is one."""
-    if len(values) < 2 or not np.isfinite(values).all():
+    """95 % interval of the mean of independent values (N,), by bootstrap (BCa); NaN where there are few."""
+    if len(values) < _FEWEST_RUNS or not np.isfinite(values).all():
         return float("nan"), float("nan")
     if np.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
-    found = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    found = bootstrap((values,), np.mean, n_resamples=_RESAMPLES, rng=np.random.default_rng(0)).confidence_interval
     return float(found.low), float(found.high)
 
 
@@ -325,8 +334,7 @@ def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
     errors = np.concatenate([one.error for _, one in runs])
     stddevs = np.concatenate([one.stddev for _, one in runs])
     within = (coverage(errors, stddevs, count) for count in (1.0, 3.0))
-    low, high = interval_of_mean(means)
-    return PartConsistency(len(runs), _mean(means), (max(low, 0.0), high), _in_band(runs), *within)
+    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), _in_band(runs), *within)
 
 
 def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:

@@ -109,9 +109,8 @@ def _table(
     if len(what) == 1 and not any(sign in one for sign in "*?[/") and not Path(one).exists():
         raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(arguments.robots(''))}")
     bags, without = expanded(what, Path.cwd())
-    if without:
-        raise UserError(f"no bag is called {', '.join(without)}")
-    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep), robot or "bags"
+    faults = tuple(f"no bag is called {pattern}" for pattern in without)
+    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep, faults=faults), robot or "bags"
 
 
 def _default_folder(name: str) -> Path:
@@ -154,6 +153,7 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
     from onboard_estimation.campaigns.summary import (
         DIFFERENCE_CAPTION,
         DIFFERENCE_HEADINGS,
+        FIGURE_CAPTION,
         FIGURE_HEADINGS,
         differing_axes,
     )
@@ -175,10 +175,7 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
         output.say(f"- failed: {row['name']}: {row['reason']}")
     if len(done.failures) > 5:
         output.say(f"- and {len(done.failures) - 5} more failed; the same command tries them again.")
-    output.say(
-        "NEES/dof: 1 is consistent, more is overconfident; in brackets the 95 % interval of its mean over the runs. "
-        "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
-    )
+    output.say(FIGURE_CAPTION)
     if found:
         output.say(DIFFERENCE_CAPTION)
     output.say(f"\nreport: {done.folder}/report.html")

@@ -100,17 +100,16 @@ def judge(
 
 def _without_held(result: EvaluationResult, held: Sequence[str]) -> EvaluationResult:
     """Not judged on what the estimator takes as known: such an error is that of a drawing, not of a filter."""
-    names = [name for name in held if name in result.parts]
-    if not names:
+    parts = {name: part for name, part in result.parts.items() if name in held}
+    if not parts:
         return result
-    parts = dict(result.parts)
-    for name in names:
-        part = parts[name]
-        nothing = np.zeros_like(part.matched)
-        parts[name] = replace(part, error=np.full_like(part.error, np.nan), nees=np.full_like(part.nees, np.nan), matched=nothing)
-    metrics = {key: value for key, value in result.metrics.items() if key not in names}
-    note = f"{result.estimator} takes {' and '.join(names)} as known: it is not judged on them."
-    return replace(result, parts=parts, metrics=metrics, notes=(*result.notes, note))
+    for name, part in parts.items():
+        parts[name] = replace(
+            part, error=np.nan * part.error, nees=np.nan * part.nees, matched=np.zeros_like(part.matched)
+        )
+    metrics = {key: value for key, value in result.metrics.items() if key not in parts}
+    note = f"{result.estimator} takes {' and '.join(parts)} as known: it is not judged on them."
+    return replace(result, parts={**result.parts, **parts}, metrics=metrics, notes=(*result.notes, note))
 
 
 def _opined(

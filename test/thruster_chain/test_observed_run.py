@@ -78,6 +78,13 @@ def test_rank_and_conditions_follow_the_square_waves() -> None:
 def test_tolerance_of_thrust_ends_what_can_be_known_of_the_scale() -> None:
     """Without paper: gains of the thrusters are uncertain, and with them the common scale of masses and inertias."""
     run = replayed("physical", "gyros", 4.0)
+    # It learns neither: both are shown, and it is not judged on them.
+    assert {"headings", "position"} == {name for name, part in run.result.parts.items() if part.matched.any()}
+    assert not {"masses", "inertias"} & set(run.result.metrics)
+    assert ("masses" in run.result.verdict, "gyros takes masses and inertias as known" in run.result.notes[-1]) == (
+        False,
+        True,
+    )
     # Weighed late only: a truth that follows an estimate is no jump from which a scale could be learned.
     for name in ("masses", "inertias"):
         run.result.parts[name].truth[: len(run.result.stamps_ns) // 2] = np.nan
