@@ -53,11 +53,10 @@ FEWEST_RECORDINGS = 6
 LEAST_CHANGE = 0.05
 """Of a figure: what is less is none to choose by. Motion capture and initial errors that are drawn move it as much."""
 _PERCENT = f"{100.0 * LEAST_CHANGE:g} %"
-TOO_FEW, NOT_SHOWN = "too few recordings", "no difference shown"
 DIFFERENCE_CAPTION = (
     "Pairs of runs that are alike but for one label, averaged by recording; in brackets the 95 % interval of the mean "
-    f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; of "
-    "twenty figures of the same filter one may look so by chance."
+    f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; else "
+    "how many recordings would show so much. Of twenty figures of the same filter one may look another by chance."
 )
 _SEEN = 2.8
 """Standard errors of a mean change that is seen in four of five campaigns: 1.96 for `SIGNIFICANCE`, 0.84 for that."""
@@ -193,9 +192,9 @@ class Difference(NamedTuple):
         """`better`, `worse`, `less than 5 %`, `no difference shown`, `too few recordings`."""
         low, high = self.interval
         if self.recordings < FEWEST_RECORDINGS:
-            return TOO_FEW
+            return "too few recordings"
         if self.p_value >= SIGNIFICANCE or low <= 0.0 <= high:
-            return NOT_SHOWN
+            return "no difference shown"
         if abs(self.mean_change) < LEAST_CHANGE * self.mean_before:
             return f"less than {_PERCENT}"
         return "better" if high < 0.0 else "worse"
@@ -208,9 +207,8 @@ class Difference(NamedTuple):
         change += _between(self.interval, lambda bound: format_number(bound, 2))
         share = f"{100.0 * self.mean_change / self.mean_before:+.1f}" if self.mean_before > 0.0 else "-"
         said = self.verdict
-        if said in (TOO_FEW, NOT_SHOWN) and self.needed > self.recordings:
-            needed = self.needed if self.needed < 1000 else "1000 or more"
-            said += f": {needed} needed" if said == TOO_FEW else f": {_PERCENT} needs {needed}"
+        if said not in ("better", "worse") and self.needed > self.recordings:
+            said += f": {_PERCENT} needs {self.needed if self.needed < 1000 else '1000 or more'}"
         numbers = (str(self.recordings), before, after, change, share)
         return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, said)
 
@@ -254,7 +252,8 @@ def headlines(row: Row) -> list[str]:
 
 def compared(axis: str, before: str, after: str, name: str, pairs: int, found: NDArray[np.float64]) -> Difference:
     """The difference between the means of a figure before and after (N, 2), a row a recording."""
-    count, means, changes = len(found), np.mean(found, axis=0), found[:, 1] - found[:, 0]
+    count, changes = len(found), found[:, 1] - found[:, 0]
+    mean_before, mean_after = np.mean(found, axis=0).tolist()
     change, scatter = float(np.mean(changes)), float(np.std(changes, ddof=min(count - 1, 1)))
     error = scatter / math.sqrt(count)
     half = float(student_t.ppf(1.0 - 0.5 * SIGNIFICANCE, count - 1)) * error  # NaN of one recording
@@ -263,11 +262,11 @@ def compared(axis: str, before: str, after: str, name: str, pairs: int, found: N
         p_value = 2.0 * float(student_t.sf(abs(change) / max(error, 1e-300), count - 1))
     elif count > 1:
         p_value = float(permutation_test((changes,), np.mean, permutation_type="samples").pvalue)
-    needed, least = FEWEST_RECORDINGS, LEAST_CHANGE * float(means[0])
+    needed, least = FEWEST_RECORDINGS, LEAST_CHANGE * mean_before
     if least > 0.0:
         needed = max(needed, math.ceil((_SEEN * scatter / least) ** 2))
-    interval = change - half, change + half
-    return Difference(axis, before, after, name, pairs, count, *means.tolist(), change, interval, p_value, needed)
+    means, interval = (mean_before, mean_after, change), (change - half, change + half)
+    return Difference(axis, before, after, name, pairs, count, *means, interval, p_value, needed)
 
 
 def interval_of_mean(values: Vector) -> tuple[float, float]:

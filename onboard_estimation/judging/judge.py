@@ -80,9 +80,13 @@ def judge(
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    # An error of what the estimator takes as known is that of a drawing, not of a filter.
+    held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
+    judged_parts = {name: values for name, values in true_parts.items() if name not in held}
+    held_note = f"{estimator_name} takes {' and '.join(held)} as known: it is not judged on them." if held else ""
     result, settle_s = judged_record(
-        space, record, true_parts, known, settings, recording.tracks, robot, configuration,
-        before=(*recording.notes, initial_note, _SMOOTHED if settings.smooth else ""),
+        space, record, judged_parts, known, settings, recording.tracks, robot, configuration,
+        before=(*recording.notes, initial_note, held_note, _SMOOTHED if settings.smooth else ""),
         between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
@@ -93,23 +97,8 @@ def judge(
         learned=replayed.learned,
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
-    result = _without_held(result, robot.estimator(configuration, estimator_name).held)
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
     return _opined(robot, configuration, recording, result, settle_s)
-
-
-def _without_held(result: EvaluationResult, held: Sequence[str]) -> EvaluationResult:
-    """Not judged on what the estimator takes as known: such an error is that of a drawing, not of a filter."""
-    parts = {name: part for name, part in result.parts.items() if name in held}
-    if not parts:
-        return result
-    for name, part in parts.items():
-        parts[name] = replace(
-            part, error=np.nan * part.error, nees=np.nan * part.nees, matched=np.zeros_like(part.matched)
-        )
-    metrics = {key: value for key, value in result.metrics.items() if key not in parts}
-    note = f"{result.estimator} takes {' and '.join(parts)} as known: it is not judged on them."
-    return replace(result, parts={**result.parts, **parts}, metrics=metrics, notes=(*result.notes, note))
 
 
 def _opined(
