@@ -55,8 +55,8 @@ LEAST_CHANGE = 0.05
 _PERCENT = f"{100.0 * LEAST_CHANGE:g} %"
 DIFFERENCE_CAPTION = (
     "Pairs of runs that are alike but for one label, averaged by recording; in brackets the 95 % interval of the mean "
-    f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; else "
-    "how many recordings would show so much. Of twenty figures of the same filter one may look another by chance."
+    f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; "
+    "else how many would show so much. Of twenty figures of the same filter one may look another by chance."
 )
 _SEEN = 2.8
 """Standard errors of a mean change that is seen in four of five campaigns: 1.96 for `SIGNIFICANCE`, 0.84 for that."""
