@@ -150,23 +150,17 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
-    from onboard_estimation.campaigns.summary import (
-        DIFFERENCE_CAPTION,
-        DIFFERENCE_HEADINGS,
-        FIGURE_CAPTION,
-        FIGURE_HEADINGS,
-        differing_axes,
-    )
+    from onboard_estimation.campaigns import summary as over_runs
     from onboard_estimation.contract.trained import ReportTable
 
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
-    axes = differing_axes(groups)
+    axes = over_runs.differing_axes(groups)
     lines = tuple(cells for group in groups for _, cells in group.lines(axes))
     title = f"{name}: {len(done.rows)} runs, {sources}"
-    tables = [ReportTable(title, FIGURE_HEADINGS, lines, FIGURE_HEADINGS[3:])]
+    tables = [ReportTable(title, over_runs.FIGURE_HEADINGS, lines, over_runs.FIGURE_HEADINGS[3:])]
     if found:
         differing = tuple(one.cells() for one in found)
-        headings = DIFFERENCE_HEADINGS
+        headings = over_runs.DIFFERENCE_HEADINGS
         tables.append(ReportTable("What differs, recording by recording", headings, differing, headings[3:8]))
     output.print_tables(tables)
     if done.earlier:
@@ -175,8 +169,8 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
         output.say(f"- failed: {row['name']}: {row['reason']}")
     if len(done.failures) > 5:
         output.say(f"- and {len(done.failures) - 5} more failed; the same command tries them again.")
-    output.say(FIGURE_CAPTION)
+    output.say(over_runs.FIGURE_CAPTION)
     if found:
-        output.say(DIFFERENCE_CAPTION)
+        output.say(over_runs.DIFFERENCE_CAPTION)
     output.say(f"\nreport: {done.folder}/report.html")
     output.say(f"table:  {done.folder}/results.parquet")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.presentation import flatten, format_number, format_value, metric_label, words
 from onboard_estimation.contract.result import FOREIGN
-from onboard_estimation.judging.options import declared, recalled
+from onboard_estimation.judging import options
 
 _FACTS = ("robot", "estimator", "source", "bag")
 _UNKNOWN = "unknown"
@@ -139,14 +140,12 @@ def _made(facts: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, 
     settings, hashes, versions = (
         value if isinstance(value := facts.get(key), dict) else {} for key in ("settings", "inputs_sha256", "versions")
     )
-    typed: dict[str, str] = {}
+    typed = ""
     with suppress(KeyError, TypeError, ValueError):  # of a version with other options
-        for (name, it, value), (_, _, default) in zip(declared(recalled(settings)), declared(), strict=True):
-            if value != default and name != "overrides":  # parameters tell those
-                typed[it.flag] = "yes" if it.typed is bool else ", ".join(it.texts(value))
+        typed = shlex.join(options.words(replace(options.recalled(settings), overrides={})))  # parameters tell those
     named = {".".join(keys[2:]): str(value) for keys, value in flatten(parameters)}  # behind node and ros__parameters
     contents = {f"content of {role}": str(value)[:12] for role, value in hashes.items()}
-    return {"verdict": str(facts.get("verdict", "")), **typed, **named, **contents, **versions}
+    return {"verdict": str(facts.get("verdict", "")), "options": typed, **named, **contents, **versions}
 
 
 def read_mapping(path: Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
