@@ -354,10 +354,8 @@ def _faults(table: Table, settings: Iterable[EvaluateOptions]) -> Iterator[str]:
 
 def _check_sensors(robot: Robot, options: EvaluateOptions, table: Table) -> None:
     """Raise UserError where a robot has no such parameters, or no such sensors for a what-if."""
-    sensors = []
-    for channel in robot.channels(_configuration(robot, options, table)):
-        nothing = np.zeros((0, len(component_names(channel))))
-        sensors.append(Series(channel, np.zeros(0, dtype=np.int64), nothing))
+    stamps, channels = np.zeros(0, dtype=np.int64), robot.channels(_configuration(robot, options, table))
+    sensors = [Series(one, stamps, np.zeros((0, len(component_names(one))))) for one in channels]
     drop = tuple(name for name in options.what_if.drop if not is_part(name, TRUTH))
     changed_series(sensors, replace(options.what_if, drop=drop))
 
