@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import yaml
 
 from onboard_estimation.bags.topics import TRUTH
 from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import component_names
+from onboard_estimation.base.parameter_file import read_yaml_file
 from onboard_estimation.base.series import Series
 from onboard_estimation.campaigns.campaign import AXES, FILES, MOST_NAMED, Case
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
@@ -100,13 +100,9 @@ def read_table(path: Path) -> Table:
     UserError
         It cannot be read as YAML. Other faults are kept: `cases_of` tells all at once.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    content, faults = read_yaml_file(path, "YAML")
     reader = _Reader(path.absolute().parent)
+    reader.faults += faults
     table = reader.table(content)
     return replace(table, faults=(f"{path}: {'; '.join(reader.faults)}",) if reader.faults else ())
 

@@ -109,7 +109,7 @@ def show(evaluation: Any) -> None:
         output.say(f"- {note}")
     output.say(f"\n{result.verdict[:1].upper()}{result.verdict[1:]}.", style="bold")
     output.say(f"\nreport: {evaluation.folder}/report.html")
-    output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")
+    output.say_command("again:  ", result.command.removeprefix(f"{output.PROGRAM} "))
 
 
 def show_several(summaries: Sequence[Mapping[str, Any]]) -> None:

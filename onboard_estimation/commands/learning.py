@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_library
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.judging.options import TuningSettings
+from onboard_estimation.judging.options import TuningSettings, override_texts
+from onboard_estimation.judging.options import words as option_words
 
 if TYPE_CHECKING:
     from onboard_estimation.campaigns.tuning import Tuning
@@ -100,11 +100,11 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
 def _show(result: IdentificationReport, paths: list[Path]) -> None:
     output.print_report(result.tables(), result.sentences())
     output.say("\nwritten: " + ", ".join(str(path) for path in paths))
-    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
+    output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(paths[0]))}")
     parameters = result.parameters()
     if len(parameters) <= _PASTED:
-        settings = (f"{name}={json_library.dumps(values)}" for name, values in parameters.items())
-        output.say("or:      " + " ".join(f"--set {shlex.quote(one)}" for one in settings))
+        settings = " ".join(f"--set {shlex.quote(one)}" for one in override_texts(parameters))
+        output.say_command("or:      ", f"evaluate BAG {settings}")
 
 
 @output.command(
@@ -160,8 +160,7 @@ def train(
         return
     output.print_report(report.tables(), report.sentences())
     output.say(f"\nwritten: {model}")
-    with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
-    output.say(f"use it:  {output.program()} evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
+    output.say_command("use it:  ", shlex.join(["evaluate", "BAG", *option_words(options), "--model", str(model)]))
 
 
 # `onboard-estimation tune`.
@@ -230,7 +229,7 @@ def tune(
         return
     show(tuning)
     output.say(f"\nwritten: {file}")
-    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(file))}")
+    output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(file))}")
 
 
 def _named(bags: Sequence[Path]) -> dict[str, Path]:

@@ -79,6 +79,11 @@ def say(sentence: str, style: str | None = None) -> None:
     console().print(shown, style=style, soft_wrap=not sys.stdout.isatty())
 
 
+def say_command(before: str, words: str) -> None:
+    """Print what to type, in one line: a terminal that wraps it gives it whole to who copies it."""
+    console().print(printable(f"{before}{program()} {words}"), soft_wrap=True)
+
+
 def note(sentence: str, quiet: bool = False) -> None:
     """Say on standard error what is under way."""
     if not quiet:

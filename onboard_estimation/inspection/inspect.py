@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
 from onboard_estimation.inspection.report import (
@@ -26,23 +27,21 @@ from onboard_estimation.inspection.report import (
     TruthReport,
     render,
 )
-from onboard_estimation.judging.body_frames import FrameReport, find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
-from onboard_estimation.judging.soundness import (
+from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
+from onboard_estimation.ros.measurements import value_types
+from onboard_estimation.soundness.at_rest import contradict_gravity, dead
+from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
+from onboard_estimation.soundness.motion import MotionCheck, against_truth
+from onboard_estimation.soundness.stretches import (
     LEAPS,
     Unsound,
     leaps,
-    longest_run,
     marked,
     pose_steps,
     stamps_of_another_age,
     unsound_poses,
-    unsound_readings,
-    unsound_sensor,
     unsound_sentences,
 )
-from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
-from onboard_estimation.ros.measurements import value_types
 
 __all__ = ["Inspection", "inspect_bag", "render"]
 
@@ -114,7 +113,11 @@ def inspect_bag(
         )
         if progress and truth:
             progress("truth against IMUs")
-        clocks, frames = _motion_reports(bag, columns)
+        contradicting = contradict_gravity(
+            Series(Channel(name, bag.topics[name].message_type, name), one.stamps_ns, one.values)
+            for name, (one, *_) in columns.items()
+        )
+        motion = _motion(bag, columns).without(contradicting)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         found = Inspection(
             path=str(path),
@@ -129,9 +132,9 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            clocks=clocks,
-            frames=frames,
-            unsound=tuple(_unsound_words(bag, unsound, columns)),
+            clocks=motion.clocks,
+            frames=motion.frames,
+            unsound=(*_unsound_words(bag, unsound, columns), *contradicting.values()),
         )
         return replace(found, findings=findings(found))
 
@@ -141,12 +144,12 @@ def _of_right_age(column: Column) -> Column:
 
 
 def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping[str, list[Column]]) -> Iterator[str]:
-    """Sentences on stamps of another age, dead sensors and accelerometers that contradict gravity."""
+    """Sentences on stamps of another age, and on dead sensors."""
     for name, found in ages.items():
         yield from unsound_sentences(name, found, bag.start_ns, "; evaluations leave them out")
     for name, (one, *_) in columns.items():
         channel = Channel(name, bag.topics[name].message_type, name)
-        yield from unsound_sensor(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)), name)
+        yield from dead(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)))
 
 
 def is_truth(topic: TopicInfo) -> bool:
@@ -241,24 +244,17 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     return int(stamps.min()), int(stamps.max())
 
 
-def _motion_reports(
-    bag: Bag, columns: Mapping[str, list[Column]]
-) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
-    """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
+def _motion(bag: Bag, columns: Mapping[str, list[Column]]) -> MotionCheck:
+    """Each IMU against the body that it is on, without the poses that were made up."""
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
-            dead = unsound_readings(column.stamps_ns, column.values)
-            imus[name] = column.at(longest_run(~marked(dead, len(column.stamps_ns))))
+            imus[name] = column
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
             bodies[name] = TrackedBody(track.without(made_up), delay_s(column))
-    if not imus or not bodies:
-        return (), ()
-    clocks = pair(imus, bodies, named_after(imus, bodies))
-    known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]
-    return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
+    return against_truth(imus, bodies)
 
 
 def _robot_report(

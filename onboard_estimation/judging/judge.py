@@ -39,6 +39,7 @@ _SMOOTHED = (
 )
 
 _JUDGED_SHARE = 0.2
+_FAULTS_TOLD = 2
 
 _LONG_GAP_S = 1.0
 _LOSSES = {
@@ -76,10 +77,12 @@ def judge(
     replayed = replays.replay(recording, initial)
     space, record, sensors = replayed.space, replayed.record, replayed.sensors
     if len(record.stamps_ns) == 0:
-        raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, sensors)}")
+        why = "; ".join([no_estimate(recording.series, sensors), *_faults(recording)])
+        raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
-    refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    if recording.comparable:
+        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
     # An error of what the estimator takes as known is that of a drawing, not of a filter.
     held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
     judged_parts = {name: values for name, values in true_parts.items() if name not in held}
@@ -111,8 +114,8 @@ def _opined(
     sentence = verdict.verdict(
         result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
     )
-    # A filter is not to blame for readings that no filter can use.
-    faults = [f"but {fault.rstrip('.').replace('The ', 'the ', 1)}" for fault in recording.faults[:1]]
+    # A filter is not to blame for readings that no filter can use, nor for a truth that contradicts them.
+    faults = [f"but {fault}" for fault in _faults(recording)]
     if not isinstance(robot, Reported):
         return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):
@@ -123,6 +126,11 @@ def _opined(
         notes=(*result.notes, *(note.sentence for note in own)),
         verdict="; ".join([sentence, *faults, *(note.verdict for note in own if note.verdict)]),
     )
+
+
+def _faults(recording: LoadedRecording) -> list[str]:
+    """The first of a recording's faults, as parts of a sentence."""
+    return [fault.rstrip(".").replace("The ", "the ", 1) for fault in recording.faults[:_FAULTS_TOLD]]
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,9 @@ def truth_at(
     for name, values in known.items():
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
-    return parts, valid
+    if not all(recording.tracks[body].oriented for body in bodies):  # without an orientation nothing may be left
+        valid &= np.any([np.isfinite(values).all(axis=1) for values in parts.values()], axis=0)
+    return (parts if valid.any() else {}), valid
 
 
 def judged_record(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import match_topics
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
 from onboard_estimation.contract.result import EvaluationResult, PartResult
@@ -26,7 +26,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, again, declared, recorded
 from onboard_estimation.judging.sources import (
     Source,
     is_simulated,
@@ -156,7 +156,7 @@ def evaluated(
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given, see `write_run`."""
     robot, configuration, options = source.robot, source.configuration, source.options
-    command = shlex.join([*source.again, "--estimator", estimator, *words(options)])
+    command = again([*source.again, "--estimator", estimator], options)
     progress("filtering")
     result = judge(
         robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
@@ -218,7 +218,7 @@ def evaluate_trajectory(
     """
     _refuse_others(path, options)
     inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
-    if absent := [str(one) for one in inputs.values() if one is not None and not one.exists()]:
+    if absent := [str(one) for one in inputs.values() if one and not file_and_node(one)[0].exists()]:
         raise UserError(f"{absent[0]} does not exist")
     with _new_run(inputs, output) as (hashes, claim):
         progress("reading")
@@ -345,7 +345,7 @@ def _judged(
         source=reference.source,
         bag=(options.truth or path).resolve().name,
         sensors={},
-        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
+        command=again(["evaluate", path, *robot], options),
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept

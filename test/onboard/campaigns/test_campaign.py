@@ -503,7 +503,7 @@ keep: figures
     ("text", "said"),
     [
         ("", ["is no table: it needs keys such as robot, bags"]),
-        ("robot: salp\n bags: x", ["is no YAML"]),
+        ("robot: salp\n bags: x", ["is no valid YAML"]),
         ("robot: salp", ["needs either bags or simulated"]),
         # All are told at once.
         (
@@ -573,7 +573,7 @@ options: {setle: 3}
         (("salp", "--gait", "sideways"), "salp, scenario ideal: no variant 'sideways'; there are forward, backward"),
         (("salp", "--keep", "all"), "--keep all: must be one of figures, reports, everything"),
         (("a.yaml", "b.yaml"), "one table makes a campaign, 2 are given"),
-        (("gone.yaml",), "gone.yaml cannot be read"),
+        (("gone.yaml",), "gone.yaml: cannot be read"),
         (("gone_*",), "no bag is called gone_*"),
         (("./gone",), "not there: "),
     ],
