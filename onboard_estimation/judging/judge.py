@@ -84,9 +84,13 @@ def judge(
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     if recording.comparable:
         refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    # An error of what the estimator takes as known is that of a drawing, not of a filter.
+    held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
+    judged_parts = {name: values for name, values in true_parts.items() if name not in held}
+    held_note = f"{estimator_name} takes {' and '.join(held)} as known: it is not judged on them." if held else ""
     result, settle_s = judged_record(
-        space, record, true_parts, known, settings, recording.tracks, robot, configuration,
-        before=(*recording.notes, initial_note, _SMOOTHED if settings.smooth else ""),
+        space, record, judged_parts, known, settings, recording.tracks, robot, configuration,
+        before=(*recording.notes, initial_note, held_note, _SMOOTHED if settings.smooth else ""),
         between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from rich.console import Console
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.atomic_file import to_json
-from onboard_estimation.base.configuration import load
+from onboard_estimation.base.configuration import load, to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands.evaluate import show_several
-from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf, recorded
 from onboard_estimation.report import run_folder
 from onboard_estimation.report.comparison import Comparison, compare_runs
 from onboard_estimation.report.evaluate import evaluate_bag
@@ -261,6 +262,31 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert mapping["metrics"]["pose.x.error_max_m"] == [0.02, None]
     assert mapping["runs"][0] == {"folder": str(tmp_path / "a"), "name": "a", "robot": "salp", **FACTS}
     assert row(printed(other), "Joint angle RMSE")[1:] == ["0.2", "not available", ""]
+
+
+def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> None:
+    quiet = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, noise_stddev_rad_s=0.001))
+    biased = EvaluateOptions(what_if=WhatIf(bias=("imu/link_3.gyro_z=0.01",)), settings=JudgeSettings(bulk=False))
+    for name, configuration, options, model in (
+        ("a", CONFIGURATION, EvaluateOptions(), "1" * 64),
+        ("b", quiet, biased, "2" * 64),
+    ):
+        known = {"settings": recorded(options), "inputs_sha256": {"bag": "0" * 64, "model": model}}
+        run = facts() | known | {"verdict": f"consistent: {name}", "versions": {"numpy": "2.0", "evo": model[:1]}}
+        (run_of(tmp_path / name, CHAIN, run) / "config.yaml").write_text(to_parameter_file(configuration))
+    comparison = compare_runs([tmp_path / "a", tmp_path / "b"])
+    differs = {
+        "verdict": ["consistent: a", "consistent: b"],
+        "options": ["", "--bias imu/link_3.gyro_z=0.01 --message-by-message"],
+        "gyro.noise_stddev_rad_s": [str(CONFIGURATION.gyro.noise_stddev_rad_s), "0.001"],
+        "content of model": ["1" * 12, "2" * 12],
+        "evo": ["1", "2"],
+    }
+    assert comparison.differing() == json.loads(json.dumps(comparison.mapping()))["differs"] == differs
+    table = printed(comparison)
+    assert row(table, "options") == ["options", "-", differs["options"][1], ""]
+    places = [table.index(name) for name in (*differs, "estimator", "Joint angle RMSE")]
+    assert max(places[: len(differs)]) < places[-2] < places[-1]
 
 
 def test_three_runs_of_different_robots_say_what_does_not_compare(tmp_path: Path) -> None:
