@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import (
     COMPONENTS,
@@ -40,7 +41,6 @@ from onboard_estimation.judging.sources import Source, load_configuration, read_
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.report.evaluate import evaluated
-from onboard_estimation.report.run_folder import check_free
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -352,7 +352,7 @@ class Run:
 
     def save(self, folder: PathLike) -> Path:
         """Write the run folder, with report, plots and estimates, as `evaluate` does; UserError where it cannot be."""
-        check_free(Path(folder))
+        check_output(Path(folder), folder=True)
         evaluated(self.source, self.source.estimators[0], Path(folder))
         return Path(folder)
 

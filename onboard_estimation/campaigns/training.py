@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, names_in
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
@@ -52,7 +52,7 @@ def train_from_bags(
         the message names the bag.
     """
     check_form(robot, form)
-    check_output(output, robot)
+    check_place(output, robot)
     hashes: list[str] = []
 
     def read(bag: Path) -> LoadedRecording:
@@ -113,15 +113,9 @@ def check_form(robot: Trained[Any], form: str | None) -> None:
         raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
 
 
-def check_output(path: Path, robot: Trained[Any]) -> None:
+def check_place(path: Path, robot: Trained[Any]) -> None:
     """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
-    if path.is_dir():
-        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model'}{robot.model_suffix}")
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise UserError(f"--output {path}: {parent} is no folder; make it first")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"--output {path}: no permission to write in {parent}")
+    check_output(path, replaced=True)
     if path.exists():
         try:
             robot.check_model(path)

@@ -22,7 +22,7 @@ StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 @arguments.taking()
 def simulate(
     robot: arguments.RobotArgument,
-    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.", folder=True)],
     scenario: Annotated[
         str | None, option("NAME", "Scenario, see `onboard-estimation robots`; the robot's first otherwise.")
     ] = None,
@@ -115,7 +115,7 @@ def _show_formats(wanted: bool) -> None:
 def convert(
     form: Annotated[str, argument("FORMAT", "Format of the file, see `--formats`.", autocompletion=arguments.formats)],
     file: Annotated[Path, argument("FILE", "File to convert, or folder of a run.")],
-    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.", folder=True)],
     storage: StorageOption = "mcap",
     as_recorded: Annotated[
         bool,

@@ -46,6 +46,7 @@ def evaluate(
         arguments.into(
             "FOLDER",
             "Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
+            folder=True,
         ),
     ] = None,
     options: Any = None,

@@ -46,7 +46,7 @@ def identify(
     cutoff: Annotated[float | None, option("HZ", "Low-pass of motion and commands, Hz (salp; 2 otherwise).")] = None,
     options: Any = None,
     folder: Annotated[
-        Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.")
+        Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.", folder=True)
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -119,7 +119,7 @@ def _show(result: IdentificationReport, paths: list[Path]) -> None:
 def train(
     robot: arguments.RobotArgument,
     bags: Annotated[list[Path], argument("BAG...", "Bags with commands, and motion capture of all bodies.")],
-    model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.")],
+    model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.", replaced=True)],
     form: Annotated[
         str | None,
         option(
@@ -207,8 +207,6 @@ def tune(
     from onboard_estimation.contract.robot import estimator_name, find_robot
     from onboard_estimation.judging.sources import load_configuration, read_bag
 
-    if file.exists():
-        raise UserError(f"--output {file} exists already; name another file")
     found = find_robot(robot)
     options = replace(options, robot=robot, estimator=estimator_name(found, estimator))
     chosen = tunables(load_configuration(found, options, bags[0]), parameter)
