@@ -38,7 +38,6 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import Source, load_configuration, read_bag
-from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.report.evaluate import evaluated
 
@@ -62,6 +61,7 @@ def load(
     config: PathLike | None = None,
     parameters: Mapping[str, Any] | None = None,
     model: PathLike | None = None,
+    estimator: str | None = None,
     topics: Mapping[str, str] | None = None,
     namespace: str | None = None,
     mirror_truth: str | None = None,
@@ -75,6 +75,8 @@ def load(
         None: guessed from the topics.
     config, parameters, model
         Parameter file, single parameters by their dotted names, trained model; the robot's own otherwise.
+    estimator
+        What it listens to is read; None: the robot's first. For another one `evaluate` reads the bag again.
     topics
         Topic of the bag by the name that the robot has for it, e.g. `{"imu/link_1/data_raw": "/my/imu"}`.
     namespace
@@ -87,8 +89,8 @@ def load(
     UserError
         The bag cannot be read, or is of none or several robots; the message says what to do.
     """
-    of_bag = {"topics": dict(topics or {}), "namespace": namespace, "mirror_truth": mirror_truth}
-    options = _options(config, parameters, model, robot=robot, align_clock=align_clock, **of_bag)
+    asked = {"robot": robot, "estimator": estimator, "topics": dict(topics or {}), "namespace": namespace}
+    options = _options(config, parameters, model, mirror_truth=mirror_truth, align_clock=align_clock, **asked)
     return Recording(read_bag(Path(bag), options))
 
 
@@ -128,9 +130,9 @@ def evaluate(
     Parameters
     ----------
     estimator
-        None: the robot's first.
+        None: that which the recording was read for, the robot's first if none was named.
     config, parameters, model
-        In the place of those that the recording was read with.
+        In the place of those that the recording was read with. A bag is read again where they, or what-ifs, ask for it.
     what_if
         Changes to the recording before it is filtered, e.g. `WhatIf(bias=("imu/link_3.gyro_z=0.01",))`.
     settings
@@ -141,27 +143,19 @@ def evaluate(
     UserError
         The estimator or a parameter is none, or there is no estimate; the message says what to do.
     """
-    if not isinstance(recording, Recording):
-        recording = load(recording)
-    source = recording.source
-    name = estimator_name(source.robot, estimator)
-    options = source.options
-    if config is not None or parameters is not None or model is not None:
-        asked = _options(config, parameters, model)
-        options = replace(
-            options,
-            config=asked.config or options.config,
-            model=asked.model or options.model,
-            overrides={**options.overrides, **asked.overrides},
-        )
-        source = replace(source, configuration=_checked(source, source.configured(options)))
-    if settings is not None:
-        options = replace(options, settings=settings)
-    if what_if is not None:
-        options = replace(options, what_if=what_if)
-        source = replace(source, recording=changed(source.recording, what_if))
-    source = replace(source, options=options, estimators=(name,))
-    return Run(source, evaluated(source, name).result)
+    source = None if not isinstance(recording, Recording) else recording.source
+    before = source.options if source else EvaluateOptions(estimator=estimator)
+    asked = _options(config, parameters, model)
+    options = replace(
+        before,
+        config=asked.config or before.config,
+        model=asked.model or before.model,
+        overrides={**before.overrides, **asked.overrides},
+        what_if=what_if or before.what_if,
+        settings=settings or before.settings,
+    )
+    source = source.asked(options, estimator) if source else read_bag(Path(recording), options)
+    return Run(source, evaluated(source, source.estimators[0]).result)
 
 
 def live_estimator(
@@ -439,20 +433,6 @@ class Live:
     def statistics(self) -> dict[str, dict[str, float]]:
         """Of each sensor how many measurements were received, used, late, gated, ..., rate and mean NIS."""
         return self.pipeline.statistics()
-
-
-def _checked(source: Source, configuration: Any) -> Any:
-    """The configuration; UserError where it needs topics that were not read."""
-
-    def read_as(channel: Channel) -> tuple[Any, ...]:
-        return channel.sensor, channel.message_type, channel.field, channel.names
-
-    there = {read_as(one.channel) for one in source.recording.series}
-    needed = [one for one in source.robot.channels(configuration) if one.required and read_as(one) not in there]
-    if needed:
-        topics = ", ".join(one.topic for one in needed)
-        raise UserError(f"with these parameters {source.robot.name} listens to {topics}: load the recording with them")
-    return configuration
 
 
 def _options(

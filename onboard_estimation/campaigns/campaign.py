@@ -129,12 +129,12 @@ def failed(case: Case, reason: str, trace: str = "") -> Files:
 
 def _evaluation(case: Case, folder: Path) -> Evaluation:
     if isinstance(case.recording, SimulatedRun):
-        source = simulated_source(case.recording, case.options, [case.options.estimator])
+        source = simulated_source(case.recording, case.options)
         return evaluated(source, source.estimators[0], folder, keep=case.keep)
     if is_foreign(case.recording, case.options):
         return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
     with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
-        source = read_bag(case.recording, case.options, [case.options.estimator])
+        source = read_bag(case.recording, case.options)
         return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
 
 

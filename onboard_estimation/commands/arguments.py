@@ -62,7 +62,7 @@ EstimatorOption = Annotated[
 
 
 def into(metavar: str, help: str, **kind: Any) -> Any:
-    """The option that says where a command writes; refused before it begins where that cannot be, see `check_output`."""
+    """The option that says where a command writes: tried before the command begins, see `check_output`."""
 
     def checked(path: Path | None) -> Path | None:
         if path is not None:

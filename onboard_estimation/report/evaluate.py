@@ -95,10 +95,10 @@ def evaluate_bag(
         Whatever the user can mend; the message says how.
     """
     if not write:
-        source = read_bag(bag_path, options, [options.estimator], progress)
+        source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], progress=progress)
     with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
-        source = read_bag(bag_path, options, [options.estimator], progress)
+        source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
 
 

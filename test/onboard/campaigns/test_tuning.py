@@ -102,7 +102,7 @@ def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
 def test_the_score_by_truth_is_the_density_of_the_errors() -> None:
     run = RUNS["run 1"]
     found = score(Scored(run, OPTIONS, {}, "truth"))
-    source = simulated_source(run, OPTIONS, ["ukf"])
+    source = simulated_source(run, OPTIONS)
     result = judge(source.robot, source.configuration, "ukf", source.recording, source.options.settings)
     settled = result.time_s >= 6.0
     total = 0.0

@@ -83,7 +83,7 @@ def test_trying_a_place_leaves_nothing_there(folder: bool, tmp_path: Path) -> No
         with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: "):
             check_output(tmp_path / name, folder)
     check_output(tmp_path / "a" / "b", folder)
-    assert os.listdir(tmp_path) == ["file"]
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 # Help.
