@@ -134,7 +134,7 @@ def evaluate(
     config, parameters, model
         In the place of those that the recording was read with. A bag is read again where they, or what-ifs, ask for it.
     what_if
-        Changes to the recording before it is filtered, e.g. `WhatIf(bias=("imu/link_3.gyro_z=0.01",))`.
+        Changes to the recording before it is filtered, e.g. `WhatIf(bias={"imu/link_3.gyro_z": 0.01}, delay_s={"imu": 0.02})`.
     settings
         How it is judged; None: as `onboard-estimation evaluate` does.
 

@@ -158,6 +158,40 @@ def override_texts(overrides: Mapping[str, Any]) -> list[str]:
     return [f"{name}={text(value)}" for name, value in overrides.items()]
 
 
+_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `20ms`, `0.02s`, `500us`; a number alone is refused, for it may be meant in any of them."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
+    number, unit = found.groups()
+    if unit not in _PER_SECOND:
+        fault = f"{unit!r} is no unit of time" if unit else f"{text!r} has no unit"
+        raise UserError(f"{fault}; write {number}ms, {number}s or {number}us")
+    return float(number) / _PER_SECOND[unit]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{text!r} is no number") from None
+
+
+def _parse_numbers(texts: Sequence[str], flag: str, number: Callable[[str], float] = _number) -> dict[str, float]:
+    """`SENSOR=VALUE` options as a mapping of numbers."""
+    out = {}
+    for name, value in parse_pairs(texts, flag, "SENSOR=VALUE").items():
+        try:
+            out[name] = number(value)
+        except UserError as error:
+            raise UserError(f"{flag} {name}={value}: {error}") from None
+    return out
+
+
 def _one_of(known: Sequence[str], text: str) -> str:
     if text not in known:
         raise ValueError
@@ -202,7 +236,7 @@ _judged = partial(option, panel="How it is judged")
 _seconds = partial(_judged, metavar="S")
 _time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
 _FOREIGN = "Another filter's trajectory, judged as ours are"
-_what_if = partial(option, (), panel="What if: changes to the recording before it is replayed; may be repeated")
+_what_if = partial(option, panel="What if: changes to the recording before it is replayed; may be repeated")
 
 
 @dataclass(frozen=True)
@@ -213,7 +247,7 @@ class WhatIf:
     ----------
     drop
         Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.
-    delay
+    delay_s
         Stamps that much too late, e.g. `imu=20ms`; s, ms or us.
 
         As a latency that nobody knows of would.
@@ -225,11 +259,25 @@ class WhatIf:
         Of the noise.
     """
 
-    drop: tuple[str, ...] = _what_if(metavar="SENSOR")
-    delay: tuple[str, ...] = _what_if(metavar="SENSOR=TIME")
-    bias: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=VALUE")
-    noise: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=STDDEV")
+    drop: tuple[str, ...] = _what_if((), metavar="SENSOR")
+    delay_s: Mapping[str, float] = _what_if(
+        dict,
+        metavar="SENSOR=TIME",
+        read=partial(_parse_numbers, flag="--delay", number=parse_duration),
+        texts=lambda delays_s: [f"{name}={delay_s}s" for name, delay_s in delays_s.items()],
+    )
+    bias: Mapping[str, float] = _what_if(
+        dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_parse_numbers, flag="--bias")
+    )
+    noise: Mapping[str, float] = _what_if(
+        dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_parse_numbers, flag="--noise")
+    )
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for numbers in (self.delay_s, self.bias, self.noise):
+            if not isinstance(numbers, Mapping):
+                raise UserError(f"a what-if takes numbers by name, as in bias={{'imu.gyro_z': 0.01}}, not {numbers!r}")
 
     def drops(self, sensor: str) -> bool:
         """Whether that sensor is left out."""
@@ -243,7 +291,8 @@ class WhatIf:
 
     def sentences(self) -> list[str]:
         """One sentence a change, for the report."""
-        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
+        done = {"drop": "left out", "delay_s": "delayed", "bias": "biased", "noise": "noise added"}
+        changes = [(done[name], it.texts(value)) for name, it, value in declared(self)]
         return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
 
 

@@ -135,7 +135,7 @@ def test_arrays_have_names_and_units(recording: oe.Recording) -> None:
 def test_another_configuration_is_another_filter_of_the_same_recording(recording: oe.Recording) -> None:
     plain, other = oe.evaluate(recording), oe.evaluate(recording, parameters={"gyro.noise_stddev_rad_s": 0.5})
     assert other["joint_angles"].stddev[-1, 0] > 1.2 * plain["joint_angles"].stddev[-1, 0]
-    biased = oe.evaluate(recording, what_if=oe.WhatIf(bias=("imu/link_3.gyro_z=0.05",)))
+    biased = oe.evaluate(recording, what_if=oe.WhatIf(bias={"imu/link_3.gyro_z": 0.05}))
     assert biased.metrics["joint_angles"]["rmse_deg"] > 1.5 * plain.metrics["joint_angles"]["rmse_deg"]
 
 
