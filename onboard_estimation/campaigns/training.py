@@ -13,12 +13,12 @@ from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, name
 from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.contract.simulated import Simulated
-from onboard_estimation.contract.trained import Trained, TrainingReport
+from onboard_estimation.contract.trained import Learned, Trained, TrainingReport
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.judging.sources import load_recording, refuse_rivals
+from onboard_estimation.judging.sources import load_configuration, load_recording, refuse_rivals
 from onboard_estimation.report.run_folder import content_hash
 
 Progress = Callable[[float, str], None]
@@ -28,20 +28,19 @@ _IMU = "imu"
 
 
 def train_from_bags(
-    robot: Trained[Any],
-    configuration: Any,
+    robot: str,
     bags: Sequence[Path],
     output: Path,
-    options: EvaluateOptions | None = None,
+    options: EvaluateOptions,
     form: str | None = None,
     progress: Progress = lambda share, step: None,
-) -> TrainingReport:
+) -> Learned:
     """Train a model with the recordings of bags, and write it to a file.
 
     Parameters
     ----------
     options
-        Of which topics, namespace and mirrored truth are looked at.
+        Of which configuration, topics, namespace and mirrored truth are looked at.
     form
         Of the model; None: the robot's choice.
 
@@ -51,22 +50,24 @@ def train_from_bags(
         The robot or the form cannot be trained, the file cannot be written, a bag is given twice, or a bag does not do;
         the message names the bag.
     """
-    check_form(robot, form)
-    check_place(output, robot)
+    found = Trained[Any].of(find_robot(robot))
+    check_form(found, form)
+    check_place(output, found)
+    configuration = load_configuration(found, options, bags[0])
     hashes: list[str] = []
 
     def read(bag: Path) -> LoadedRecording:
         try:
-            recording = read_training_bag(robot, configuration, bag, options or EvaluateOptions())
+            recording = read_training_bag(found, configuration, bag, options)
         except UserError as error:
             raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
         hashes.append(content_hash(bag))
         return recording
 
     recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
-    report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+    report = found.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
     report.save(output)
-    return report
+    return Learned(report, {"model": output})
 
 
 def recordings_of(

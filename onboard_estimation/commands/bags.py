@@ -65,19 +65,17 @@ def inspect(
     Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
     """
     from onboard_estimation.inspection import inspect as inspection
-    from onboard_estimation.judging.sources import known_channels, suggested_lines
     from onboard_estimation.trajectories.bag_poses import foreign_topics
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
-        found = inspection.inspect_bag(bag, known_channels(), progress)
-    lines = suggested_lines({topic.name: topic.message_type for topic in found.topics})
+        found = inspection.inspect_with_robots(bag, progress)
     if json:
-        output.print_json({**found.to_mapping(), "suggested_options": lines})
+        output.print_json(found.summary())
         return
     output.console().print(inspection.render(found))
-    if lines:
+    if found.suggested_options:
         output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
-    for line in lines:
+    for line in found.suggested_options:
         output.say(f"  {output.program()} evaluate {shlex.quote(printable(str(bag)))} {line}")
     for topic in foreign_topics(found.topics):
         output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")

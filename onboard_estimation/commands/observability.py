@@ -36,7 +36,9 @@ def observability(
     estimator: arguments.EstimatorOption = None,
     joint: Annotated[int | None, option("J", "Of a salp only the joint angle alpha_J, counted from 1.", min=1)] = None,
     window: Annotated[float, option("S", "Window of the Gramian, s.")] = 2.0,
-    picture: Annotated[Path | None, arguments.into("PNG", "Draw the time series into this file.", endings=(".png",))] = None,
+    picture: Annotated[
+        Path | None, arguments.into("PNG", "Draw the time series into this file.", endings=(".png",))
+    ] = None,
     options: Any = None,
     json: JsonOption = False,
 ) -> None:

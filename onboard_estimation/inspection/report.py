@@ -176,6 +176,8 @@ class Inspection:
         Where the IMUs sit on their bodies, and which way is up.
     unsound
         Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
+    suggested_options
+        For `evaluate`, to take topics of other names for those of a robot; none where names alone tell the robot.
     """
 
     path: str
@@ -194,9 +196,10 @@ class Inspection:
     frames: tuple[FrameReport, ...] = ()
     unsound: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    suggested_options: tuple[str, ...] = ()
 
-    def to_mapping(self) -> Mapping[str, Any]:
-        """For JSON: plain dictionaries, lists, finite numbers, text and None."""
+    def summary(self) -> Mapping[str, Any]:
+        """What `--json` prints: plain dictionaries, lists, finite numbers, text and None."""
         return plain(asdict(self))
 
     def within_namespace(self) -> Inspection:

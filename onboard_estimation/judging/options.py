@@ -349,6 +349,9 @@ class JudgeSettings:
     smooth: bool = _judged(False)
     bulk: bool = _judged(True, flag="--message-by-message", read=lambda flag: not flag)
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:
@@ -470,6 +473,9 @@ class TuningSettings:
     folds: int = _searched(3, metavar="N", minimum=0)
     seed: int = _searched(0, metavar="N", minimum=0)
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 _simulated = partial(option, panel="What is simulated, of a ROBOT")
 
@@ -514,6 +520,14 @@ def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
             yield from declared(value)
 
 
+def _check(settings: Any) -> None:
+    """Raise UserError where one of them is no value of its option: in Python, too, they are made by users."""
+    for _, it, value in declared(settings):
+        it.value(value, value)
+        if it.minimum is not None and value < it.minimum:
+            raise UserError(f"{it.flag} {value}: must be {it.minimum} or more")
+
+
 def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
     """`EvaluateOptions`, or others like `base`, from what the command line gave, by the names of their fields.
 
@@ -531,10 +545,10 @@ def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
     return _changed(base, {name: it.value(typed[name], before) for name, it, before in declared(base) if name in typed})
 
 
-def words(options: EvaluateOptions) -> list[str]:
+def words(options: Any) -> list[str]:
     """What to type for these options, but for robot and estimator; nothing for what is at its default."""
     out: list[str] = []
-    for (_, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+    for (_, it, value), (_, _, default) in zip(declared(options), declared(type(options)()), strict=True):
         if value != default:
             out += [it.flag] if it.typed is bool else [word for text in it.texts(value) for word in (it.flag, text)]
     return out

@@ -51,8 +51,8 @@ class Comparison:
         """All metrics' keys in the order in which the runs name them."""
         return list(dict.fromkeys(key for run in self.runs for key in run.metrics))
 
-    def mapping(self) -> dict[str, Any]:
-        """For `--json`: facts of the runs, and for each metric one value per run (null: not there, or not finite)."""
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints: facts of the runs, and each metric's values (null: not there, or not finite)."""
         return {
             "runs": [{"folder": str(run.folder), "name": run.name, **run.facts} for run in self.runs],
             "metrics": {key: [plain(run.metrics.get(key)) for run in self.runs] for key in self.keys()},

@@ -74,6 +74,21 @@ class Evaluation:
     result: EvaluationResult
     folder: Path | None
 
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        result = self.result
+        return {
+            "verdict": result.verdict,
+            "robot": result.robot,
+            "estimator": result.estimator,
+            "source": result.source,
+            "metrics": result.metrics,
+            "sensors": result.sensors,
+            "notes": list(result.notes),
+            "command": result.command,
+            "folder": None if self.folder is None else str(self.folder),
+        }
+
 
 def evaluate_bag(
     bag_path: Path,

@@ -237,7 +237,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
-    mapping = json.loads(json.dumps(other.mapping(), allow_nan=False))  # strict JSON with one value per run
+    mapping = json.loads(json.dumps(other.summary(), allow_nan=False))  # strict JSON with one value per run
     assert mapping["metrics"]["joint_angle_rmse_deg"] == [0.2, None]
     assert mapping["metrics"]["pose.x.error_max_m"] == [0.02, None]
     assert mapping["runs"][0] == {"folder": str(tmp_path / "a"), "name": "a", "robot": "salp", **FACTS}

@@ -1,16 +1,8 @@
-"""Python in five lines: what `import onboard_estimation` offers, documented in docs/python.md and kept stable.
-
-import onboard_estimation as oe
-recording = oe.load("BAG")
-run = oe.evaluate(recording, parameters={"gyro.noise_stddev_rad_s": 0.01})
-print(run.verdict, run.metrics["joint_angles"]["rmse_deg"])
-run.plot("errors_joint_angles")
-"""
+"""Recordings from Python: bags read, simulated, looked into, filtered and judged, and runs compared."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -18,35 +10,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from onboard_estimation.api.arguments import PathLike, options_of
 from onboard_estimation.base.atomic_file import check_output
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError as UserError
 from onboard_estimation.base.measurement import (
     COMPONENTS,
     NANOSECONDS_PER_SECOND,
     Channel,
-    Measurement,
     Vector,
     component_names,
     component_units,
-    value_size,
 )
 from onboard_estimation.contract.result import EvaluationResult, PartResult, key_figures
-from onboard_estimation.contract.robot import all_robots, estimator_name, find_robot
-from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
+from onboard_estimation.contract.robot import all_robots
+from onboard_estimation.judging.options import JudgeSettings as JudgeSettings
+from onboard_estimation.judging.options import WhatIf as WhatIf
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.judging.sources import Source, load_configuration, read_bag
-from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.report.evaluate import evaluated
+from onboard_estimation.judging.sources import Source, read_bag
+from onboard_estimation.report.evaluate import Evaluation, evaluated
+from onboard_estimation.report.run_folder import content_hashes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from onboard_estimation.campaigns.campaign import Campaign
-
-PathLike = str | os.PathLike[str]
+    from onboard_estimation.inspection.report import Inspection
+    from onboard_estimation.report.comparison import Comparison
 
 
 def available_robots() -> dict[str, str]:
@@ -89,8 +79,9 @@ def load(
     UserError
         The bag cannot be read, or is of none or several robots; the message says what to do.
     """
-    asked = {"robot": robot, "estimator": estimator, "topics": dict(topics or {}), "namespace": namespace}
-    options = _options(config, parameters, model, mirror_truth=mirror_truth, align_clock=align_clock, **asked)
+    options = options_of(
+        config, parameters, model, topics, namespace, mirror_truth, align_clock, robot=robot, estimator=estimator
+    )
     return Recording(read_bag(Path(bag), options))
 
 
@@ -111,7 +102,7 @@ def simulate(
     UserError
         No such robot, scenario, variant or parameter.
     """
-    options = _options(config, parameters)
+    options = options_of(config, parameters)
     return Recording(simulated_source(SimulatedRun(robot, scenario, variant, duration_s, seed), options))
 
 
@@ -134,7 +125,7 @@ def evaluate(
     config, parameters, model
         In the place of those that the recording was read with. A bag is read again where they, or what-ifs, ask for it.
     what_if
-        Changes to the recording before it is filtered, e.g. `WhatIf(bias={"imu/link_3.gyro_z": 0.01}, delay_s={"imu": 0.02})`.
+        Changes to the recording before it is filtered, e.g. `WhatIf(bias={"imu/link_3.gyro_z": 0.01})`.
     settings
         How it is judged; None: as `onboard-estimation evaluate` does.
 
@@ -143,9 +134,9 @@ def evaluate(
     UserError
         The estimator or a parameter is none, or there is no estimate; the message says what to do.
     """
-    source = None if not isinstance(recording, Recording) else recording.source
-    before = source.options if source else EvaluateOptions(estimator=estimator)
-    asked = _options(config, parameters, model)
+    asked = options_of(config, parameters, model, estimator=estimator)
+    source = recording.source if isinstance(recording, Recording) else None
+    before = source.options if source else asked
     options = replace(
         before,
         config=asked.config or before.config,
@@ -158,52 +149,30 @@ def evaluate(
     return Run(source, evaluated(source, source.estimators[0]).result)
 
 
-def live_estimator(
-    robot: str,
-    *,
-    estimator: str | None = None,
-    config: PathLike | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    model: PathLike | None = None,
-) -> Live:
-    """A robot's estimator to be fed with measurements as they come, without ROS.
+def inspect(bag: PathLike) -> Inspection:
+    """What is in a bag and what is wrong with it: rates, gaps, stamps, and the truth against the IMUs.
 
     Raises
     ------
     UserError
-        No such robot, estimator or parameter.
+        The bag cannot be read.
     """
-    found = find_robot(robot)
-    configuration = load_configuration(found, _options(config, parameters, model))
-    name = estimator_name(found, estimator)
-    channels = found.listened_channels(configuration, name)
-    return Live(Pipeline(found.estimator(configuration, name), channels), channels)
+    from onboard_estimation.inspection.inspect import inspect_with_robots
+
+    return inspect_with_robots(Path(bag))
 
 
-def campaign(
-    table: PathLike, output: PathLike, *, workers: int | None = None, scheduler: str | None = None
-) -> Campaign:
-    """Do the runs of a table, see docs/evaluation.md; one that was interrupted goes on. Writes its report as well.
+def compare(*runs: PathLike) -> Comparison:
+    """Figures of several runs side by side, from the folders that `Run.save` and `onboard-estimation evaluate` write.
 
-    Parameters
-    ----------
-    workers, scheduler
-        See `open_workers`.
-
-    Returns
-    -------
-    Rows of the runs; `pandas.read_parquet(output / "results.parquet")` has the same as a table.
+    Raises
+    ------
+    UserError
+        There are fewer than two, or a folder is none of a run.
     """
-    from onboard_estimation.base.workers import open_workers
-    from onboard_estimation.campaigns.campaign import run_campaign
-    from onboard_estimation.campaigns.report import write_campaign_report
-    from onboard_estimation.campaigns.table import cases_of, read_table
+    from onboard_estimation.report.comparison import compare_runs
 
-    cases = cases_of(read_table(Path(table)))
-    with open_workers(workers, scheduler) as team:
-        done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})
-    write_campaign_report(done, Path(table).stem)
-    return done
+    return compare_runs([Path(run) for run in runs])
 
 
 class Signal(NamedTuple):
@@ -347,8 +316,13 @@ class Run:
     def save(self, folder: PathLike) -> Path:
         """Write the run folder, with report, plots and estimates, as `evaluate` does; UserError where it cannot be."""
         check_output(Path(folder), folder=True)
-        evaluated(self.source, self.source.estimators[0], Path(folder))
+        with content_hashes({"bag": self.source.bag, "config": self.source.options.config}) as hashes:
+            evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
         return Path(folder)
+
+    def summary(self) -> dict[str, Any]:
+        """What `evaluate --json` prints, but for the folder, which `save` writes."""
+        return Evaluation(self.result, None).summary()
 
     def _repr_html_(self) -> str:
         figures = "".join(
@@ -360,87 +334,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<{self.result.robot} ({self.result.estimator}) on {self.result.bag}: {self.verdict}>"
-
-
-class PartEstimate(NamedTuple):
-    """A part of the state at one instant: `mean` (a,), of a rotation a quaternion, and `stddev` (d,) of its error."""
-
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    mean: Vector
-    stddev: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class LiveEstimate:
-    """The state at one instant."""
-
-    stamp_ns: int
-    mean: Vector
-    covariance: NDArray[np.float64]
-    space: StateSpace
-
-    def __getitem__(self, part: str) -> PartEstimate:
-        if part not in [block.name for block in self.space.blocks]:
-            raise UserError(f"no part {part!r} in the state; there are {', '.join(b.name for b in self.space.blocks)}")
-        block, tangent = self.space.block(part), self.space.tangent(part)
-        stddev = np.sqrt(np.diagonal(self.covariance[tangent, tangent]))
-        return PartEstimate(block.names, block.units, self.mean[self.space.coordinates(part)], stddev)
-
-
-class Live:
-    """An estimator that is fed as measurements come, without ROS: the pipeline of the live node.
-
-    Late measurements are put in their order, doubled and impossible ones left out and counted, see `statistics`.
-    """
-
-    def __init__(self, pipeline: Pipeline, channels: Sequence[Channel]) -> None:
-        self.pipeline = pipeline
-        self._channels = {one.sensor: one for one in channels}
-
-    @property
-    def sensors(self) -> dict[str, tuple[str, ...]]:
-        """Names of the elements that each sensor is fed with."""
-        return {name: component_names(one) for name, one in self._channels.items()}
-
-    def feed(self, sensor: str, stamp_ns: int, values: ArrayLike) -> LiveEstimate | None:
-        """Take a measurement as it arrives; the newest estimate if there is a new one.
-
-        Raises
-        ------
-        UserError
-            No such sensor, or another number of values; or these sensors cannot be right at all.
-        """
-        if sensor not in self._channels:
-            raise UserError(f"no sensor {sensor!r}; there are {', '.join(self._channels)}")
-        value = np.array(values, dtype=np.float64).reshape(-1)
-        size = value_size(self._channels[sensor])
-        if size is not None and len(value) != size:
-            names = ", ".join(component_names(self._channels[sensor]))
-            raise UserError(f"{sensor} takes {size} values ({names}), got {len(value)}")
-        found = self.pipeline.process(Measurement(int(stamp_ns), sensor, value))
-        if self.pipeline.refusal is not None:
-            raise UserError(self.pipeline.refusal)
-        if found is None:
-            return None
-        return LiveEstimate(found.stamp_ns, found.mean, found.covariance, self.pipeline.space)
-
-    @property
-    def messages(self) -> list[str]:
-        """What the pipeline told: clock jumps, refused readings, breakdowns."""
-        return self.pipeline.messages
-
-    def statistics(self) -> dict[str, dict[str, float]]:
-        """Of each sensor how many measurements were received, used, late, gated, ..., rate and mean NIS."""
-        return self.pipeline.statistics()
-
-
-def _options(
-    config: PathLike | None, parameters: Mapping[str, Any] | None, model: PathLike | None = None, **more: Any
-) -> EvaluateOptions:
-    """As those of `evaluate`."""
-    file, trained = (None if path is None else Path(path) for path in (config, model))
-    return EvaluateOptions(config=file, overrides=dict(parameters or {}), model=trained, **more)
 
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

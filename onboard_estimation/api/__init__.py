@@ -1,0 +1,1 @@
+"""What `import onboard_estimation` offers, documented in docs/python.md and kept stable."""
