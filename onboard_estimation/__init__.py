@@ -12,22 +12,28 @@ from typing import TYPE_CHECKING, Any
 from onboard_estimation.base import kernel_cache
 
 if TYPE_CHECKING:
-    from onboard_estimation.api.fed import Live, LiveEstimate, PartEstimate, live_estimator
-    from onboard_estimation.api.learned import Learned, TuningSettings, campaign, identify, train, tune
-    from onboard_estimation.api.recordings import (
-        JudgeSettings,
+    from onboard_estimation.api import (
+        Learned,
+        Live,
+        LiveEstimate,
+        PartEstimate,
         Recording,
         Run,
         Signal,
-        UserError,
-        WhatIf,
         available_robots,
+        campaign,
         compare,
         evaluate,
+        identify,
         inspect,
+        live_estimator,
         load,
         simulate,
+        train,
+        tune,
     )
+    from onboard_estimation.base.errors import UserError
+    from onboard_estimation.judging.options import JudgeSettings, TuningSettings, WhatIf
 
 __all__ = [
     "JudgeSettings",
@@ -59,8 +65,7 @@ kernel_cache.configure()
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        modules = (import_module(f"{__name__}.api.{one}") for one in ("recordings", "learned", "fed"))
-        return next(getattr(one, name) for one in modules if hasattr(one, name))
+        return getattr(import_module(f"{__name__}.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

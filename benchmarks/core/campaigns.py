@@ -24,7 +24,7 @@ from onboard_estimation.base.workers import Workers, all_of, open_workers
 from onboard_estimation.campaigns.campaign import RESULTS, Case, run_campaign
 from onboard_estimation.campaigns.score import Score, Scored, score
 from onboard_estimation.campaigns.table import Table, cases_of, simulated_runs
-from onboard_estimation.campaigns.tunables import tunables
+from onboard_estimation.campaigns.tuning import tunables
 from onboard_estimation.campaigns.tuning import tune as tune_parameters
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings

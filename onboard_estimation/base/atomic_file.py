@@ -80,7 +80,8 @@ def check_output(path: Path, folder: bool = False, replaced: bool = False, endin
             path.lstat()  # raises where a name is too long
             _refuse_what_is_there(path, folder, replaced)
         # What is new is made beside its place, and moved there.
-        place = path if folder and replaced and path.exists() else _nearest(path.absolute().parent)
+        above = path.absolute().parents
+        place = path if folder and replaced and path.exists() else next(one for one in above if one.exists())
         if not place.is_dir():
             raise UserError(f"cannot write {path}: {place} is no folder")
         with tempfile.TemporaryFile(dir=place) as probe:
@@ -88,10 +89,6 @@ def check_output(path: Path, folder: bool = False, replaced: bool = False, endin
             probe.flush()
     except OSError as error:
         raise UserError(f"cannot write {path}: {disk_fault(error, path)}") from error
-
-
-def _nearest(folder: Path) -> Path:
-    return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 def _refuse_what_is_there(path: Path, folder: bool, replaced: bool) -> None:

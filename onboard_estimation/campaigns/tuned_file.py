@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,84 +15,66 @@ from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.workers import Workers, software
 from onboard_estimation.campaigns.table import bag_names
-from onboard_estimation.campaigns.tunables import Ranges, Tunable, tunables
-from onboard_estimation.campaigns.tuning import Tell, Tuning, shown, tune
+from onboard_estimation.campaigns.tuning import Ranges, Tell, Tuning, shown, tunables, tune
 from onboard_estimation.contract.robot import estimator_name, find_robot
 from onboard_estimation.contract.trained import Learned
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings, words
 from onboard_estimation.judging.sources import load_configuration, read_bag
 from onboard_estimation.report.run_folder import content_hash
 
+Working = Callable[[str], AbstractContextManager[tuple[Workers, Tell]]]
 
-@dataclass(frozen=True, eq=False)
-class TuningOfBags:
-    """A search in which nothing is amiss, as far as that can be seen before it.
 
-    Attributes
+def tune_with_bags(
+    robot: str,
+    bags: Sequence[Path],
+    output: Path,
+    options: EvaluateOptions,
+    ranges: Ranges,
+    settings: TuningSettings,
+    working: Working,
+) -> Learned:
+    """Search parameters with which the filter foretells recordings best, and write them as a parameter file.
+
+    Parameters
     ----------
     output
-        Parameter file to write, a new one.
+        File to write, a new one.
     options
-        As for `evaluate`, robot and estimator included.
+        As for `evaluate`, estimator included.
     ranges
-        What was asked for; none: all parameters of noise.
-    chosen
-        What is searched.
+        None: all parameters of noise.
+    settings
+        Where they do not say by what, it is by the truth if all bags have one.
+    working
+        Given what is tuned, once nothing is amiss any more: who works, and takes what is done.
+
+    Raises
+    ------
+    UserError
+        As `tunables` and `tune`; the file cannot be written, a bag cannot be read, or is given twice.
     """
-
-    bags: tuple[Path, ...]
-    output: Path
-    options: EvaluateOptions
-    ranges: Ranges
-    settings: TuningSettings
-    chosen: tuple[Tunable, ...]
-
-    @classmethod
-    def of(
-        cls,
-        robot: str,
-        bags: Sequence[Path],
-        output: Path,
-        options: EvaluateOptions,
-        ranges: Ranges,
-        settings: TuningSettings,
-    ) -> TuningOfBags:
-        """Where the settings do not say by what, it is by the truth if all bags have one.
-
-        Raises
-        ------
-        UserError
-            As `tunables`; the file cannot be written, a bag cannot be read, or is given twice.
-        """
-        check_output(output)
-        found = find_robot(robot)
-        options = replace(options, robot=robot, estimator=estimator_name(found, options.estimator))
-        chosen = tunables(load_configuration(found, options, bags[0]), ranges)
-        if gone := [str(bag) for bag in bags if not bag.exists()]:
-            raise UserError(f"not there: {', '.join(gone)}")
-        if len({bag.resolve() for bag in bags}) < len(bags):
-            raise UserError("a bag is given twice")
-        if settings.by is None:
-            bodies = [set(read_bag(bag, options).recording.tracks) for bag in bags]
-            settings = replace(settings, by="truth" if all(bodies) else "innovations")
-        return cls(tuple(bags), output, options, ranges, settings, tuple(chosen))
-
-    def search(self, workers: Workers, tell: Tell = lambda share, step: None) -> Learned:
-        """Search, and write the file. Raises as `tune`."""
-        recordings = {name: bag for bag, name in bag_names([bag.absolute() for bag in self.bags]).items()}
-        tuning = tune(recordings, self.options, self.chosen, self.settings, workers, tell)
-        options = replace(self.options, overrides={**self.options.overrides, **tuning.values})
-        configuration = load_configuration(find_robot(str(options.robot)), options, self.bags[0])
-        text = _header(tuning, self._command(), self.bags) + to_parameter_file(configuration)
-        write_atomically(self.output, text.encode(), str(self.output))
-        return Learned(tuning, {"file": self.output})
-
-    def _command(self) -> str:
-        asked = [f"{name}={span[0]}..{span[1]}" if span else name for name, span in self.ranges.items()]
-        parameters = [word for one in asked for word in ("--parameter", one)]
-        bags, of = map(str, self.bags), ["--estimator", str(self.options.estimator)]
-        again = ["onboard-estimation", "tune", str(self.options.robot), *bags, *of, *parameters]
-        return shlex.join([*again, *words(self.options), *words(self.settings)])
+    check_output(output)
+    found = find_robot(robot)
+    options = replace(options, robot=robot, estimator=estimator_name(found, options.estimator))
+    chosen = tunables(load_configuration(found, options, bags[0]), ranges)
+    if gone := [str(bag) for bag in bags if not bag.exists()]:
+        raise UserError(f"not there: {', '.join(gone)}")
+    if len({bag.resolve() for bag in bags}) < len(bags):
+        raise UserError("a bag is given twice")
+    if settings.by is None:
+        bodies = [set(read_bag(bag, options).recording.tracks) for bag in bags]
+        settings = replace(settings, by="truth" if all(bodies) else "innovations")
+    recordings = {name: bag for bag, name in bag_names([bag.absolute() for bag in bags]).items()}
+    with working(f"{len(chosen)} parameters of {robot} with {len(bags)} bags by {settings.by}") as (workers, tell):
+        tuning = tune(recordings, options, chosen, settings, workers, tell)
+    asked = [f"{name}={span[0]}..{span[1]}" if span else name for name, span in ranges.items()]
+    again = ["onboard-estimation", "tune", robot, *map(str, bags), "--estimator", str(options.estimator)]
+    again += [word for one in asked for word in ("--parameter", one)] + words(options) + words(settings)
+    tuned = replace(options, overrides={**options.overrides, **tuning.values})
+    text = _header(tuning, shlex.join(again), bags) + to_parameter_file(load_configuration(found, tuned, bags[0]))
+    write_atomically(output, text.encode(), str(output))
+    return Learned(tuning, {"file": output})
 
 
 def _header(tuning: Tuning, command: str, bags: Sequence[Path]) -> str:

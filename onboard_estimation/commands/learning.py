@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json as json_library
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +43,7 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
-    from onboard_estimation.campaigns.identification import identify_from_bags
+    from onboard_estimation.campaigns.training import identify_from_bags
 
     with output.steps(f"identifying {robot}", quiet=json) as progress:
         learned = identify_from_bags(robot, bags, folder, options, full, cutoff, progress)
@@ -150,19 +152,20 @@ def tune(
     Parameters that hardly matter are found first and left alone. Bags are left out by turns, and what the others taught
     is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
     """
-    from onboard_estimation.campaigns.tunables import parse_ranges
-    from onboard_estimation.campaigns.tuned_file import TuningOfBags
+    from onboard_estimation.campaigns.tuned_file import tune_with_bags
+    from onboard_estimation.campaigns.tuning import parse_ranges
 
-    ranges, options = parse_ranges(parameter), replace(options, estimator=estimator)
-    with output.steps("reading the bags", quiet=json):
-        job = TuningOfBags.of(robot, bags, file, options, ranges, settings)
-    about = f"{len(job.chosen)} parameters of {robot} with {len(bags)} bags by {job.settings.by}"
-    output.note(f"tuning {about}", json)
-    with (
-        arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
-        output.share("tuning", quiet=json, lines=not json) as tell,
-    ):
-        learned = job.search(team, tell)
+    @contextmanager
+    def working(about: str) -> Iterator[Any]:
+        output.note(f"tuning {about}", json)
+        with (
+            arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
+            output.share("tuning", quiet=json, lines=not json) as tell,
+        ):
+            yield team, tell
+
+    options = replace(options, estimator=estimator)
+    learned = tune_with_bags(robot, bags, file, options, parse_ranges(parameter), settings, working)
     if json:
         output.print_json(learned.summary())
         return

@@ -174,19 +174,14 @@ def parse_duration(text: str) -> float:
     return float(number) / _PER_SECOND[unit]
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UserError(f"{text!r} is no number") from None
-
-
-def _parse_numbers(texts: Sequence[str], flag: str, number: Callable[[str], float] = _number) -> dict[str, float]:
+def _parse_numbers(texts: Sequence[str], flag: str, number: Callable[[str], float] = float) -> dict[str, float]:
     """`SENSOR=VALUE` options as a mapping of numbers."""
     out = {}
     for name, value in parse_pairs(texts, flag, "SENSOR=VALUE").items():
         try:
             out[name] = number(value)
+        except ValueError:
+            raise UserError(f"{flag} {name}={value}: {value!r} is no number") from None
         except UserError as error:
             raise UserError(f"{flag} {name}={value}: {error}") from None
     return out

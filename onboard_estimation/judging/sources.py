@@ -96,8 +96,8 @@ class Source:
         recording = self.recording
         if self.bag is None:
             recording = changed(recording, options.what_if)
-            there = {_form(one.channel) for one in self.recording.series}
-            if lacking := sorted(one.topic for one in now if one.required and _form(one) not in there):
+            there = {(one.channel.sensor, one.channel.names) for one in self.recording.series}
+            if lacking := sorted(one.topic for one in now if one.required and (one.sensor, one.names) not in there):
                 topics = ", ".join(lacking)
                 raise UserError(f"with these parameters {self.robot.name} listens to {topics}: simulate it with them")
         elif (now, options.config, options.what_if) != (before, self.options.config, self.options.what_if):
@@ -115,7 +115,7 @@ class Source:
 def read_bag(
     bag_path: Path,
     options: EvaluateOptions,
-    estimators: Sequence[str] = (),
+    estimators: Sequence[str | None] = (),
     progress: Callable[[str], None] = lambda step: None,
 ) -> Source:
     """Read what some estimators listen to; what does not fit the bag or the robot is refused before all the work.
@@ -172,11 +172,6 @@ def _listened(
 def _heard(robot: Robot, configuration: Any, estimators: Sequence[str]) -> set[Channel]:
     """What these estimators listen to."""
     return {one for name in estimators for one in robot.listened_channels(configuration, name)}
-
-
-def _form(channel: Channel) -> tuple[Any, ...]:
-    """By what its numbers are found in messages; limits are not of them."""
-    return channel.sensor, channel.message_type, channel.field, channel.names
 
 
 def choose_robot(

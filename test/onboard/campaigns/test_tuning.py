@@ -27,8 +27,7 @@ from onboard_estimation.campaigns.score import (
     contaminated_normal,
     score,
 )
-from onboard_estimation.campaigns.tunables import tunables
-from onboard_estimation.campaigns.tuning import LeftOut, Tuning, _Search, tune
+from onboard_estimation.campaigns.tuning import LeftOut, Tuning, _Search, tunables, tune
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.gating import OPEN, Innovation
 from onboard_estimation.filtering.moments import Moments, predict, update

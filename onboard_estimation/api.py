@@ -1,8 +1,17 @@
-"""Recordings from Python: bags read, simulated, looked into, filtered and judged, and runs compared."""
+"""Python in five lines: what `import onboard_estimation` offers, documented in docs/python.md and kept stable.
+
+import onboard_estimation as oe
+recording = oe.load("BAG")
+run = oe.evaluate(recording, parameters={"gyro.noise_stddev_rad_s": 0.01})
+print(run.verdict, run.metrics["joint_angles"]["rmse_deg"])
+run.plot("errors_joint_angles")
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -10,33 +19,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.api.arguments import PathLike, options_of
 from onboard_estimation.base.atomic_file import check_output
-from onboard_estimation.base.errors import UserError as UserError
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import (
     COMPONENTS,
     NANOSECONDS_PER_SECOND,
     Channel,
+    Measurement,
     Vector,
     component_names,
     component_units,
+    value_size,
 )
+from onboard_estimation.base.workers import open_workers, sharing
 from onboard_estimation.contract.result import EvaluationResult, PartResult, key_figures
-from onboard_estimation.contract.robot import all_robots
-from onboard_estimation.judging.options import JudgeSettings as JudgeSettings
-from onboard_estimation.judging.options import WhatIf as WhatIf
+from onboard_estimation.contract.robot import all_robots, estimator_name, find_robot
+from onboard_estimation.contract.trained import Learned
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, TuningSettings, WhatIf, from_typed
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.judging.sources import Source, read_bag
+from onboard_estimation.judging.sources import Source, load_configuration, read_bag
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.report.evaluate import Evaluation, evaluated
 from onboard_estimation.report.run_folder import content_hashes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from onboard_estimation.campaigns.campaign import Campaign
     from onboard_estimation.inspection.report import Inspection
     from onboard_estimation.report.comparison import Comparison
+
+PathLike = str | os.PathLike[str]
 
 
 def available_robots() -> dict[str, str]:
@@ -79,7 +95,7 @@ def load(
     UserError
         The bag cannot be read, or is of none or several robots; the message says what to do.
     """
-    options = options_of(
+    options = _options(
         config, parameters, model, topics, namespace, mirror_truth, align_clock, robot=robot, estimator=estimator
     )
     return Recording(read_bag(Path(bag), options))
@@ -102,7 +118,7 @@ def simulate(
     UserError
         No such robot, scenario, variant or parameter.
     """
-    options = options_of(config, parameters)
+    options = _options(config, parameters)
     return Recording(simulated_source(SimulatedRun(robot, scenario, variant, duration_s, seed), options))
 
 
@@ -134,9 +150,8 @@ def evaluate(
     UserError
         The estimator or a parameter is none, or there is no estimate; the message says what to do.
     """
-    asked = options_of(config, parameters, model, estimator=estimator)
-    source = recording.source if isinstance(recording, Recording) else None
-    before = source.options if source else asked
+    asked = _options(config, parameters, model, estimator=estimator)
+    before = recording.source.options if isinstance(recording, Recording) else asked
     options = replace(
         before,
         config=asked.config or before.config,
@@ -145,7 +160,10 @@ def evaluate(
         what_if=what_if or before.what_if,
         settings=settings or before.settings,
     )
-    source = source.asked(options, estimator) if source else read_bag(Path(recording), options)
+    if isinstance(recording, Recording):
+        source = recording.source.asked(options, estimator)
+    else:
+        source = read_bag(Path(recording), options)
     return Run(source, evaluated(source, source.estimators[0]).result)
 
 
@@ -173,6 +191,176 @@ def compare(*runs: PathLike) -> Comparison:
     from onboard_estimation.report.comparison import compare_runs
 
     return compare_runs([Path(run) for run in runs])
+
+
+def live_estimator(
+    robot: str,
+    *,
+    estimator: str | None = None,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    model: PathLike | None = None,
+) -> Live:
+    """A robot's estimator to be fed with measurements as they come, without ROS.
+
+    Raises
+    ------
+    UserError
+        No such robot, estimator or parameter.
+    """
+    found = find_robot(robot)
+    configuration = load_configuration(found, _options(config, parameters, model))
+    name = estimator_name(found, estimator)
+    channels = found.listened_channels(configuration, name)
+    return Live(Pipeline(found.estimator(configuration, name), channels), channels)
+
+
+def identify(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    full: bool = False,
+    cutoff_hz: float | None = None,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+) -> Learned:
+    """Identify a robot's physical coefficients from bags with ground truth.
+
+    Parameters
+    ----------
+    output
+        Folder to write parameter file, picture and figures into; None: `runs/identify-<robot>`.
+    full, cutoff_hz
+        Full drag matrices as well; low-pass of motion and commands: of a salp.
+    config, parameters, topics, namespace, mirror_truth
+        As for `load`.
+
+    Raises
+    ------
+    UserError
+        The robot cannot be identified, the folder cannot be written, or a bag does not do.
+    """
+    from onboard_estimation.campaigns.training import identify_from_bags
+
+    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
+    folder = None if output is None else Path(output)
+    return identify_from_bags(robot, _paths(bags), folder, options, full, cutoff_hz)
+
+
+def train(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    form: str | None = None,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+) -> Learned:
+    """Train a model of what a robot's equations leave out, from bags with ground truth.
+
+    Parameters
+    ----------
+    output
+        File to write; a model there is replaced.
+    form
+        Of the model; None: the robot's choice.
+    config, parameters, topics, namespace, mirror_truth
+        As for `load`.
+    workers, scheduler
+        See `open_workers`.
+
+    Raises
+    ------
+    UserError
+        The robot or the form cannot be trained, the file cannot be written, or a bag does not do.
+    """
+    from onboard_estimation.campaigns.training import train_from_bags
+
+    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
+    with open_workers(workers, scheduler) as team, sharing(team):
+        return train_from_bags(robot, _paths(bags), Path(output), options, form)
+
+
+def tune(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    ranges: Mapping[str, tuple[float, float] | None] | None = None,
+    search: TuningSettings | None = None,
+    settings: JudgeSettings | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+    **loaded: Any,
+) -> Learned:
+    """Find noise and other parameters with which the filter foretells recordings best.
+
+    Parameters
+    ----------
+    output
+        Parameter file to write, a new one.
+    ranges
+        Parameters to tune, by their dotted names, and between which bounds; None as bounds: a factor of 30 either way.
+        Those of noise if none is named.
+    search
+        How it is searched, and what is foretold.
+    settings
+        How runs are judged.
+    workers, scheduler
+        See `open_workers`.
+    loaded
+        `estimator`, `config`, `parameters`, `model`, `topics`, `namespace`, `mirror_truth`, `align_clock`, as for
+        `load`.
+
+    Raises
+    ------
+    UserError
+        A parameter or an option is none, the file cannot be written, or a bag cannot be scored.
+    """
+    from onboard_estimation.campaigns.tuned_file import tune_with_bags
+
+    @contextmanager
+    def working(about: str) -> Iterator[Any]:
+        with open_workers(workers, scheduler) as team:
+            yield team, lambda share, step: None
+
+    options = _options(**loaded, settings=settings)
+    search = search or TuningSettings()
+    return tune_with_bags(robot, _paths(bags), Path(output), options, ranges or {}, search, working)
+
+
+def campaign(
+    table: PathLike, output: PathLike, *, workers: int | None = None, scheduler: str | None = None
+) -> Campaign:
+    """Do the runs of a table, see docs/evaluation.md; one that was interrupted goes on. Writes its report as well.
+
+    Parameters
+    ----------
+    workers, scheduler
+        See `open_workers`.
+
+    Returns
+    -------
+    Rows of the runs; `pandas.read_parquet(output / "results.parquet")` has the same as a table.
+    """
+    from onboard_estimation.campaigns.campaign import run_campaign
+    from onboard_estimation.campaigns.report import write_campaign_report
+    from onboard_estimation.campaigns.table import cases_of, read_table
+
+    cases = cases_of(read_table(Path(table)))
+    with open_workers(workers, scheduler) as team:
+        done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})
+    write_campaign_report(done, Path(table).stem)
+    return done
 
 
 class Signal(NamedTuple):
@@ -334,6 +522,107 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<{self.result.robot} ({self.result.estimator}) on {self.result.bag}: {self.verdict}>"
+
+
+class PartEstimate(NamedTuple):
+    """A part of the state at one instant: `mean` (a,), of a rotation a quaternion, and `stddev` (d,) of its error."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    mean: Vector
+    stddev: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class LiveEstimate:
+    """The state at one instant."""
+
+    stamp_ns: int
+    mean: Vector
+    covariance: NDArray[np.float64]
+    space: StateSpace
+
+    def __getitem__(self, part: str) -> PartEstimate:
+        if part not in [block.name for block in self.space.blocks]:
+            raise UserError(f"no part {part!r} in the state; there are {', '.join(b.name for b in self.space.blocks)}")
+        block, tangent = self.space.block(part), self.space.tangent(part)
+        stddev = np.sqrt(np.diagonal(self.covariance[tangent, tangent]))
+        return PartEstimate(block.names, block.units, self.mean[self.space.coordinates(part)], stddev)
+
+
+class Live:
+    """An estimator that is fed as measurements come, without ROS: the pipeline of the live node.
+
+    Late measurements are put in their order, doubled and impossible ones left out and counted, see `statistics`.
+    """
+
+    def __init__(self, pipeline: Pipeline, channels: Sequence[Channel]) -> None:
+        self.pipeline = pipeline
+        self._channels = {one.sensor: one for one in channels}
+
+    @property
+    def sensors(self) -> dict[str, tuple[str, ...]]:
+        """Names of the elements that each sensor is fed with."""
+        return {name: component_names(one) for name, one in self._channels.items()}
+
+    def feed(self, sensor: str, stamp_ns: int, values: ArrayLike) -> LiveEstimate | None:
+        """Take a measurement as it arrives; the newest estimate if there is a new one.
+
+        Raises
+        ------
+        UserError
+            No such sensor, or another number of values; or these sensors cannot be right at all.
+        """
+        if sensor not in self._channels:
+            raise UserError(f"no sensor {sensor!r}; there are {', '.join(self._channels)}")
+        value = np.array(values, dtype=np.float64).reshape(-1)
+        size = value_size(self._channels[sensor])
+        if size is not None and len(value) != size:
+            names = ", ".join(component_names(self._channels[sensor]))
+            raise UserError(f"{sensor} takes {size} values ({names}), got {len(value)}")
+        found = self.pipeline.process(Measurement(int(stamp_ns), sensor, value))
+        if self.pipeline.refusal is not None:
+            raise UserError(self.pipeline.refusal)
+        if found is None:
+            return None
+        return LiveEstimate(found.stamp_ns, found.mean, found.covariance, self.pipeline.space)
+
+    @property
+    def messages(self) -> list[str]:
+        """What the pipeline told: clock jumps, refused readings, breakdowns."""
+        return self.pipeline.messages
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Of each sensor how many measurements were received, used, late, gated, ..., rate and mean NIS."""
+        return self.pipeline.statistics()
+
+
+def _options(
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    model: PathLike | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+    align_clock: bool = False,
+    robot: str | None = None,
+    estimator: str | None = None,
+    settings: JudgeSettings | None = None,
+) -> EvaluateOptions:
+    """Options of `evaluate`; UserError where a value is none."""
+    plain = {"namespace": namespace, "mirror_truth": mirror_truth, "align_clock": align_clock}
+    files = {name: None if path is None else Path(path) for name, path in {"config": config, "model": model}.items()}
+    options = replace(from_typed({**files, **plain}), robot=robot, estimator=estimator)
+    mappings = {"overrides": dict(parameters or {}), "topics": dict(topics or {})}
+    return replace(options, settings=settings or options.settings, **mappings)
+
+
+def _paths(bags: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One bag, or several; UserError where there is none."""
+    found = [Path(bags)] if isinstance(bags, (str, os.PathLike)) else [Path(bag) for bag in bags]
+    if not found:
+        raise UserError("no bag is given")
+    return found
 
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,1 +1,0 @@
-"""What `import onboard_estimation` offers, documented in docs/python.md and kept stable."""
