@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.atomic_file import plain, to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
@@ -67,7 +67,7 @@ class Learned:
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints: all figures, units in the names, and where they were written."""
-        return {**self.report.summary(), **{name: str(path) for name, path in self.written.items()}}
+        return dict(plain({**self.report.summary(), **{name: str(path) for name, path in self.written.items()}}))
 
     def __repr__(self) -> str:
         return f"<{', '.join(map(str, self.written.values()))}: {' '.join(self.sentences)}>"
