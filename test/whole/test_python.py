@@ -176,7 +176,6 @@ def test_the_page_runs_and_its_functions_are_the_commands(tmp_path: Path, monkey
     exec("".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), page)  # noqa: S102 (our own page)
     changes = ("--estimator", "ukf", "--delay", "imu=20ms", "--bias", "imu/link_3.gyro_z=0.01")
     search = ("--parameter", "process.link_rate_error_rad_s=0.01..1", "--evaluations", "20", "--workers", "0")
-    model = ("--output", "salp_2.npz")
     for found, words in (
         (oe.inspect("BAG"), ("inspect", "BAG")),
         (page["late"], ("evaluate", "BAG", *changes, "--output", "run")),

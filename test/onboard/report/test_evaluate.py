@@ -143,7 +143,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     resolved = load(SalpConfiguration, tmp_path / "run" / "config.yaml", {})
     assert (resolved.gyro.noise_stddev_rad_s, resolved.gate_probability) == (0.01, 0.99)
     assert "What if: left out imu/link_2." in run["notes"]
-    assert "What if: delayed imu=1ms." in run["notes"]
+    assert "What if: delayed imu=0.001s." in run["notes"]
     # The line that it gives repeats it.
     again = command(*shlex.split(run["command"])[1:], "--output", tmp_path / "again", "--json")
     assert again.code == 0, again.error
