@@ -13,7 +13,6 @@ from onboard_estimation.base import kernel_cache
 
 if TYPE_CHECKING:
     from onboard_estimation.api import (
-        Learned,
         Live,
         LiveEstimate,
         PartEstimate,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         tune,
     )
     from onboard_estimation.base.errors import UserError
+    from onboard_estimation.contract.trained import Learned
     from onboard_estimation.judging.options import JudgeSettings, TuningSettings, WhatIf
 
 __all__ = [

@@ -96,6 +96,8 @@ def _refuse_what_is_there(path: Path, folder: bool, replaced: bool) -> None:
         raise UserError(f"{path} exists and is {'no' if folder else 'a'} folder; name another --output")
     if not replaced and not folder:
         raise UserError(f"{path} exists already; name another --output")
+    if not replaced and path.is_mount():
+        raise UserError(f"{path} is where a disk is mounted, and cannot be replaced; name a folder in it")
     if not replaced and any(path.iterdir()):
         raise UserError(f"{path} exists already and is not empty; name another --output")
 

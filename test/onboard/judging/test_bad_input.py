@@ -383,7 +383,7 @@ def test_one_message_of_each(tmp_path: Path) -> None:
 # Configuration and output.
 
 
-def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
@@ -403,6 +403,8 @@ def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path) -> None:
     assert command("evaluate", whole, "--output", tmp_path / "empty").code == 0
     assert (tmp_path / "empty" / "metrics.json").is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full", "empty"}  # no leftovers
+    monkeypatch.chdir("/proc")
+    assert refusal("evaluate", whole).startswith("cannot write runs/")
 
 
 def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path) -> None:
