@@ -356,6 +356,7 @@ def campaign(
     from onboard_estimation.campaigns.report import write_campaign_report
     from onboard_estimation.campaigns.table import cases_of, read_table
 
+    check_output(Path(output), folder=True, replaced=True)
     cases = cases_of(read_table(Path(table)))
     with open_workers(workers, scheduler) as team:
         done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})

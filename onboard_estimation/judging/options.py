@@ -174,7 +174,7 @@ def parse_duration(text: str) -> float:
     return float(number) / _PER_SECOND[unit]
 
 
-def _parse_numbers(texts: Sequence[str], flag: str, number: Callable[[str], float] = float) -> dict[str, float]:
+def _numbers(flag: str, texts: Sequence[str], number: Callable[[str], float] = float) -> dict[str, float]:
     """`SENSOR=VALUE` options as a mapping of numbers."""
     out = {}
     for name, value in parse_pairs(texts, flag, "SENSOR=VALUE").items():
@@ -258,15 +258,11 @@ class WhatIf:
     delay_s: Mapping[str, float] = _what_if(
         dict,
         metavar="SENSOR=TIME",
-        read=partial(_parse_numbers, flag="--delay", number=parse_duration),
+        read=partial(_numbers, "--delay", number=parse_duration),
         texts=lambda delays_s: [f"{name}={delay_s}s" for name, delay_s in delays_s.items()],
     )
-    bias: Mapping[str, float] = _what_if(
-        dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_parse_numbers, flag="--bias")
-    )
-    noise: Mapping[str, float] = _what_if(
-        dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_parse_numbers, flag="--noise")
-    )
+    bias: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_numbers, "--bias"))
+    noise: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_numbers, "--noise"))
     seed: int = 0
 
     def __post_init__(self) -> None:

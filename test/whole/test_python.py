@@ -125,23 +125,18 @@ def test_a_bag_from_python_is_that_of_the_command(tmp_path: Path, monkeypatch: p
 def test_a_recording_is_read_for_the_estimator_that_is_asked_for(tmp_path: Path) -> None:
     robot: Any = find_robot("hopper")
     configuration = load_configuration(robot, EvaluateOptions())
-    stamped = [(EPOCH_NS + place * 10_000_000, one) for place in range(40) for one in robot.channels(configuration)]
-    bag = write(
-        tmp_path / "bag",
-        [
-            Sample(f"/hopper/{one.topic}", one.message_type, stamp, to_message(new, one, stamp, neutral_value(one)))
-            for stamp, one in stamped
-        ],
-    )
+    messages = [
+        Sample(f"/hopper/{one.topic}", one.message_type, stamp, to_message(new, one, stamp, neutral_value(one)))
+        for stamp in range(EPOCH_NS, EPOCH_NS + 400_000_000, 10_000_000)
+        for one in robot.channels(configuration)
+    ]
+    bag = write(tmp_path / "bag", messages)
     loaded = oe.load(bag)
-    heard = set()
     for name in robot.estimators:
         wanted = {one.sensor for one in robot.listened_channels(configuration, name)}
         assert set(oe.load(bag, estimator=name).sensors) == wanted
         asked = loaded.source.asked(loaded.source.options, name)
         assert {one.channel.sensor for one in asked.recording.series} == wanted
-        heard.add(frozenset(wanted))
-    assert len(heard) > 1
     assert loaded.source.asked(loaded.source.options, None).recording is loaded.source.recording
 
 
@@ -176,22 +171,17 @@ def test_the_page_runs_and_its_functions_are_the_commands(tmp_path: Path, monkey
     exec("".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), page)  # noqa: S102 (our own page)
     changes = ("--estimator", "ukf", "--delay", "imu=20ms", "--bias", "imu/link_3.gyro_z=0.01")
     search = ("--parameter", "process.link_rate_error_rad_s=0.01..1", "--evaluations", "20", "--workers", "0")
+    bags, config = ("BAG", "OTHER"), ("--config", "drag/identified.yaml")
     for found, words in (
         (oe.inspect("BAG"), ("inspect", "BAG")),
         (page["late"], ("evaluate", "BAG", *changes, "--output", "run")),
         (oe.compare("as_recorded", "late"), ("compare", "as_recorded", "late")),
-        (page["drag"], ("identify", "salp", "BAG", "OTHER", "--output", "drag_2")),
-        (
-            page["model"],
-            ("train", "salp", "BAG", "OTHER", "--config", "drag/identified.yaml", "--output", "salp_2.npz"),
-        ),
+        (page["drag"], ("identify", "salp", *bags, "--output", "drag_2")),
+        (page["model"], ("train", "salp", *bags, *config, "--output", "salp_2.npz")),
         (page["noise"], ("tune", "salp", "BAG", *search, "--output", "tuned_2.yaml")),
     ):
         ours, theirs = json.loads(to_json(found.summary())), summary_of(*words)
-        assert {name: one for name, one in ours.items() if name not in PLACES} == {
-            name: one for name, one in theirs.items() if name not in PLACES
-        }
-    assert "--parameter process.link_rate_error_rad_s=0.01..1.0" in Path("tuned.yaml").read_text().splitlines()[0]
+        assert ours | dict.fromkeys(PLACES) == theirs | dict.fromkeys(PLACES)
     assert Path("tuned.yaml").read_text() == Path("tuned_2.yaml").read_text()
 
 
@@ -252,6 +242,7 @@ def test_what_is_wrong_is_said(recording: oe.Recording, tmp_path: Path) -> None:
         ("cannot write /proc/m", lambda: oe.train("salp", tmp_path, "/proc/m")),
         ("cannot write /proc/m", lambda: oe.tune("salp", tmp_path, "/proc/m")),
         ("cannot write /proc/m", lambda: oe.identify("salp", tmp_path, "/proc/m")),
+        ("cannot write /proc/m", lambda: oe.campaign(tmp_path / "none.yaml", "/proc/m")),
         ("cannot write /proc/m", lambda: run.save("/proc/m")),
         ("--initial guessed: must be drawn or exact", lambda: JudgeSettings(initial="guessed")),  # type: ignore[arg-type]
         ("--evaluations 1: must be 20 or more", lambda: oe.TuningSettings(evaluations=1)),
