@@ -93,7 +93,8 @@ def check_output(path: Path, folder: bool = False, replaced: bool = False, endin
 
 def _refuse_what_is_there(path: Path, folder: bool, replaced: bool) -> None:
     if folder != path.is_dir():
-        raise UserError(f"{path} exists and is {'no' if folder else 'a'} folder; name another --output")
+        said = "exists and is no folder; name another --output" if folder else "is a folder; name a file in it"
+        raise UserError(f"{path} {said}")
     if not replaced and not folder:
         raise UserError(f"{path} exists already; name another --output")
     if not replaced and path.is_mount():

@@ -149,7 +149,7 @@ def test_bags_that_do_not_do_are_named(
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (".", "exists and is a folder"),
+        (".", "is a folder; name a file in it"),
         ("thesis.txt", "exists and is no model"),
         ("thesis.txt/m.npz", "thesis.txt is no folder"),
     ],

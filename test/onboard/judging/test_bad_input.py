@@ -392,7 +392,7 @@ def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path, monkeypat
         ("evaluate", whole, "--output", tmp_path / "full"): " exists already and is not empty; name another --output",
         ("evaluate", whole, "--output", tmp_path / "file" / "run"): f"{tmp_path / 'file'} is no folder",
         ("config", "salp", "--output", tmp_path / "file"): " exists already; name another --output",
-        ("config", "salp", "--output", tmp_path / "full"): " exists and is a folder; name another --output",
+        ("config", "salp", "--output", tmp_path / "full"): " is a folder; name a file in it",
         ("observability", whole, "--output", tmp_path / "a.pdf"): "the name must end in .png",
     }.items():
         refusing = refusal(*words)
