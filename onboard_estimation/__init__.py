@@ -21,30 +21,43 @@ if TYPE_CHECKING:
         Signal,
         available_robots,
         campaign,
+        compare,
         evaluate,
+        identify,
+        inspect,
         live_estimator,
         load,
         simulate,
+        train,
+        tune,
     )
     from onboard_estimation.base.errors import UserError
-    from onboard_estimation.judging.options import JudgeSettings, WhatIf
+    from onboard_estimation.contract.trained import Learned
+    from onboard_estimation.judging.options import JudgeSettings, TuningSettings, WhatIf
 
 __all__ = [
     "JudgeSettings",
+    "Learned",
     "Live",
     "LiveEstimate",
     "PartEstimate",
     "Recording",
     "Run",
     "Signal",
+    "TuningSettings",
     "UserError",
     "WhatIf",
     "available_robots",
     "campaign",
+    "compare",
     "evaluate",
+    "identify",
+    "inspect",
     "live_estimator",
     "load",
     "simulate",
+    "train",
+    "tune",
 ]
 
 kernel_cache.configure()

@@ -10,7 +10,8 @@ run.plot("errors_joint_angles")
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import (
     COMPONENTS,
@@ -31,21 +33,24 @@ from onboard_estimation.base.measurement import (
     component_units,
     value_size,
 )
+from onboard_estimation.base.workers import open_workers, sharing
 from onboard_estimation.contract.result import EvaluationResult, PartResult, key_figures
 from onboard_estimation.contract.robot import all_robots, estimator_name, find_robot
+from onboard_estimation.contract.trained import Learned
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, TuningSettings, WhatIf, from_typed
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import Source, load_configuration, read_bag
-from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.report.evaluate import evaluated
-from onboard_estimation.report.run_folder import check_free
+from onboard_estimation.report.evaluate import Evaluation, evaluated
+from onboard_estimation.report.run_folder import content_hashes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from onboard_estimation.campaigns.campaign import Campaign
+    from onboard_estimation.inspection.report import Inspection
+    from onboard_estimation.report.comparison import Comparison
 
 PathLike = str | os.PathLike[str]
 
@@ -62,6 +67,7 @@ def load(
     config: PathLike | None = None,
     parameters: Mapping[str, Any] | None = None,
     model: PathLike | None = None,
+    estimator: str | None = None,
     topics: Mapping[str, str] | None = None,
     namespace: str | None = None,
     mirror_truth: str | None = None,
@@ -75,6 +81,8 @@ def load(
         None: guessed from the topics.
     config, parameters, model
         Parameter file, single parameters by their dotted names, trained model; the robot's own otherwise.
+    estimator
+        What it listens to is read; None: the robot's first. For another one `evaluate` reads the bag again.
     topics
         Topic of the bag by the name that the robot has for it, e.g. `{"imu/link_1/data_raw": "/my/imu"}`.
     namespace
@@ -87,8 +95,9 @@ def load(
     UserError
         The bag cannot be read, or is of none or several robots; the message says what to do.
     """
-    of_bag = {"topics": dict(topics or {}), "namespace": namespace, "mirror_truth": mirror_truth}
-    options = _options(config, parameters, model, robot=robot, align_clock=align_clock, **of_bag)
+    options = _options(
+        config, parameters, model, topics, namespace, mirror_truth, align_clock, robot=robot, estimator=estimator
+    )
     return Recording(read_bag(Path(bag), options))
 
 
@@ -128,11 +137,11 @@ def evaluate(
     Parameters
     ----------
     estimator
-        None: the robot's first.
+        None: that which the recording was read for, the robot's first if none was named.
     config, parameters, model
-        In the place of those that the recording was read with.
+        In the place of those that the recording was read with. A bag is read again where they, or what-ifs, ask for it.
     what_if
-        Changes to the recording before it is filtered, e.g. `WhatIf(bias=("imu/link_3.gyro_z=0.01",))`.
+        Changes to the recording before it is filtered, e.g. `WhatIf(bias={"imu/link_3.gyro_z": 0.01})`.
     settings
         How it is judged; None: as `onboard-estimation evaluate` does.
 
@@ -141,27 +150,47 @@ def evaluate(
     UserError
         The estimator or a parameter is none, or there is no estimate; the message says what to do.
     """
-    if not isinstance(recording, Recording):
-        recording = load(recording)
-    source = recording.source
-    name = estimator_name(source.robot, estimator)
-    options = source.options
-    if config is not None or parameters is not None or model is not None:
-        asked = _options(config, parameters, model)
-        options = replace(
-            options,
-            config=asked.config or options.config,
-            model=asked.model or options.model,
-            overrides={**options.overrides, **asked.overrides},
-        )
-        source = replace(source, configuration=_checked(source, source.configured(options)))
-    if settings is not None:
-        options = replace(options, settings=settings)
-    if what_if is not None:
-        options = replace(options, what_if=what_if)
-        source = replace(source, recording=changed(source.recording, what_if))
-    source = replace(source, options=options, estimators=(name,))
-    return Run(source, evaluated(source, name).result)
+    asked = _options(config, parameters, model, estimator=estimator)
+    before = recording.source.options if isinstance(recording, Recording) else asked
+    options = replace(
+        before,
+        config=asked.config or before.config,
+        model=asked.model or before.model,
+        overrides={**before.overrides, **asked.overrides},
+        what_if=what_if or before.what_if,
+        settings=settings or before.settings,
+    )
+    if isinstance(recording, Recording):
+        source = recording.source.asked(options, estimator)
+    else:
+        source = read_bag(Path(recording), options)
+    return Run(source, evaluated(source, source.estimators[0]).result)
+
+
+def inspect(bag: PathLike) -> Inspection:
+    """What is in a bag and what is wrong with it: rates, gaps, stamps, and the truth against the IMUs.
+
+    Raises
+    ------
+    UserError
+        The bag cannot be read.
+    """
+    from onboard_estimation.inspection.inspect import inspect_with_robots
+
+    return inspect_with_robots(Path(bag))
+
+
+def compare(*runs: PathLike) -> Comparison:
+    """Figures of several runs side by side, from the folders that `Run.save` and `onboard-estimation evaluate` write.
+
+    Raises
+    ------
+    UserError
+        There are fewer than two, or a folder is none of a run.
+    """
+    from onboard_estimation.report.comparison import compare_runs
+
+    return compare_runs([Path(run) for run in runs])
 
 
 def live_estimator(
@@ -186,6 +215,129 @@ def live_estimator(
     return Live(Pipeline(found.estimator(configuration, name), channels), channels)
 
 
+def identify(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    full: bool = False,
+    cutoff_hz: float | None = None,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+) -> Learned:
+    """Identify a robot's physical coefficients from bags with ground truth.
+
+    Parameters
+    ----------
+    output
+        Folder to write parameter file, picture and figures into; None: `runs/identify-<robot>`.
+    full, cutoff_hz
+        Full drag matrices as well; low-pass of motion and commands: of a salp.
+    config, parameters, topics, namespace, mirror_truth
+        As for `load`.
+
+    Raises
+    ------
+    UserError
+        The robot cannot be identified, the folder cannot be written, or a bag does not do.
+    """
+    from onboard_estimation.campaigns.training import identify_from_bags
+
+    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
+    folder = None if output is None else Path(output)
+    return identify_from_bags(robot, _paths(bags), folder, options, full, cutoff_hz)
+
+
+def train(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    form: str | None = None,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+) -> Learned:
+    """Train a model of what a robot's equations leave out, from bags with ground truth.
+
+    Parameters
+    ----------
+    output
+        File to write; a model there is replaced.
+    form
+        Of the model; None: the robot's choice.
+    config, parameters, topics, namespace, mirror_truth
+        As for `load`.
+    workers, scheduler
+        See `open_workers`.
+
+    Raises
+    ------
+    UserError
+        The robot or the form cannot be trained, the file cannot be written, or a bag does not do.
+    """
+    from onboard_estimation.campaigns.training import train_from_bags
+
+    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
+    with open_workers(workers, scheduler) as team, sharing(team):
+        return train_from_bags(robot, _paths(bags), Path(output), options, form)
+
+
+def tune(
+    robot: str,
+    bags: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    ranges: Mapping[str, tuple[float, float] | None] | None = None,
+    search: TuningSettings | None = None,
+    settings: JudgeSettings | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+    **loaded: Any,
+) -> Learned:
+    """Find noise and other parameters with which the filter foretells recordings best.
+
+    Parameters
+    ----------
+    output
+        Parameter file to write, a new one.
+    ranges
+        Parameters to tune, by their dotted names, and between which bounds; None as bounds: a factor of 30 either way.
+        Those of noise if none is named.
+    search
+        How it is searched, and what is foretold.
+    settings
+        How runs are judged.
+    workers, scheduler
+        See `open_workers`.
+    loaded
+        `estimator`, `config`, `parameters`, `model`, `topics`, `namespace`, `mirror_truth`, `align_clock`, as for
+        `load`.
+
+    Raises
+    ------
+    UserError
+        A parameter or an option is none, the file cannot be written, or a bag cannot be scored.
+    """
+    from onboard_estimation.campaigns.tuned_file import tune_with_bags
+
+    @contextmanager
+    def working(about: str) -> Iterator[Any]:
+        with open_workers(workers, scheduler) as team:
+            yield team, lambda share, step: None
+
+    options = _options(**loaded, settings=settings)
+    search = search or TuningSettings()
+    return tune_with_bags(robot, _paths(bags), Path(output), options, ranges or {}, search, working)
+
+
 def campaign(
     table: PathLike, output: PathLike, *, workers: int | None = None, scheduler: str | None = None
 ) -> Campaign:
@@ -200,11 +352,11 @@ def campaign(
     -------
     Rows of the runs; `pandas.read_parquet(output / "results.parquet")` has the same as a table.
     """
-    from onboard_estimation.base.workers import open_workers
     from onboard_estimation.campaigns.campaign import run_campaign
     from onboard_estimation.campaigns.report import write_campaign_report
     from onboard_estimation.campaigns.table import cases_of, read_table
 
+    check_output(Path(output), folder=True, replaced=True)
     cases = cases_of(read_table(Path(table)))
     with open_workers(workers, scheduler) as team:
         done = run_campaign(cases, Path(output), team, {"asked": str(table), "runs": len(cases)})
@@ -352,9 +504,14 @@ class Run:
 
     def save(self, folder: PathLike) -> Path:
         """Write the run folder, with report, plots and estimates, as `evaluate` does; UserError where it cannot be."""
-        check_free(Path(folder))
-        evaluated(self.source, self.source.estimators[0], Path(folder))
+        check_output(Path(folder), folder=True)
+        with content_hashes({"bag": self.source.bag, "config": self.source.options.config}) as hashes:
+            evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
         return Path(folder)
+
+    def summary(self) -> dict[str, Any]:
+        """What `evaluate --json` prints, but for the folder, which `save` writes."""
+        return Evaluation(self.result, None).summary()
 
     def _repr_html_(self) -> str:
         figures = "".join(
@@ -441,26 +598,32 @@ class Live:
         return self.pipeline.statistics()
 
 
-def _checked(source: Source, configuration: Any) -> Any:
-    """The configuration; UserError where it needs topics that were not read."""
-
-    def read_as(channel: Channel) -> tuple[Any, ...]:
-        return channel.sensor, channel.message_type, channel.field, channel.names
-
-    there = {read_as(one.channel) for one in source.recording.series}
-    needed = [one for one in source.robot.channels(configuration) if one.required and read_as(one) not in there]
-    if needed:
-        topics = ", ".join(one.topic for one in needed)
-        raise UserError(f"with these parameters {source.robot.name} listens to {topics}: load the recording with them")
-    return configuration
-
-
 def _options(
-    config: PathLike | None, parameters: Mapping[str, Any] | None, model: PathLike | None = None, **more: Any
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    model: PathLike | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+    align_clock: bool = False,
+    robot: str | None = None,
+    estimator: str | None = None,
+    settings: JudgeSettings | None = None,
 ) -> EvaluateOptions:
-    """As those of `evaluate`."""
-    file, trained = (None if path is None else Path(path) for path in (config, model))
-    return EvaluateOptions(config=file, overrides=dict(parameters or {}), model=trained, **more)
+    """Options of `evaluate`; UserError where a value is none."""
+    plain = {"namespace": namespace, "mirror_truth": mirror_truth, "align_clock": align_clock}
+    files = {name: None if path is None else Path(path) for name, path in {"config": config, "model": model}.items()}
+    options = replace(from_typed({**files, **plain}), robot=robot, estimator=estimator)
+    mappings = {"overrides": dict(parameters or {}), "topics": dict(topics or {})}
+    return replace(options, settings=settings or options.settings, **mappings)
+
+
+def _paths(bags: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One bag, or several; UserError where there is none."""
+    found = [Path(bags)] if isinstance(bags, (str, os.PathLike)) else [Path(bag) for bag in bags]
+    if not found:
+        raise UserError("no bag is given")
+    return found
 
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

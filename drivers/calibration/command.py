@@ -86,8 +86,6 @@ def imu(
             raise UserError(f"{name} {unit}: must be {' or '.join(units)}")
     if sections is not None and len(logs) > 1:
         raise UserError(f"--sections is of one log; {len(logs)} are given")
-    if file is not None and file.exists():
-        raise UserError(f"{file} exists already; name another --output")
 
     import numpy as np
 

@@ -41,7 +41,7 @@ from rosbags.serde import SerdeError
 from onboard_estimation.bags.blocks import MAX_TIME_NS
 from onboard_estimation.bags.files import LATCHED_TOPICS, offer
 from onboard_estimation.bags.message_types import check_standard, jazzy_types, type_hash
-from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.atomic_file import check_output, write_atomically
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.measurement import Vector
@@ -247,8 +247,8 @@ class BagWriter:
 
     def _refuse_to_overwrite(self) -> None:
         """Only an empty folder may be there, and of one that grows nothing."""
-        there = self.path.is_symlink() or self.path.exists()
-        if there and (self._grows or not self.path.is_dir() or any(self.path.iterdir())):
+        check_output(self.path, folder=True)
+        if self._grows and self.path.exists():
             raise UserError(f"{self.path} exists already; name another path, or remove it")
 
 

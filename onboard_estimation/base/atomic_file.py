@@ -1,4 +1,7 @@
-"""Files that are written whole or not at all: a reader never finds half of one, and an older one stays until then."""
+"""Files that are written whole or not at all: a reader never finds half of one, and an older one stays until then.
+
+Whether a place can be written is tried before the work whose result it shall hold.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base.errors import UserError, disk_fault
+
+_PROBE_BYTES = 4096
 
 
 def write_atomically(path: Path, data: bytes, what: str) -> None:
@@ -20,7 +25,7 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
     Parameters
     ----------
     path
-        In a folder that is there.
+        Folders above it are made where they are not there.
     what
         Begin of the sentence that says what could not be written.
 
@@ -31,6 +36,7 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
     """
     temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)
@@ -46,8 +52,55 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
                 temporary.unlink()
         if isinstance(error, OSError):
             needed = f"{len(data) / 1e6:.1f} MB needed, "
-            raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path.parent)}") from error
+            raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
         raise
+
+
+def check_output(path: Path, folder: bool = False, replaced: bool = False, endings: Sequence[str] = ()) -> None:
+    """Refuse a place that cannot be written, by trying it.
+
+    Parameters
+    ----------
+    folder
+        A folder is to be written, else a file; folders above it may be absent.
+    replaced
+        What is there may be replaced, or gone on with; whoever writes refuses what he does not replace.
+    endings
+        Of the file's name, one of them.
+
+    Raises
+    ------
+    UserError
+        Something is there (an empty folder may be), the name cannot be one, or nothing can be written at that place.
+    """
+    if endings and path.suffix not in endings:
+        raise UserError(f"--output {path}: the name must end in {' or '.join(endings)}")
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.lstat()  # raises where a name is too long
+            _refuse_what_is_there(path, folder, replaced)
+        # What is new is made beside its place, and moved there.
+        above = path.absolute().parents
+        place = path if folder and replaced and path.exists() else next(one for one in above if one.exists())
+        if not place.is_dir():
+            raise UserError(f"cannot write {path}: {place} is no folder")
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {disk_fault(error, path)}") from error
+
+
+def _refuse_what_is_there(path: Path, folder: bool, replaced: bool) -> None:
+    if folder != path.is_dir():
+        said = "exists and is no folder; name another --output" if folder else "is a folder; name a file in it"
+        raise UserError(f"{path} {said}")
+    if not replaced and not folder:
+        raise UserError(f"{path} exists already; name another --output")
+    if not replaced and path.is_mount():
+        raise UserError(f"{path} is where a disk is mounted, and cannot be replaced; name a folder in it")
+    if not replaced and any(path.iterdir()):
+        raise UserError(f"{path} exists already and is not empty; name another --output")
 
 
 # JSON as this project writes it: indented, keys sorted, no numbers that JSON does not have.

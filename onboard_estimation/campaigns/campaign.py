@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.atomic_file import to_json, write_atomically
+from onboard_estimation.base.atomic_file import check_output, to_json, write_atomically
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import flatten
@@ -36,7 +36,7 @@ from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import read_bag
 from onboard_estimation.report.evaluate import Evaluation, evaluate_trajectory, evaluated, is_foreign
-from onboard_estimation.report.run_folder import check_free, claimed, content_hashes
+from onboard_estimation.report.run_folder import claimed, content_hashes
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
 """What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""
@@ -129,12 +129,12 @@ def failed(case: Case, reason: str, trace: str = "") -> Files:
 
 def _evaluation(case: Case, folder: Path) -> Evaluation:
     if isinstance(case.recording, SimulatedRun):
-        source = simulated_source(case.recording, case.options, [case.options.estimator])
+        source = simulated_source(case.recording, case.options)
         return evaluated(source, source.estimators[0], folder, keep=case.keep)
     if is_foreign(case.recording, case.options):
         return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
     with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
-        source = read_bag(case.recording, case.options, [case.options.estimator])
+        source = read_bag(case.recording, case.options)
         return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
 
 
@@ -257,8 +257,8 @@ def write_results(campaign: Campaign) -> Path:
 def _begin(folder: Path, about: Mapping[str, Any]) -> None:
     """A folder for the campaign, or the one that it goes on in."""
     record = folder / ABOUT
+    check_output(folder, folder=True, replaced=record.is_file())
     if not record.is_file():
-        check_free(folder)
         try:
             (folder / RUNS).mkdir(parents=True, exist_ok=True)
             record.write_text(to_json({**about, "software": software()}), encoding="utf-8")

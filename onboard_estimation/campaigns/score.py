@@ -184,9 +184,9 @@ def _source(recording: Path | SimulatedRun, options: EvaluateOptions) -> Source:
     key = (recording, stamp, repr(options))
     if key not in _kept:
         if isinstance(recording, Path):
-            _kept[key] = read_bag(recording, options, [options.estimator])
+            _kept[key] = read_bag(recording, options)
         else:
-            _kept[key] = simulated_source(recording, options, [options.estimator])
+            _kept[key] = simulated_source(recording, options)
         while len(_kept) > _MOST_KEPT:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

@@ -1,25 +1,29 @@
-"""`train`: bags with ground truth go in, a model of what a robot's equations leave out comes out."""
+"""`train` and `identify`: bags with ground truth go in, and a robot's model or its physical coefficients come out.
+
+A model tells what the robot's equations leave out.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, names_in
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.contract.simulated import Simulated
-from onboard_estimation.contract.trained import Trained, TrainingReport
+from onboard_estimation.contract.trained import Identified, Learned, Trained, TrainingReport
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.judging.sources import load_recording, refuse_rivals
-from onboard_estimation.report.run_folder import content_hash
+from onboard_estimation.judging.sources import load_configuration, load_recording, refuse_rivals
+from onboard_estimation.report.run_folder import claimed_run, content_hash
 
 Progress = Callable[[float, str], None]
 
@@ -28,20 +32,19 @@ _IMU = "imu"
 
 
 def train_from_bags(
-    robot: Trained[Any],
-    configuration: Any,
+    robot: str,
     bags: Sequence[Path],
     output: Path,
-    options: EvaluateOptions | None = None,
+    options: EvaluateOptions,
     form: str | None = None,
     progress: Progress = lambda share, step: None,
-) -> TrainingReport:
+) -> Learned:
     """Train a model with the recordings of bags, and write it to a file.
 
     Parameters
     ----------
     options
-        Of which topics, namespace and mirrored truth are looked at.
+        Of which configuration, topics, namespace and mirrored truth are looked at.
     form
         Of the model; None: the robot's choice.
 
@@ -51,22 +54,24 @@ def train_from_bags(
         The robot or the form cannot be trained, the file cannot be written, a bag is given twice, or a bag does not do;
         the message names the bag.
     """
-    check_form(robot, form)
-    check_output(output, robot)
+    found = Trained[Any].of(find_robot(robot))
+    check_form(found, form)
+    check_place(output, found)
+    configuration = load_configuration(found, options, bags[0])
     hashes: list[str] = []
 
     def read(bag: Path) -> LoadedRecording:
         try:
-            recording = read_training_bag(robot, configuration, bag, options or EvaluateOptions())
+            recording = read_training_bag(found, configuration, bag, options)
         except UserError as error:
             raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
         hashes.append(content_hash(bag))
         return recording
 
     recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
-    report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+    report = found.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
     report.save(output)
-    return report
+    return Learned(report, {"model": output})
 
 
 def recordings_of(
@@ -113,15 +118,9 @@ def check_form(robot: Trained[Any], form: str | None) -> None:
         raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
 
 
-def check_output(path: Path, robot: Trained[Any]) -> None:
+def check_place(path: Path, robot: Trained[Any]) -> None:
     """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
-    if path.is_dir():
-        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model'}{robot.model_suffix}")
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise UserError(f"--output {path}: {parent} is no folder; make it first")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"--output {path}: no permission to write in {parent}")
+    check_output(path, replaced=True)
     if path.exists():
         try:
             robot.check_model(path)
@@ -190,3 +189,57 @@ def _recording_hash(recording: LoadedRecording) -> str:
     for body, track in recording.tracks.items():
         digest.update(body.encode() + track.stamps_ns.tobytes() + track.values.tobytes())
     return digest.hexdigest()
+
+
+# Physical coefficients.
+
+
+def identify_from_bags(
+    robot: str,
+    bags: Sequence[Path],
+    output: Path | None,
+    options: EvaluateOptions,
+    full: bool = False,
+    cutoff_hz: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Learned:
+    """Identify a robot's coefficients, and write parameter file, picture and figures into a folder.
+
+    Parameters
+    ----------
+    output
+        Folder to write; None: `runs/identify-<robot>`, numbered where that exists.
+    options
+        Of which configuration, topics, namespace and mirrored truth are looked at.
+    full, cutoff_hz
+        See `Identified.identify`.
+
+    Raises
+    ------
+    UserError
+        The robot cannot be identified, the folder cannot be written, or a bag does not do; the message names the bag.
+    """
+    found = Identified[Any].of(find_robot(robot))
+    configuration = load_configuration(found, options, bags[0])
+    with claimed_run(output, Path("runs") / f"identify-{found.name}") as folder:
+        recordings = recordings_of(bags, lambda bag: _read(bag, found, configuration, options), progress)
+        progress("fitting")
+        result = found.identify(configuration, recordings, full, cutoff_hz, progress)
+        progress("writing")
+        config, picture, figures = result.write(folder)
+    return Learned(result, {"folder": folder, "config": config, "picture": picture, "figures": figures})
+
+
+def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) -> LoadedRecording:
+    """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
+    renamed = options.topics
+    extra = {one.topic: one for one in robot.identification_channels(configuration)}
+    with open_bag(path) as bag:
+        others = {name: topic for name, topic in renamed.items() if name not in extra}
+        match = match_topics(robot, configuration, bag.topics, others, options.namespace)
+        places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
+        present = {place: one for place, one in places.items() if bag.types.get(place) == one.message_type}
+        match = replace(match, channels={**match.channels, **present})
+        # What an estimator needs, an identification may do without; it says itself what it lacks.
+        absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()
+        return load_recording(bag, robot, match, WhatIf(drop=absent), options.mirror_truth)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import Parameter, describe, to_mapping
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.presentation import flatten
+from onboard_estimation.base.presentation import flatten, format_number, metric_label, short_unit, words
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
+from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun
 from onboard_estimation.learning.optimisation.methods import GRADIENT
@@ -42,6 +44,8 @@ _NOISE = re.compile(r"noise|stddev|error|walk|sigma|density|variance")
 # What judges, or is drawn from when a run is judged: tuning it would move the goal.
 _NOT_NOISE = re.compile(r"truth|^initial\.|probability|_time_s$")
 _RANGE = re.compile(r"(?P<low>[^.]+(?:\.\d+)?(?:[eE][+-]?\d+)?)\.\.(?P<high>.+)")
+
+_FORM = "write NAME=LOW..HIGH with LOW below HIGH, e.g. =0.001..0.1"
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,34 @@ class Tunable:
         return [number * one for one in self.value] if isinstance(self.value, tuple) else number
 
 
-def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:
+Ranges = Mapping[str, tuple[float, float] | None]
+"""Between which bounds parameters are searched, by their dotted names; None: a factor of 30 either way."""
+
+
+def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float] | None]:
+    """`NAME` or `NAME=LOW..HIGH`; UserError where a text is none, or a name comes twice."""
+    ranges: dict[str, tuple[float, float] | None] = {}
+    for text in texts:
+        name, equals, span = text.partition("=")
+        if name in ranges:
+            raise UserError(f"--parameter {name} is given twice")
+        found = _RANGE.fullmatch(span.strip())
+        try:
+            ranges[name] = (float(found["low"]), float(found["high"])) if found else None
+        except ValueError:
+            found = None
+        if equals and not found:
+            raise UserError(f"--parameter {text}: {_FORM}")
+    return ranges
+
+
+def tunables(configuration: Any, asked: Ranges = MappingProxyType({})) -> list[Tunable]:
     """What is to be tuned.
 
     Parameters
     ----------
     asked
-        `NAME` or `NAME=LOW..HIGH`; none: all whose names are those of noise, and that are not zero.
+        None: all whose names are those of noise, and that are not zero.
 
     Raises
     ------
@@ -113,8 +138,7 @@ def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:
         return found
     out: dict[str, Tunable] = {}
     faults = []
-    for text in asked:
-        name, equals, span = text.partition("=")
+    for name, bounds in asked.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4)
             faults.append(
@@ -122,10 +146,8 @@ def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:
                 f"{', '.join(near or known)}"
             )
             continue
-        if name in out:
-            faults.append(f"--parameter {name} is given twice")
         try:
-            out[name] = _tunable(known[name], values[name], _bounds(text, span) if equals else None)
+            out[name] = _tunable(known[name], values[name], bounds)
         except UserError as error:
             faults.append(str(error))
     if faults:
@@ -146,6 +168,8 @@ def problem_of(chosen: Sequence[Tunable]) -> Problem:
 
 def _tunable(parameter: Parameter, value: Any, bounds: tuple[float, float] | None) -> Tunable:
     name = parameter.name
+    if bounds is not None and not -math.inf < bounds[0] < bounds[1] < math.inf:
+        raise UserError(f"--parameter {name}={bounds[0]:g}..{bounds[1]:g}: {_FORM}")
     if isinstance(value, list):
         if not _is_positive(value):
             raise UserError(
@@ -166,17 +190,6 @@ def _tunable(parameter: Parameter, value: Any, bounds: tuple[float, float] | Non
     if not low <= value <= high:
         raise UserError(f"--parameter {name}: it is {value:g}, which is outside of {low:g}..{high:g}")
     return Tunable(name, parameter.unit, value, low, high, LOG if low > 0.0 else LINEAR)
-
-
-def _bounds(text: str, span: str) -> tuple[float, float]:
-    found = _RANGE.fullmatch(span.strip())
-    try:
-        low, high = (float(found[side]) for side in ("low", "high")) if found else (math.nan, math.nan)
-    except ValueError:
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UserError(f"--parameter {text}: write NAME=LOW..HIGH with LOW below HIGH, e.g. =0.001..0.1")
-    return low, high
 
 
 def _is_positive(value: Any) -> bool:
@@ -275,6 +288,52 @@ class Tuning:
         verdict = "It helps" if self.helped else "It does NOT help"
         out.append(f"{verdict} on recordings that were left out: better on {better} of {len(self.left_out)}, {gain}.")
         return out
+
+    def summary(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "by": self.settings.by,
+            "method": self.settings.method,
+            "parameters": {
+                one.name: {"before": one.value, "after": self.values[one.name], "unit": one.unit} for one in self.chosen
+            },
+            "untouched": list(self.untouched),
+            "at_bounds": list(self.at_bounds),
+            "helped": self.helped,
+            "left_out": [
+                {"name": one.name, "before": one.before._asdict(), "after": one.after._asdict()}
+                for one in self.left_out
+            ],
+            "evaluations": self.evaluations,
+            "notes": self.sentences(),
+        }
+
+    def tables(self) -> list[ReportTable]:
+        """What was found, and what it does to recordings that were left out."""
+        numbers = ("before", "now")
+        found = tuple((one.name, one.unit, shown(one.value), shown(self.values[one.name])) for one in self.chosen)
+        tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
+        rows = []
+        for run in self.left_out:
+            figures = [("Score, less is better", "nats", run.before.value, run.after.value)]
+            for part, nees in run.before.nees.items():
+                figures.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, math.nan)))
+            for key, rmse in run.before.rmse.items():
+                part, _, leaf = key.partition(".")
+                label = f"{words(part)}: {metric_label(leaf)[0]}"
+                figures.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, math.nan)))
+            for number, (label, unit, before, after) in enumerate(figures):
+                rows.append(("" if number else run.name, label, unit, shown(before), shown(after)))
+        if rows:
+            title, headings = "On bags that were left out", ("bag", "figure", "", *numbers)
+            tables.append(ReportTable(title, headings, tuple(rows), numbers))
+        return tables
+
+
+def shown(value: Any) -> str:
+    """A number, or several."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return ", ".join(format_number(float(one), 3) if math.isfinite(one) else "none" for one in values)
 
 
 @dataclass

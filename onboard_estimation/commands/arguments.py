@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.installed import offered
 from onboard_estimation.commands import output
 from onboard_estimation.judging.options import EvaluateOptions, Option, declared, from_typed
@@ -60,9 +61,15 @@ EstimatorOption = Annotated[
 ]
 
 
-def into(metavar: str, help: str) -> Any:
-    """The option that says where a command writes."""
-    return option(metavar, help, "--output", "-o")
+def into(metavar: str, help: str, **kind: Any) -> Any:
+    """The option that says where a command writes: tried before the command begins, see `check_output`."""
+
+    def checked(path: Path | None) -> Path | None:
+        if path is not None:
+            check_output(path, **kind)
+        return path
+
+    return option(metavar, help, "--output", "-o", callback=checked)
 
 
 def formats(incomplete: str) -> list[str]:

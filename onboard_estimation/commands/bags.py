@@ -23,7 +23,7 @@ StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 @arguments.taking()
 def simulate(
     robot: arguments.RobotArgument,
-    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.", folder=True)],
     scenario: Annotated[
         str | None, option("NAME", "Scenario, see `onboard-estimation robots`; the robot's first otherwise.")
     ] = None,
@@ -66,19 +66,17 @@ def inspect(
     Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
     """
     from onboard_estimation.inspection import inspect as inspection
-    from onboard_estimation.judging.sources import known_channels, suggested_lines
     from onboard_estimation.trajectories.bag_poses import foreign_topics
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
-        found = inspection.inspect_bag(bag, known_channels(), progress)
-    lines = suggested_lines({topic.name: topic.message_type for topic in found.topics})
+        found = inspection.inspect_with_robots(bag, progress)
     if json:
-        output.print_json({**found.to_mapping(), "suggested_options": lines})
+        output.print_json(found.summary())
         return
     output.console().print(inspection.render(found))
-    if lines:
+    if found.suggested_options:
         output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
-    for line in lines:
+    for line in found.suggested_options:
         output.say_command("  ", f"evaluate {shlex.quote(path_word(bag))} {line}")
     for topic in foreign_topics(found.topics):
         output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")
@@ -115,7 +113,7 @@ def _show_formats(wanted: bool) -> None:
 def convert(
     form: Annotated[str, argument("FORMAT", "Format of the file, see `--formats`.", autocompletion=arguments.formats)],
     file: Annotated[Path, argument("FILE", "File to convert, or folder of a run.")],
-    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.")],
+    bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.", folder=True)],
     storage: StorageOption = "mcap",
     as_recorded: Annotated[
         bool,

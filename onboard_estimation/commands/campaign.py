@@ -42,7 +42,10 @@ def campaign(
         ),
     ],
     folder: Annotated[
-        Path | None, arguments.into("FOLDER", "Folder of the campaign; `campaigns/...` otherwise. It goes on there.")
+        Path | None,
+        arguments.into(
+            "FOLDER", "Folder of the campaign; `campaigns/...` otherwise. It goes on there.", folder=True, replaced=True
+        ),
     ] = None,
     robot: arguments.RobotOption = None,
     estimator: Annotated[list[str], option("NAME", "Estimator; may be repeated; the robot's first otherwise.")] = [],  # noqa: B006 (typer copies it)

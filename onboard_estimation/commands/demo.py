@@ -35,7 +35,10 @@ _LOST_NEES = 100.0
 def demo(
     robots: arguments.RobotsArgument = None,
     folder: Annotated[
-        Path, arguments.into("FOLDER", "Where bags and reports go; an earlier demo there is replaced.")
+        Path,
+        arguments.into(
+            "FOLDER", "Where bags and reports go; an earlier demo there is replaced.", folder=True, replaced=True
+        ),
     ] = Path("demo_output"),
     seed: Annotated[int, option("N", "Of the simulation.", min=0)] = 1,
     full: Annotated[
@@ -57,7 +60,7 @@ def demo(
         chosen = [Simulated[Any].of(find_robot(name)) for name in robots]
     else:
         chosen = [robot for robot in all_robots() if isinstance(robot, Simulated)]
-    if folder.exists() and not (folder / _MARK).exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
         raise UserError(f"{folder} exists and was not made by a demo; name another --output")
     output.say(f"{', '.join(robot.name for robot in chosen)}: simulated and judged, into {folder}.")
     output.say(f"All robots take: {_FULL_COST if full else _COST}\n")

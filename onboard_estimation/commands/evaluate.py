@@ -59,6 +59,7 @@ def evaluate(
         arguments.into(
             "FOLDER",
             "Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
+            folder=True,
         ),
     ] = None,
     options: Any = None,
@@ -78,13 +79,13 @@ def evaluate(
     if len(estimator) > 1 and not foreign:
         with output.steps(f"evaluating {bag}", quiet=json) as progress:
             # The record of each is let go before the next is filtered.
-            judged = [summary(one) for one in evaluate_estimators(bag, options, estimator, run, progress)]
+            judged = [one.summary() for one in evaluate_estimators(bag, options, estimator, run, progress)]
         output.print_json(judged) if json else show_several(judged)
         _leave_unjudged([one["metrics"]["run"] for one in judged])
         return
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
         evaluation = (evaluate_trajectory if foreign else evaluate_bag)(bag, options, run, progress=progress)
-    output.print_json(summary(evaluation)) if json else show(evaluation)
+    output.print_json(evaluation.summary()) if json else show(evaluation)
     _leave_unjudged([evaluation.result.metrics["run"]])
 
 
@@ -94,25 +95,6 @@ def _leave_unjudged(runs: Sequence[Mapping[str, float]]) -> None:
 
     if all(is_too_small(run["matched_ratio"], run["estimated_ratio"]) for run in runs):
         raise typer.Exit(EXIT_NOT_JUDGED)
-
-
-def summary(evaluation: Any) -> dict[str, Any]:
-    """What `--json` prints."""
-    from onboard_estimation.contract.result import own_figures
-
-    result = evaluation.result
-    return {
-        "verdict": result.verdict,
-        "robot": result.robot,
-        "estimator": result.estimator,
-        "source": result.source,
-        "metrics": result.metrics,
-        "figures": {one.label: one.value for one in own_figures(result)},
-        "sensors": result.sensors,
-        "notes": list(result.notes),
-        "command": result.command,
-        "folder": str(evaluation.folder),
-    }
 
 
 def show(evaluation: Any) -> None:
@@ -179,7 +161,7 @@ def compare(
 
     compared = compare_runs(runs)
     if json:
-        output.print_json(compared.mapping())
+        output.print_json(compared.summary())
         return
     output.console().print(compared.table())
     for note in compared.notes:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
-
-if TYPE_CHECKING:
-    from onboard_estimation.contract.recorded import LoadedRecording
-    from onboard_estimation.contract.trained import IdentificationReport, Identified
-import math
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime, timezone
-
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.options import TuningSettings, override_texts
 from onboard_estimation.judging.options import words as option_words
-
-if TYPE_CHECKING:
-    from onboard_estimation.campaigns.tuning import Tuning
-
 
 _PASTED = 6
 """Parameters at most that are shown as options to paste; more are read from the file."""
@@ -46,7 +34,7 @@ def identify(
     cutoff: Annotated[float | None, option("HZ", "Low-pass of motion and commands, Hz (salp; 2 otherwise).")] = None,
     options: Any = None,
     folder: Annotated[
-        Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.")
+        Path | None, arguments.into("FOLDER", "Folder to write; `runs/identify-<robot>` otherwise.", folder=True)
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -55,53 +43,19 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
-    from onboard_estimation.campaigns.training import recordings_of
-    from onboard_estimation.contract.trained import Identified
-    from onboard_estimation.report.run_folder import claimed_run
+    from onboard_estimation.campaigns.training import identify_from_bags
 
-    found, configuration = arguments.configured(robot, options, bags[0], Identified[Any])
-    with (
-        claimed_run(folder, Path("runs") / f"identify-{found.name}") as written,
-        output.steps(f"identifying {robot}", quiet=json) as progress,
-    ):
-        recordings = recordings_of(bags, lambda bag: _read(bag, found, configuration, options), progress)
-        progress("fitting")
-        result = found.identify(configuration, recordings, full, cutoff, progress)
-        progress("writing")
-        paths = result.write(written)
+    with output.steps(f"identifying {robot}", quiet=json) as progress:
+        learned = identify_from_bags(robot, bags, folder, options, full, cutoff, progress)
     if json:
-        output.print_json({**result.summary(), "folder": str(written)})
-    else:
-        _show(result, paths)
-
-
-def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) -> LoadedRecording:
-    """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
-    from dataclasses import replace
-
-    from onboard_estimation.bags.bag import open_bag
-    from onboard_estimation.bags.topics import match_topics
-    from onboard_estimation.judging.options import WhatIf
-    from onboard_estimation.judging.sources import load_recording
-
-    renamed = options.topics
-    extra = {one.topic: one for one in robot.identification_channels(configuration)}
-    with open_bag(path) as bag:
-        others = {name: topic for name, topic in renamed.items() if name not in extra}
-        match = match_topics(robot, configuration, bag.types, others, options.namespace)
-        places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
-        present = {place: one for place, one in places.items() if bag.types.get(place) == one.message_type}
-        match = replace(match, channels={**match.channels, **present})
-        # What an estimator needs, an identification may do without; it says itself what it lacks.
-        absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()
-        return load_recording(bag, robot, match, WhatIf(drop=absent), options.mirror_truth)
-
-
-def _show(result: IdentificationReport, paths: list[Path]) -> None:
-    output.print_report(result.tables(), result.sentences())
-    output.say("\nwritten: " + ", ".join(str(path) for path in paths))
-    output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(paths[0]))}")
-    parameters = result.parameters()
+        output.print_json(learned.summary())
+        return
+    report: Any = learned.report
+    output.print_report(report.tables(), learned.sentences)
+    files = {name: shlex.quote(str(path)) for name, path in learned.written.items() if name != "folder"}
+    output.say("\nwritten: " + ", ".join(files.values()))
+    output.say_command("use it:  ", f"evaluate BAG --config {files['config']}")
+    parameters = report.parameters()
     if len(parameters) <= _PASTED:
         settings = " ".join(f"--set {shlex.quote(one)}" for one in override_texts(parameters))
         output.say_command("or:      ", f"evaluate BAG {settings}")
@@ -119,7 +73,7 @@ def _show(result: IdentificationReport, paths: list[Path]) -> None:
 def train(
     robot: arguments.RobotArgument,
     bags: Annotated[list[Path], argument("BAG...", "Bags with commands, and motion capture of all bodies.")],
-    model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.")],
+    model: Annotated[Path, arguments.into("MODEL", "File to write; a model there is replaced.", replaced=True)],
     form: Annotated[
         str | None,
         option(
@@ -143,22 +97,18 @@ def train(
     runs, which say how sure the filter may be; other robots' use this process's threads alone.
     """
     from onboard_estimation.base.workers import sharing
-    from onboard_estimation.campaigns.training import check_form, train_from_bags
-    from onboard_estimation.contract.robot import find_robot
-    from onboard_estimation.contract.trained import Trained
+    from onboard_estimation.campaigns.training import train_from_bags
 
-    check_form(Trained[Any].of(find_robot(robot)), form)
-    found, configuration = arguments.configured(robot, options, bags[0])
     with (
         arguments.working(workers, scheduler, len(bags), quiet=json) as team,
         sharing(team),
         output.share(f"training {robot}", quiet=json) as progress,
     ):
-        report = train_from_bags(found, configuration, bags, model, options, form, progress)
+        learned = train_from_bags(robot, bags, model, options, form, progress)
     if json:
-        output.print_json({**report.summary(), "model": str(model)})
+        output.print_json(learned.summary())
         return
-    output.print_report(report.tables(), report.sentences())
+    output.print_report(learned.report.tables(), learned.sentences)
     output.say(f"\nwritten: {model}")
     output.say_command("use it:  ", shlex.join(["evaluate", "BAG", *option_words(options), "--model", str(model)]))
 
@@ -201,117 +151,23 @@ def tune(
     Parameters that hardly matter are found first and left alone. Bags are left out by turns, and what the others taught
     is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
     """
-    from onboard_estimation.campaigns.tuning import tunables
-    from onboard_estimation.campaigns.tuning import tune as search
-    from onboard_estimation.contract.robot import estimator_name, find_robot
-    from onboard_estimation.judging.sources import load_configuration, read_bag
+    from onboard_estimation.campaigns.tuned_file import tune_with_bags
+    from onboard_estimation.campaigns.tuning import parse_ranges
 
-    if file.exists():
-        raise UserError(f"--output {file} exists already; name another file")
-    found = find_robot(robot)
-    options = replace(options, robot=robot, estimator=estimator_name(found, estimator))
-    chosen = tunables(load_configuration(found, options, bags[0]), parameter)
-    recordings = _named(bags)
-    if settings.by is None:
-        with output.steps("reading the bags", quiet=json):
-            bodies = [set(read_bag(bag, options).recording.tracks) for bag in bags]
-        settings = replace(settings, by="truth" if all(bodies) else "innovations")
-    output.note(f"tuning {len(chosen)} parameters of {robot} with {len(bags)} bags by {settings.by}", json)
-    with (
-        arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
-        output.share("tuning", quiet=json, lines=not json) as tell,
-    ):
-        tuning = search(recordings, options, chosen, settings, team, tell)
-    text = _file(tuning, options, found, bags)
-    output.put(text, file)
+    @contextmanager
+    def working(about: str) -> Iterator[Any]:
+        output.note(f"tuning {about}", json)
+        with (
+            arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
+            output.share("tuning", quiet=json, lines=not json) as tell,
+        ):
+            yield team, tell
+
+    options = replace(options, estimator=estimator)
+    learned = tune_with_bags(robot, bags, file, options, parse_ranges(parameter), settings, working)
     if json:
-        output.print_json(summary(tuning, file))
+        output.print_json(learned.summary())
         return
-    show(tuning)
+    output.print_report(learned.report.tables(), learned.sentences)
     output.say(f"\nwritten: {file}")
     output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(file))}")
-
-
-def _named(bags: Sequence[Path]) -> dict[str, Path]:
-    from onboard_estimation.campaigns.table import bag_names
-
-    if gone := [str(bag) for bag in bags if not bag.exists()]:
-        raise UserError(f"not there: {', '.join(gone)}")
-    if len({bag.resolve() for bag in bags}) < len(bags):
-        raise UserError("a bag is given twice")
-    return {name: bag for bag, name in bag_names([bag.absolute() for bag in bags]).items()}
-
-
-def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str:
-    """The parameter file, with how it was made as its first lines."""
-    from onboard_estimation.base.configuration import to_parameter_file
-    from onboard_estimation.base.workers import software
-    from onboard_estimation.judging.sources import load_configuration
-    from onboard_estimation.report.run_folder import content_hash
-
-    tuned = replace(options, overrides={**options.overrides, **tuning.values})
-    lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
-    lines += tuning.sentences()
-    lines += [f"{one.name}: {_shown(one.value)} before, {_shown(tuning.values[one.name])} now" for one in tuning.chosen]
-    for one in tuning.left_out:
-        nees = [
-            f"{part} {nees:.2f} to {one.after.nees.get(part, math.nan):.2f}" for part, nees in one.before.nees.items()
-        ]
-        scores = f"score {one.before.value:.4g} to {one.after.value:.4g}"
-        lines.append(f"left out {one.name}: {scores}, NEES per degree of freedom {', '.join(nees)}")
-    lines += [f"bag {bag.name}: sha256 {content_hash(bag)}" for bag in bags]
-    lines.append(", ".join(f"{name} {version}" for name, version in software().items()))
-    header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
-    return header + to_parameter_file(load_configuration(robot, tuned, bags[0]))
-
-
-def _shown(value: Any) -> str:
-    """A number, or several."""
-    from onboard_estimation.base.presentation import format_number
-
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return ", ".join(format_number(float(one), 3) if math.isfinite(one) else "none" for one in values)
-
-
-def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
-    """What `--json` prints."""
-    return {
-        "file": str(file),
-        "by": tuning.settings.by,
-        "method": tuning.settings.method,
-        "parameters": {
-            one.name: {"before": one.value, "after": tuning.values[one.name], "unit": one.unit} for one in tuning.chosen
-        },
-        "untouched": list(tuning.untouched),
-        "at_bounds": list(tuning.at_bounds),
-        "helped": tuning.helped,
-        "left_out": [
-            {"name": one.name, "before": one.before._asdict(), "after": one.after._asdict()} for one in tuning.left_out
-        ],
-        "evaluations": tuning.evaluations,
-        "notes": tuning.sentences(),
-    }
-
-
-def show(tuning: Tuning) -> None:
-    """Print what was found for people."""
-    from onboard_estimation.base.presentation import metric_label, short_unit, words
-    from onboard_estimation.contract.trained import ReportTable
-
-    numbers = ("before", "now")
-    found = tuple((one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name])) for one in tuning.chosen)
-    tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
-    rows = []
-    for run in tuning.left_out:
-        figures = [("Score, less is better", "nats", run.before.value, run.after.value)]
-        for part, nees in run.before.nees.items():
-            figures.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, math.nan)))
-        for key, rmse in run.before.rmse.items():
-            part, _, leaf = key.partition(".")
-            label = f"{words(part)}: {metric_label(leaf)[0]}"
-            figures.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, math.nan)))
-        for number, (label, unit, before, after) in enumerate(figures):
-            rows.append(("" if number else run.name, label, unit, _shown(before), _shown(after)))
-    if rows:
-        tables.append(ReportTable("On bags that were left out", ("bag", "figure", "", *numbers), tuple(rows), numbers))
-    output.print_report(tables, tuning.sentences())

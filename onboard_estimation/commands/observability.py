@@ -36,7 +36,9 @@ def observability(
     estimator: arguments.EstimatorOption = None,
     joint: Annotated[int | None, option("J", "Of a salp only the joint angle alpha_J, counted from 1.", min=1)] = None,
     window: Annotated[float, option("S", "Window of the Gramian, s.")] = 2.0,
-    picture: Annotated[Path | None, arguments.into("PNG", "Draw the time series into this file.")] = None,
+    picture: Annotated[
+        Path | None, arguments.into("PNG", "Draw the time series into this file.", endings=(".png",))
+    ] = None,
     options: Any = None,
     json: JsonOption = False,
 ) -> None:
@@ -57,8 +59,6 @@ def observability(
     able = Observable[Any].of(find_robot(name))
     if not 0.0 < window < float("inf"):
         raise UserError(f"--window {window}: must be a time above 0 s")
-    if picture is not None and picture.exists():
-        raise UserError(f"{picture} exists already; name another --output")
     observed = []
     with output.share("observability", quiet=json) as show:
         for place in places:

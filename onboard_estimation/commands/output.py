@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.atomic_file import check_output, to_json, write_atomically
+from onboard_estimation.base.errors import printable
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.trained import ReportTable
@@ -57,8 +58,6 @@ def program() -> str:
 
 def print_json(value: Any) -> None:
     """Print a mapping as JSON; numbers that JSON does not have become null."""
-    from onboard_estimation.base.atomic_file import to_json
-
     sys.stdout.write(to_json(value))
 
 
@@ -202,10 +201,6 @@ def put(text: str, file: Path | None) -> bool:
     if file is None:
         typer.echo(text, nl=False)
         return False
-    if file.exists():
-        raise UserError(f"{file} exists already; name another file")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    check_output(file)
+    write_atomically(file, text.encode(), str(file))
     return True

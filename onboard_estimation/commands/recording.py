@@ -40,7 +40,9 @@ _KEY_PERIOD_S = 0.05
 )
 def record(
     topics: Annotated[list[str] | None, argument("TOPIC...", "Topics to record.")] = None,
-    bag: Annotated[Path | None, arguments.into("BAG", "Bag to write, a folder; `recorded_<time>` otherwise.")] = None,
+    bag: Annotated[
+        Path | None, arguments.into("BAG", "Bag to write, a folder; `recorded_<time>` otherwise.", folder=True)
+    ] = None,
     everything: Annotated[bool, flag("Record all topics.", "--all", "-a")] = False,
     regex: Annotated[str, option("PATTERN", "Topics whose name the expression is found in.", "--regex", "-e")] = "",
     exclude_regex: Annotated[str, option("PATTERN", "But not those.", "--exclude-regex", "-x")] = "",

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.installed import packaged_text
 from onboard_estimation.commands import arguments, output
@@ -148,7 +149,11 @@ def gait(
     options: Any = None,
     file: Annotated[
         Path | None,
-        arguments.into("FILE", "Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise."),
+        arguments.into(
+            "FILE",
+            "Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise.",
+            endings=(".png", ".yaml"),
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -162,17 +167,13 @@ def gait(
     from onboard_estimation.base.parameter_file import to_yaml
     from onboard_estimation.contract.simulated import WithGaits
 
-    if file is not None:
-        if file.suffix not in (".png", ".yaml"):
-            raise UserError(f"--output {file}: the name must end in .png (picture) or .yaml (coefficients)")
-        if file.exists():
-            raise UserError(f"{file} exists already; name another file")
+    if file is None and not json:
+        file = Path(f"gait_{robot}_{name}.png")
+        check_output(file, replaced=True)
     found, configuration = arguments.configured(robot, options, ability=WithGaits[Any])
     with output.steps(f"gait {name}", quiet=json):
         turn_rad = None if turn is None else math.radians(turn)
         report = found.gait(configuration, name, distance, turn_rad, period)
-    if file is None and not json:
-        file = Path(f"gait_{robot}_{name}.png")
     if file is not None and file.suffix == ".png":
         report.write_picture(file)
     elif file is not None:
@@ -192,7 +193,9 @@ new = output.group("Begin something of your own.")
 @new.command(epilog=output.examples("new robot crawler", "new robot crawler --output my_lab/crawler"))
 def robot(
     name: Annotated[str, argument("NAME", "What the robot is called: small letters and underscores.")],
-    folder: Annotated[Path | None, arguments.into("FOLDER", "Folder to write; `./NAME` otherwise.")] = None,
+    folder: Annotated[
+        Path | None, arguments.into("FOLDER", "Folder to write; `./NAME` otherwise.", folder=True)
+    ] = None,
 ) -> None:
     """Write a package for a robot of your own that works from the start, to be changed file by file.
 
@@ -244,8 +247,7 @@ def write_package(name: str, folder: Path) -> list[str]:
     for package in (name, f"{name}_estimation"):
         if find_spec(package) is not None:
             raise UserError(f"a package {package} is installed already: choose another name")
-    if folder.exists():
-        raise UserError(f"{folder} exists already; name another --output")
+    check_output(folder, folder=True)
     files = {f"{name}_estimation/__init__.py": f'"""The robot {name}."""\n', f"resource/{name}_estimation": ""}
     camel = "".join(part.capitalize() for part in name.split("_"))
     for part, path in _FILES.items():

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.atomic_file import plain, to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
@@ -43,6 +43,34 @@ class ShownReport(Protocol):
 
     def tables(self) -> list[ReportTable]:
         """What was found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was learned from recordings: the outcome of `identify`, `train` and `tune`.
+
+    Attributes
+    ----------
+    report
+        With tables for people.
+    written
+        Files and folders by what they are: `model`, `folder`, `config`, `picture`, `figures`, `file`.
+    """
+
+    report: ShownReport
+    written: Mapping[str, Path]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What it is, what it comes from, and what the reader must know."""
+        return self.report.sentences()
+
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints: all figures, units in the names, and where they were written."""
+        return dict(plain({**self.report.summary(), **{name: str(path) for name, path in self.written.items()}}))
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(map(str, self.written.values()))}: {' '.join(self.sentences)}>"
 
 
 class TrainingReport(ShownReport, Protocol):

@@ -28,6 +28,7 @@ from onboard_estimation.inspection.report import (
     TruthReport,
     render,
 )
+from onboard_estimation.judging.sources import known_channels, suggested_lines
 from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
 from onboard_estimation.soundness.at_rest import contradict_gravity, dead
@@ -71,6 +72,13 @@ _REGULAR_SHARE = 0.8
 _REGULAR_BAND = 2.0
 _FEWEST_REGULAR = 10
 _QUATERNION_TOLERANCE = 0.01
+
+
+def inspect_with_robots(path: Path, progress: Callable[[str], None] | None = None) -> Inspection:
+    """The same with the installed robots in mind, and with options for `evaluate` to try. Raises as `inspect_bag`."""
+    found = inspect_bag(path, known_channels(), progress)
+    kinds = {topic.name: topic.message_type for topic in found.topics}
+    return replace(found, suggested_options=tuple(suggested_lines(kinds)))
 
 
 def inspect_bag(

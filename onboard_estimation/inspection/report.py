@@ -169,6 +169,8 @@ class Inspection:
         Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
     other_poses
         Where there is no truth, sentences on poses that may be it or cannot be read.
+    suggested_options
+        For `evaluate`, to take topics of other names for those of a robot; none where names alone tell the robot.
     """
 
     path: str
@@ -188,9 +190,10 @@ class Inspection:
     unsound: tuple[str, ...] = ()
     other_poses: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    suggested_options: tuple[str, ...] = ()
 
-    def to_mapping(self) -> Mapping[str, Any]:
-        """For JSON: plain dictionaries, lists, finite numbers, text and None."""
+    def summary(self) -> Mapping[str, Any]:
+        """What `--json` prints: plain dictionaries, lists, finite numbers, text and None."""
         return plain(asdict(self))
 
     def within_namespace(self) -> Inspection:

@@ -159,6 +159,35 @@ def override_texts(overrides: Mapping[str, Any]) -> list[str]:
     return [f"{name}={to_yaml(value, default_flow_style=True).strip()}" for name, value in overrides.items()]
 
 
+_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `20ms`, `0.02s`, `500us`; a number alone is refused, for it may be meant in any of them."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
+    number, unit = found.groups()
+    if unit not in _PER_SECOND:
+        fault = f"{unit!r} is no unit of time" if unit else f"{text!r} has no unit"
+        raise UserError(f"{fault}; write {number}ms, {number}s or {number}us")
+    return float(number) / _PER_SECOND[unit]
+
+
+def _numbers(flag: str, texts: Sequence[str], number: Callable[[str], float] = float) -> dict[str, float]:
+    """`SENSOR=VALUE` options as a mapping of numbers."""
+    out = {}
+    for name, value in parse_pairs(texts, flag, "SENSOR=VALUE").items():
+        try:
+            out[name] = number(value)
+        except ValueError:
+            raise UserError(f"{flag} {name}={value}: {value!r} is no number") from None
+        except UserError as error:
+            raise UserError(f"{flag} {name}={value}: {error}") from None
+    return out
+
+
 def _one_of(known: Sequence[str], text: str) -> str:
     if text not in known:
         raise ValueError
@@ -203,7 +232,7 @@ _judged = partial(option, panel="How it is judged")
 _seconds = partial(_judged, metavar="S")
 _time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
 _FOREIGN = "Another filter's trajectory, judged as ours are"
-_what_if = partial(option, (), panel="What if: changes to the recording before it is replayed; may be repeated")
+_what_if = partial(option, panel="What if: changes to the recording before it is replayed; may be repeated")
 
 
 @dataclass(frozen=True)
@@ -214,7 +243,7 @@ class WhatIf:
     ----------
     drop
         Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.
-    delay
+    delay_s
         Stamps that much too late, e.g. `imu=20ms`; s, ms or us.
 
         As a latency that nobody knows of would.
@@ -226,11 +255,21 @@ class WhatIf:
         Of the noise.
     """
 
-    drop: tuple[str, ...] = _what_if(metavar="SENSOR")
-    delay: tuple[str, ...] = _what_if(metavar="SENSOR=TIME")
-    bias: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=VALUE")
-    noise: tuple[str, ...] = _what_if(metavar="SENSOR.COMPONENT=STDDEV")
+    drop: tuple[str, ...] = _what_if((), metavar="SENSOR")
+    delay_s: Mapping[str, float] = _what_if(
+        dict,
+        metavar="SENSOR=TIME",
+        read=partial(_numbers, "--delay", number=parse_duration),
+        texts=lambda delays_s: [f"{name}={delay_s}s" for name, delay_s in delays_s.items()],
+    )
+    bias: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_numbers, "--bias"))
+    noise: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_numbers, "--noise"))
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for numbers in (self.delay_s, self.bias, self.noise):
+            if not isinstance(numbers, Mapping):
+                raise UserError(f"a what-if takes numbers by name, as in bias={{'imu.gyro_z': 0.01}}, not {numbers!r}")
 
     def drops(self, sensor: str) -> bool:
         """Whether that sensor is left out."""
@@ -244,7 +283,8 @@ class WhatIf:
 
     def sentences(self) -> list[str]:
         """One sentence a change, for the report."""
-        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
+        done = {"drop": "left out", "delay_s": "delayed", "bias": "biased", "noise": "noise added"}
+        changes = [(done[name], it.texts(value)) for name, it, value in declared(self)]
         return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
 
 
@@ -300,6 +340,9 @@ class JudgeSettings:
     beacon_s: float | None = _seconds(None)
     smooth: bool = _judged(False)
     bulk: bool = _judged(True, flag="--message-by-message", read=lambda flag: not flag)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -422,6 +465,9 @@ class TuningSettings:
     folds: int = _searched(3, metavar="N", minimum=0)
     seed: int = _searched(0, metavar="N", minimum=0)
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 _simulated = partial(option, panel="What is simulated, of a ROBOT")
 
@@ -466,6 +512,14 @@ def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
             yield from declared(value)
 
 
+def _check(settings: Any) -> None:
+    """Raise UserError where one of them is no value of its option: in Python, too, they are made by users."""
+    for _, it, value in declared(settings):
+        it.value(value, value)
+        if it.minimum is not None and value < it.minimum:
+            raise UserError(f"{it.flag} {value}: must be {it.minimum} or more")
+
+
 def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
     """`EvaluateOptions`, or others like `base`, from what the command line gave, by the names of their fields.
 
@@ -483,10 +537,10 @@ def from_typed(typed: Mapping[str, Any], base: Any = None) -> Any:
     return _changed(base, {name: it.value(typed[name], before) for name, it, before in declared(base) if name in typed})
 
 
-def words(options: EvaluateOptions) -> list[str]:
+def words(options: Any) -> list[str]:
     """What to type for these options, but for robot and estimator; nothing for what is at its default."""
     out: list[str] = []
-    for (_, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+    for (_, it, value), (_, _, default) in zip(declared(options), declared(type(options)()), strict=True):
         if value != default:
             out += [it.flag] if it.typed is bool else [word for text in it.texts(value) for word in (it.flag, text)]
     return out

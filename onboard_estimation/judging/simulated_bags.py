@@ -174,7 +174,7 @@ class SimulatedRun:
         return replace(self, scenario=scenario, variant=variant)
 
 
-def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Sequence[str | None] = (None,)) -> Source:
+def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     """Simulate a recording; of the options those of a bag's topics are not looked at.
 
     Raises
@@ -186,7 +186,7 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Se
     robot = Simulated[Any].of(find_robot(run.robot))
     scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
-    names = tuple(estimator_name(robot, asked) for asked in estimators)
+    names = (estimator_name(robot, options.estimator),)
     recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
     options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if)

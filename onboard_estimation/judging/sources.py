@@ -86,6 +86,28 @@ class Source:
     bag: Path | None = None
     scenario: str = ""
 
+    def asked(self, options: EvaluateOptions, estimator: str | None) -> Source:
+        """The same recording with other options and another estimator: read again where these ask for other messages.
+
+        Raises
+        ------
+        UserError
+            As `read_bag`; what was simulated lacks a sensor that these need.
+        """
+        name = estimator_name(self.robot, estimator or self.estimators[0])
+        configuration = self.configured(options)
+        now, before = _heard(self.robot, configuration, [name]), _heard(self.robot, self.configuration, self.estimators)
+        recording = self.recording
+        if self.bag is None:
+            recording = changed(recording, options.what_if)
+            there = {(one.channel.sensor, one.channel.names) for one in self.recording.series}
+            if lacking := sorted(one.topic for one in now if one.required and (one.sensor, one.names) not in there):
+                topics = ", ".join(lacking)
+                raise UserError(f"with these parameters {self.robot.name} listens to {topics}: simulate it with them")
+        elif (now, options.config, options.what_if) != (before, self.options.config, self.options.what_if):
+            return read_bag(self.bag, replace(options, robot=self.robot.name), [name])
+        return replace(self, options=options, configuration=configuration, estimators=(name,), recording=recording)
+
     def configured(self, options: EvaluateOptions) -> Any:
         """The robot's configuration with other options; UserError where there is none such."""
         configuration = load_configuration(self.robot, options, self.bag)
@@ -97,22 +119,22 @@ class Source:
 def read_bag(
     bag_path: Path,
     options: EvaluateOptions,
-    estimators: Sequence[str | None] = (None,),
+    estimators: Sequence[str | None] = (),
     progress: Callable[[str], None] = lambda step: None,
 ) -> Source:
-    """Read the recording; what does not fit the bag or the robot is refused before all the work.
+    """Read what some estimators listen to; what does not fit the bag or the robot is refused before all the work.
 
     Parameters
     ----------
     estimators
-        Names; None: the robot's first.
+        Names; none: that of the options.
     """
     progress("reading the bag")
     with open_bag(bag_path) as bag:
         robot, configuration, match = choose_robot(options, bag.types, bag_path)
         _refuse_other_build(robot, configuration, match.namespace, bag.types, options.what_if)
         refuse_rivals(bag_path, robot, match, options)
-        names = tuple(estimator_name(robot, asked) for asked in estimators)
+        names = tuple(estimator_name(robot, asked) for asked in estimators or [options.estimator])
         for name in names:
             if model_file(robot, configuration) is not None:
                 robot.estimator(configuration, name)  # a model that does not fit
@@ -149,8 +171,13 @@ def _listened(
     """Without the topics that none of the estimators makes use of; with all where something is to be changed."""
     if what_if != WhatIf(seed=what_if.seed):
         return match
-    used = {one.sensor for name in estimators for one in robot.listened_channels(configuration, name)}
+    used = {one.sensor for one in _heard(robot, configuration, estimators)}
     return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
+
+
+def _heard(robot: Robot, configuration: Any, estimators: Sequence[str]) -> set[Channel]:
+    """What these estimators listen to."""
+    return {one for name in estimators for one in robot.listened_channels(configuration, name)}
 
 
 def choose_robot(

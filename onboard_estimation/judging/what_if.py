@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,13 +16,7 @@ from onboard_estimation.base.series import SET_POSE, Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.judging.alignment import about_vertical
-from onboard_estimation.judging.options import WhatIf, is_part, parse_pairs
-
-_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
-
-
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-
+from onboard_estimation.judging.options import WhatIf, is_part
 
 _LONGEST_DELAY_S = 3600.0
 
@@ -61,44 +54,25 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
     for name in what_if.drop:
         dropped = _matching(out, name, "--drop")
         out = [one for one in out if one not in dropped]
-    for text in what_if.delay:
-        ((sensor, value),) = parse_pairs([text], "--delay", "SENSOR=VALUE").items()
-        shift = _delay_ns(text, value)
-        for one in _matching(out, sensor, "--delay"):
+    for name, delay_s in what_if.delay_s.items():
+        if not abs(delay_s) <= _LONGEST_DELAY_S:
+            raise UserError(f"--delay {name}={delay_s:g}s: must be at most {_LONGEST_DELAY_S:g} s either way")
+        shift = round(delay_s * NANOSECONDS_PER_SECOND)
+        for one in _matching(out, name, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
     rng = np.random.default_rng(what_if.seed)
-    changes = [("--bias", text, -math.inf) for text in what_if.bias]
-    changes += [("--noise", text, 0.0) for text in what_if.noise]
-    for option, text, least in changes:
-        for place, columns, number in _components(out, text, option, least):
+    changes = [("--bias", *one) for one in what_if.bias.items()] + [("--noise", *one) for one in what_if.noise.items()]
+    for option, name, number in changes:
+        if not math.isfinite(number):
+            raise UserError(f"{option} {name}={number:g}: must be finite")
+        if option == "--noise" and number < 0.0:
+            raise UserError(f"{option} {name}={number:g}: a standard deviation must be 0 or more")
+        for place, columns in _components(out, name, option):
             values = out[place].values.copy()
             added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))
             values[:, columns] += added
             out[place] = replace(out[place], values=values)
     return out
-
-
-def parse_duration(text: str) -> float:
-    """Seconds from `20ms`, `0.02s`, `500us`; a number alone is refused, for it may be meant in any of them."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
-    number, unit = found.groups()
-    if not unit:
-        raise UserError(f"{text!r} has no unit; write {number}ms, {number}s or {number}us")
-    if unit not in _SECONDS:
-        raise UserError(f"{unit!r} is no unit of time; write {number}ms, {number}s or {number}us")
-    return float(number) * _SECONDS[unit]
-
-
-def _delay_ns(text: str, value: str) -> int:
-    try:
-        seconds = parse_duration(value)
-    except UserError as error:
-        raise UserError(f"--delay {text}: {error}") from None
-    if abs(seconds) > _LONGEST_DELAY_S:
-        raise UserError(f"--delay {text}: must be at most {_LONGEST_DELAY_S:g} s either way")
-    return round(seconds * NANOSECONDS_PER_SECOND)
 
 
 def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
@@ -109,16 +83,8 @@ def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
     return found
 
 
-def _components(series: Sequence[Series], text: str, option: str, least: float) -> list[tuple[int, list[int], float]]:
-    ((name, value),) = parse_pairs([text], option, "SENSOR=VALUE").items()
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{option} {text}: {value!r} is no number")
-    if number < least:
-        raise UserError(f"{option} {text}: a standard deviation must be {least:g} or more")
+def _components(series: Sequence[Series], name: str, option: str) -> list[tuple[int, list[int]]]:
+    """Places among the series, and columns of their values, that a name stands for."""
     sensor, _, component = name.partition(".")
     out = []
     for one in _matching(series, sensor, option):
@@ -126,9 +92,9 @@ def _components(series: Sequence[Series], text: str, option: str, least: float) 
         columns = [i for i, known in enumerate(names) if component and is_part(known, component)]
         if not columns:
             raise UserError(
-                f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"
+                f"{option} {name}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"
             )
-        out.append((list(series).index(one), columns, number))
+        out.append((list(series).index(one), columns))
     return out
 
 

@@ -65,8 +65,8 @@ class Comparison:
         found = {key: [one.get(key, "") for one in each] for key in dict.fromkeys(itertools.chain(*each))}
         return {key: values for key, values in found.items() if len(set(values)) > 1}
 
-    def mapping(self) -> dict[str, Any]:
-        """For `--json`: facts of the runs, what differs, of each metric one value a run (null: none, or not finite)."""
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints: facts of the runs, what differs, of each metric one value a run (null: none)."""
         return {
             "runs": [{"folder": str(run.folder), "name": run.name, **run.facts} for run in self.runs],
             "differs": self.differing(),

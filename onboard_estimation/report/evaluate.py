@@ -20,7 +20,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
-from onboard_estimation.contract.result import EvaluationResult, PartResult
+from onboard_estimation.contract.result import EvaluationResult, PartResult, own_figures
 from onboard_estimation.contract.robot import Alignment, Robot, find_robot
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
@@ -74,6 +74,22 @@ class Evaluation:
     result: EvaluationResult
     folder: Path | None
 
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        result = self.result
+        return {
+            "verdict": result.verdict,
+            "robot": result.robot,
+            "estimator": result.estimator,
+            "source": result.source,
+            "metrics": result.metrics,
+            "figures": {one.label: one.value for one in own_figures(result)},
+            "sensors": result.sensors,
+            "notes": list(result.notes),
+            "command": result.command,
+            "folder": None if self.folder is None else str(self.folder),
+        }
+
 
 def evaluate_bag(
     bag_path: Path,
@@ -95,10 +111,10 @@ def evaluate_bag(
         Whatever the user can mend; the message says how.
     """
     if not write:
-        source = read_bag(bag_path, options, [options.estimator], progress)
+        source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], progress=progress)
     with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
-        source = read_bag(bag_path, options, [options.estimator], progress)
+        source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
 
 

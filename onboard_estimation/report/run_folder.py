@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import installed
-from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.atomic_file import check_output, to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.parameter_file import file_and_node
@@ -36,17 +36,6 @@ from onboard_estimation.report.plots import write_plots
 from onboard_estimation.trajectories.written_estimates import write_estimates
 
 _PIECE_BYTES = 1 << 20
-
-
-def check_free(folder: Path) -> None:
-    """Raise UserError where a run cannot be written to that folder: it holds something, or its place is no folder."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not empty; name another --output")
-    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not existing.is_dir():
-        raise UserError(f"cannot write the run to {folder}: {existing} is no folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write the run to {folder}: no permission to write in {existing}")
 
 
 @contextmanager
@@ -81,9 +70,8 @@ def claimed(folder: Path, numbered: bool = False) -> Iterator[Path]:
 @contextmanager
 def claimed_run(asked: Path | None, otherwise: Path) -> Iterator[Path]:
     """Claim the folder that was asked for, which must be free; else the other, numbered where that exists."""
-    if asked is not None:
-        check_free(asked)
     with claimed(asked or otherwise, numbered=asked is None) as folder:
+        check_output(folder, folder=True)
         yield folder
 
 
@@ -188,7 +176,7 @@ def write_run(
 
     The folder appears when it is complete: it is written beside its place and moved there at the end.
     """
-    check_free(folder)
+    check_output(folder, folder=True)
     try:
         parent = folder.absolute().parent
         parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import Column, read_channels
 from onboard_estimation.bags.message_types import jazzy_types, new
 from onboard_estimation.bags.writing import BagWriter, serialise_alike
-from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.atomic_file import check_output, write_atomically
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.base.presentation import unit_suffix
@@ -153,8 +153,7 @@ def export_run(run: Path, format: str, output: Path) -> int:
     UserError
         It is no run folder, nothing of it can be written so, or the file exists or cannot be written.
     """
-    if output.exists():
-        raise UserError(f"{output} exists already; name another file")
+    check_output(output)
     if not (run / "estimates").exists():
         raise UserError(f"{run} has no estimates: give a run folder, as `evaluate` writes them")
     with open_bag(run / "estimates") as bag:

@@ -250,7 +250,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path: Path) -> None:
     said = refusal("train", "hopper", *bags, "--output", model, *words)
     assert "exists and is no model that may be replaced" in said
     assert model.read_text() == '{"mine": 1}'
-    assert "a folder; a model is a file" in refusal("train", "hopper", *bags, "--output", tmp_path, *words)
+    assert "is a folder; name a file in it" in refusal("train", "hopper", *bags, "--output", tmp_path, *words)
 
 
 # ------------------------------------------------------------------------------------------------------ files of models

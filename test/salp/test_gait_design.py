@@ -162,4 +162,4 @@ def test_the_command_refuses() -> None:
     assert "no gait 'hop'; there are forward, backward, left, right, turning" in refusal("gait", "salp", "hop")
     said = "a turn does not go with the gait 'left': give a distance"
     assert said in refusal("gait", "salp", "left", "--turn", "10")
-    assert "must end in .png (picture) or .yaml" in refusal("gait", "salp", "left", "--output", "left.csv")
+    assert "must end in .png or .yaml" in refusal("gait", "salp", "left", "--output", "left.csv")

@@ -16,13 +16,21 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
+from bag_samples import Sample
 from evaluation_samples import command, salp_messages, write
 from nbclient import NotebookClient
 
 import onboard_estimation as oe
-from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.bags.message_types import new
+from onboard_estimation.base.atomic_file import to_json
+from onboard_estimation.base.measurement import neutral_value
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.judging.simulated_bags import EPOCH_NS
+from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.launching.stand_in import served
 from onboard_estimation.report import run_folder
+from onboard_estimation.ros.sensor_messages import to_message
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "python.md").read_text(encoding="utf-8")
@@ -114,6 +122,69 @@ def test_a_bag_from_python_is_that_of_the_command(tmp_path: Path, monkeypatch: p
     assert (loaded.robot, loaded.name, loaded.simulated) == ("salp", "bag", False)
 
 
+def test_a_recording_is_read_for_the_estimator_that_is_asked_for(tmp_path: Path) -> None:
+    robot: Any = find_robot("hopper")
+    configuration = load_configuration(robot, EvaluateOptions())
+    messages = [
+        Sample(f"/hopper/{one.topic}", one.message_type, stamp, to_message(new, one, stamp, neutral_value(one)))
+        for stamp in range(EPOCH_NS, EPOCH_NS + 400_000_000, 10_000_000)
+        for one in robot.channels(configuration)
+    ]
+    bag = write(tmp_path / "bag", messages)
+    loaded = oe.load(bag)
+    for name in robot.estimators:
+        wanted = {one.sensor for one in robot.listened_channels(configuration, name)}
+        assert set(oe.load(bag, estimator=name).sensors) == wanted
+        asked = loaded.source.asked(loaded.source.options, name)
+        assert {one.channel.sensor for one in asked.recording.series} == wanted
+    assert loaded.source.asked(loaded.source.options, None).recording is loaded.source.recording
+
+
+@pytest.mark.slow
+def test_an_encoder_is_used_by_the_estimator_that_listens_to_it(tmp_path: Path) -> None:
+    """As the command does: the robot's first estimator does without the leg's encoder."""
+    bag = tmp_path / "hop"
+    summary_of("simulate", "hopper", "--variant", "1m", "--duration", "4", "--output", bag)
+    loaded = oe.load(bag)
+    for name in ("dr1_best", "bounce_encoder"):
+        shown = summary_of("evaluate", bag, "--estimator", name, "--output", tmp_path / name) | {"folder": None}
+        for recording in (bag, loaded):
+            assert json.loads(to_json(oe.evaluate(recording, estimator=name).summary())) == shown
+
+
+def summary_of(*words: str | Path) -> dict[str, Any]:
+    done = command(*words, "--json")
+    assert done.code == 0, done.error
+    return dict(json.loads(done.out))
+
+
+PLACES = ("folder", "file", "model", "config", "picture", "figures", "training_s")
+"""What differs between two runs of one command, or is measured of the computer."""
+
+
+@pytest.mark.slow
+def test_the_page_runs_and_its_functions_are_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for bag, gait in (("BAG", "forward"), ("OTHER", "left")):
+        summary_of("simulate", "salp", "--scenario", "ideal", "--gait", gait, "--duration", "24", "--output", bag)
+    page: dict[str, Any] = {}
+    exec("".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), page)  # noqa: S102 (our own page)
+    changes = ("--estimator", "ukf", "--delay", "imu=20ms", "--bias", "imu/link_3.gyro_z=0.01")
+    search = ("--parameter", "process.link_rate_error_rad_s=0.01..1", "--evaluations", "20", "--workers", "0")
+    bags, config = ("BAG", "OTHER"), ("--config", "drag/identified.yaml")
+    for found, words in (
+        (oe.inspect("BAG"), ("inspect", "BAG")),
+        (page["late"], ("evaluate", "BAG", *changes, "--output", "run")),
+        (oe.compare("as_recorded", "late"), ("compare", "as_recorded", "late")),
+        (page["drag"], ("identify", "salp", *bags, "--output", "drag_2")),
+        (page["model"], ("train", "salp", *bags, *config, "--output", "salp_2.npz")),
+        (page["noise"], ("tune", "salp", "BAG", *search, "--output", "tuned_2.yaml")),
+    ):
+        ours, theirs = json.loads(to_json(found.summary())), summary_of(*words)
+        assert ours | dict.fromkeys(PLACES) == theirs | dict.fromkeys(PLACES)
+    assert Path("tuned.yaml").read_text() == Path("tuned_2.yaml").read_text()
+
+
 def test_arrays_have_names_and_units(recording: oe.Recording) -> None:
     imu = recording.sensors["imu/link_2"]
     assert (imu.names[0], imu.units[0], imu.names[5], imu.units[5]) == ("gyro_x", "rad/s", "accelerometer_z", "m/s^2")
@@ -135,7 +206,7 @@ def test_arrays_have_names_and_units(recording: oe.Recording) -> None:
 def test_another_configuration_is_another_filter_of_the_same_recording(recording: oe.Recording) -> None:
     plain, other = oe.evaluate(recording), oe.evaluate(recording, parameters={"gyro.noise_stddev_rad_s": 0.5})
     assert other["joint_angles"].stddev[-1, 0] > 1.2 * plain["joint_angles"].stddev[-1, 0]
-    biased = oe.evaluate(recording, what_if=oe.WhatIf(bias=("imu/link_3.gyro_z=0.05",)))
+    biased = oe.evaluate(recording, what_if=oe.WhatIf(bias={"imu/link_3.gyro_z": 0.05}))
     assert biased.metrics["joint_angles"]["rmse_deg"] > 1.5 * plain.metrics["joint_angles"]["rmse_deg"]
 
 
@@ -168,6 +239,13 @@ def test_what_is_wrong_is_said(recording: oe.Recording, tmp_path: Path) -> None:
         ("imu/link_1 takes 6 values", lambda: live.feed("imu/link_1", 0, [0.0])),
         (str(tmp_path), lambda: oe.load(tmp_path)),
         ("cannot be read", lambda: oe.campaign(tmp_path / "none.yaml", tmp_path / "out")),
+        ("cannot write /proc/m", lambda: oe.train("salp", tmp_path, "/proc/m")),
+        ("cannot write /proc/m", lambda: oe.tune("salp", tmp_path, "/proc/m")),
+        ("cannot write /proc/m", lambda: oe.identify("salp", tmp_path, "/proc/m")),
+        ("cannot write /proc/m", lambda: oe.campaign(tmp_path / "none.yaml", "/proc/m")),
+        ("cannot write /proc/m", lambda: run.save("/proc/m")),
+        ("--initial guessed: must be drawn or exact", lambda: JudgeSettings(initial="guessed")),  # type: ignore[arg-type]
+        ("--evaluations 1: must be 20 or more", lambda: oe.TuningSettings(evaluations=1)),
     ):
         with pytest.raises(oe.UserError, match=re.escape(said)):
             call()

@@ -490,9 +490,9 @@ keep: figures
     assert (second.labels["configuration"], second.labels["what_if"]) == ("quiet", "late")
     assert second.options.config == tmp_path / "quiet.yaml"
     assert second.options.overrides == {"gyro.noise_stddev_rad_s": 0.004, "chain.joint_drag": [0.01, 0.02]}
-    assert second.options.what_if.delay == ("imu=20ms",)
-    assert first.options.what_if.bias == ("imu/link_1.gyro_z=0.01",)
-    assert second.options.what_if.bias == ("imu/link_1.gyro_z=0.01", "imu/link_2.gyro_z=0.02")  # those of both places
+    assert second.options.what_if.delay_s == {"imu": 0.02}
+    assert first.options.what_if.bias == {"imu/link_1.gyro_z": 0.01}
+    assert second.options.what_if.bias == {"imu/link_1.gyro_z": 0.01, "imu/link_2.gyro_z": 0.02}  # those of both places
     assert (second.options.align_clock, first.options.align_clock) == (True, False)
     assert second.options.settings.settle_s == 2.0
     assert {case.keep for case in cases} == {"figures"}

@@ -149,9 +149,9 @@ def test_bags_that_do_not_do_are_named(
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (".", "a folder; a model is a file"),
+        (".", "is a folder; name a file in it"),
         ("thesis.txt", "exists and is no model"),
-        ("nowhere/m.npz", "is no folder; make it first"),
+        ("thesis.txt/m.npz", "thesis.txt is no folder"),
     ],
 )
 def test_places_where_no_model_can_be_written(place: str, said: str, folder: Path, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_the_density_of_an_innovation_is_a_mixture(size: float) -> None:
 def test_the_score_by_truth_is_the_density_of_the_errors() -> None:
     run = RUNS["run 1"]
     found = score(Scored(run, OPTIONS, {}, "truth"))
-    source = simulated_source(run, OPTIONS, ["ukf"])
+    source = simulated_source(run, OPTIONS)
     result = judge(source.robot, source.configuration, "ukf", source.recording, source.options.settings)
     settled = result.time_s >= 6.0
     total = 0.0
@@ -147,14 +147,14 @@ def test_parameters_of_noise_are_found_by_their_names_with_bounds() -> None:
         assert not [one for one in found if "truth" in one.name or one.name.startswith("initial.")]
         assert all(one.low < one.high for one in found)
     pendulum = load_configuration(find_robot("pendulum"), EvaluateOptions())
-    [walk, angle] = tunables(pendulum, ["noise.rate_walk_rad_s_sqrt_s", "noise.angle_stddev_rad=0.5..2"])
+    [walk, angle] = tunables(pendulum, {"noise.rate_walk_rad_s_sqrt_s": None, "noise.angle_stddev_rad": (0.5, 2.0)})
     assert (walk.start, walk.low, walk.high, walk.scale) == (1.0, pytest.approx(1.0 / 30.0), 30.0, "log")
     assert walk.changed(2.0) == [2.0 * one for one in pendulum.noise.rate_walk_rad_s_sqrt_s]
     assert (angle.low, angle.high) == (0.5, 2.0)
     salp = load_configuration(find_robot("salp"), EvaluateOptions())
-    [probability] = tunables(salp, ["gate_probability"])
+    [probability] = tunables(salp, {"gate_probability": None})
     assert probability.high == 1.0  # no further than what is allowed
-    [signed] = tunables(salp, ["chain.wheel_radius_m=0.04..0.05"])
+    [signed] = tunables(salp, {"chain.wheel_radius_m": (0.04, 0.05)})
     assert (signed.low, signed.high) == (0.04, 0.05)
 
 
@@ -162,7 +162,7 @@ def test_parameters_of_noise_are_found_by_their_names_with_bounds() -> None:
 
 
 def test_a_parameter_that_changes_no_score_is_named() -> None:
-    indifferent = tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.range_rad_s=30..40"])
+    indifferent = tunables(load_configuration(find_robot("salp"), OPTIONS), {"gyro.range_rad_s": (30.0, 40.0)})
     with pytest.raises(UserError, match=r"none of these parameters changes the score .*: gyro\.range_rad_s"):
         tune(RUNS, OPTIONS, indifferent, TuningSettings("innovations"), Formula(lambda _: Score(1.0, 100, {}, {})))
 
@@ -252,7 +252,7 @@ class Formula:
 
 
 def test_a_candidate_that_a_filter_cannot_take_has_no_score_and_a_fault_of_ours_is_raised() -> None:
-    chosen = tuple(tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.noise_stddev_rad_s"]))
+    chosen = tuple(tunables(load_configuration(find_robot("salp"), OPTIONS), {"gyro.noise_stddev_rad_s": None}))
     candidates = np.array([[0.005], [0.01]])
 
     def scores(error: Exception) -> Any:
@@ -279,7 +279,7 @@ def test_the_least_score_of_what_compares(
     def of(noise: float) -> Score:
         return Score(math.log(noise / least) ** 2, 100 if noise >= kept else 90, {}, {})
 
-    chosen = tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.noise_stddev_rad_s=0.0005..0.05"])
+    chosen = tunables(load_configuration(find_robot("salp"), OPTIONS), {"gyro.noise_stddev_rad_s": (0.0005, 0.05)})
     settings = TuningSettings("innovations", method, evaluations=120, folds=0)
     found = tune(RUNS, OPTIONS, chosen, settings, Formula(of))
     assert found.values["gyro.noise_stddev_rad_s"] == pytest.approx(expected, rel=0.1)

@@ -11,16 +11,21 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from evaluation_samples import command, refusal, salp_messages, write
 from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import cli
 from onboard_estimation.base import installed
+from onboard_estimation.base.atomic_file import check_output
 from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import output
 from onboard_estimation.report import run_folder
 from salp_estimation.model.configuration import SalpConfiguration
@@ -53,6 +58,32 @@ def help_of(*words: str, columns: int = 100) -> str:
 def flat(text: str) -> str:
     """Words alone: without frames and line breaks."""
     return " ".join(re.sub(r"[╭╮╰╯│─]", " ", text).split())
+
+
+def commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All commands with the words that call them, those of other packages among them."""
+    for name in group.list_commands(None):
+        one = group.get_command(None, name)
+        yield from commands(one, *before, name) if hasattr(one, "list_commands") else [((*before, name), one)]
+
+
+ALL = dict(commands(typer.main.get_command(cli.app)))
+WRITING = [words for words, one in ALL.items() if any("--output" in parameter.opts for parameter in one.params)]
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_what_cannot_be_written_is_refused_before_anything_else(words: tuple[str, ...]) -> None:
+    assert refusal(*words, "--output", "/proc/x.png").startswith("cannot write /proc/x.png: ")
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_trying_a_place_leaves_nothing_there(folder: bool, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file/x", "file/a/b", 300 * "x", f"{300 * 'x'}/x"):
+        with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: "):
+            check_output(tmp_path / name, folder)
+    check_output(tmp_path / "a" / "b", folder)
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 # Help.

@@ -68,7 +68,7 @@ def with_stamp(sample: Sample, stamp_ns: int) -> Sample:
 
 def inspect(tmp_path: Path, samples: Sequence[Sample], robots: dict[str, list[Channel]] | None = None) -> Inspection:
     inspection = inspect_bag(write_rosbag2(tmp_path / "bag", samples), robots)
-    json.dumps(inspection.to_mapping(), allow_nan=False)
+    json.dumps(inspection.summary(), allow_nan=False)
     return inspection
 
 

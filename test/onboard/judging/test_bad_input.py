@@ -384,20 +384,17 @@ def test_one_message_of_each(tmp_path: Path) -> None:
 # Configuration and output.
 
 
-def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
-    exists, simulate = " exists already; name another ", ("simulate", "salp", "--duration", "1")
     for words, said in {
-        ("evaluate", whole, "--output", tmp_path / "file"): " exists and is not empty; name another --output",
-        ("evaluate", whole, "--output", tmp_path / "full"): " exists and is not empty; name another --output",
+        ("evaluate", whole, "--output", tmp_path / "file"): " exists and is no folder; name another --output",
+        ("evaluate", whole, "--output", tmp_path / "full"): " exists already and is not empty; name another --output",
         ("evaluate", whole, "--output", tmp_path / "file" / "run"): f"{tmp_path / 'file'} is no folder",
-        ("evaluate", whole, "--output", "/proc/run"): "cannot write the run to /proc/run",
-        (*simulate, "--output", tmp_path / "full"): f"{exists}path, or remove it",
-        (*simulate, "--output", "/proc/bag"): "cannot write a bag at",
-        ("config", "salp", "--output", tmp_path / "file"): f"{exists}file",
-        ("config", "salp", "--output", tmp_path / "nowhere" / "salp.yaml"): "cannot write",
+        ("config", "salp", "--output", tmp_path / "file"): " exists already; name another --output",
+        ("config", "salp", "--output", tmp_path / "full"): " is a folder; name a file in it",
+        ("observability", whole, "--output", tmp_path / "a.pdf"): "the name must end in .png",
     }.items():
         refusing = refusal(*words)
         assert said in refusing
@@ -407,6 +404,8 @@ def test_nothing_is_written_over_anything(whole: Path, tmp_path: Path) -> None:
     assert command("evaluate", whole, "--output", tmp_path / "empty").code == 0
     assert (tmp_path / "empty" / "metrics.json").is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full", "empty"}  # no leftovers
+    monkeypatch.chdir("/proc")
+    assert refusal("evaluate", whole).startswith("cannot write runs/")
 
 
 def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_no_estimate_is_an_error_with_the_counts() -> None:
     """Whose times show sensors on another clock."""
     for change, said in (
         (WhatIf(drop=("imu",)), r"salp gave no estimate .*: actuators/command 201 messages from 0\.0 to 10\.0 s"),
-        (WhatIf(delay=("imu=30s",)), r"imu/link_1 201 messages from 30\.0 to 40\.0 s"),
+        (WhatIf(delay_s={"imu": 30.0}), r"imu/link_1 201 messages from 30\.0 to 40\.0 s"),
     ):
         with pytest.raises(UserError, match=said):
             judged(what_if.changed(RECORDING, change))

@@ -80,7 +80,8 @@ def asked(name: str, it: Option, hint: Any) -> st.SearchStrategy[Any]:
     if get_origin(hint) is tuple:
         return st.lists(NAMES_AND_PATHS).map(tuple)
     if get_origin(hint) is Mapping:
-        return st.dictionaries(KEYS, SCALARS | st.lists(SCALARS) if name == "overrides" else NAMES_AND_PATHS)
+        values = {"overrides": SCALARS | st.lists(SCALARS), "topics": NAMES_AND_PATHS}
+        return st.dictionaries(KEYS, values.get(name, st.floats(allow_nan=False, allow_infinity=False)))
     kinds: dict[Any, st.SearchStrategy[Any]] = {
         bool: st.booleans(),
         int: st.integers(-(2**63) if it.minimum is None else it.minimum, 2**63),
@@ -142,6 +143,12 @@ def test_a_command_takes_those_that_it_names() -> None:
         ("--topic", "imu", "write --topic NAME=TOPIC"),
         ("--set", "a=[", "the value is no YAML"),
         ("--set", "a={b: 1, b: 2}", "the value is no YAML: b: given twice, in lines 1 and 1"),
+        ("--delay", "imu=", "write --delay SENSOR=VALUE"),
+        ("--delay", "imu=fast", "'fast' is no time; write 20ms"),
+        # Twenty of what? Taken as seconds, a latency of 20 ms would be one of 20 s.
+        ("--delay", "imu=20", "'20' has no unit; write 20ms, 20s or 20us"),
+        ("--delay", "imu=20m", "'m' is no unit of time; write "),
+        ("--bias", "imu.gyro_z=x", "'x' is no number"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused(flag: str, text: str, said: str) -> None:
@@ -171,7 +178,7 @@ NAMES = [one.channel.sensor for one in SERIES]
 IMU = "sensor_msgs/msg/Imu"
 
 
-def changed(**options: tuple[str, ...]) -> dict[str, Series]:
+def changed(**options: Any) -> dict[str, Series]:
     """The changed series; the recording's own stay as they are."""
     before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES]
     out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}
@@ -204,24 +211,24 @@ def test_a_prefix_ends_at_a_boundary_of_the_name() -> None:
 
 
 def test_delay_moves_stamps_later_and_nothing_else() -> None:
-    out = changed(delay=("imu=15ms", "imu=5ms", "actuators/command=-0.5s"))
+    out = changed(delay_s={"imu": 0.015, "imu/link": 0.005, "actuators/command": -0.5})
     for name in NAMES:
         shift = -500_000_000 if name == "actuators/command" else 20_000_000
         np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
         np.testing.assert_array_equal(out[name].values, original(name).values)
     # What arrives first still does: nobody knows of the delay.
-    loaded = changes.changed(LOADED, WhatIf(delay=("imu=20ms",)))
+    loaded = changes.changed(LOADED, WhatIf(delay_s={"imu": 0.02}))
     assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in LOADED.measurements()]
 
 
 def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> None:
-    out = changed(bias=("imu/link_3.gyro_z=0.03", "actuators/command.link_2=-1.5"))
+    out = changed(bias={"imu/link_3.gyro_z": 0.03, "actuators/command.link_2": -1.5})
     difference = out["imu/link_3"].values - original("imu/link_3").values
     np.testing.assert_allclose(difference, np.tile([0.0, 0.0, 0.03, 0.0, 0.0, 0.0], (len(difference), 1)), atol=1e-15)
     difference = out["actuators/command"].values - original("actuators/command").values
     np.testing.assert_allclose(difference, np.tile([0.0, -1.5, 0.0], (len(difference), 1)), atol=1e-15)
     np.testing.assert_array_equal(out["imu/link_1"].values, original("imu/link_1").values)
-    out = changed(bias=("imu.gyro=0.04", "imu.gyro=0.06", "imu.accelerometer_y=2.0"))
+    out = changed(bias={"imu.gyro": 0.04, "imu/link.gyro": 0.06, "imu.accelerometer_y": 2.0})
     for name in NAMES[1:]:
         difference = out[name].values - original(name).values
         expected = np.tile([0.1, 0.1, 0.1, 0.0, 2.0, 0.0], (len(difference), 1))
@@ -230,7 +237,7 @@ def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> No
 
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
-    what_if = WhatIf(noise=("imu.gyro=0.02", "imu/link_1.accelerometer=1.0"), seed=3)
+    what_if = WhatIf(noise={"imu.gyro": 0.02, "imu/link_1.accelerometer": 1.0}, seed=3)
     out, again = changed_series(long, what_if), changed_series(long, what_if)
     noise = out[1].values - long[1].values
     assert np.std(noise[:, :3]) == pytest.approx(0.02, rel=0.05)
@@ -250,20 +257,16 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     [
         ({"drop": ("imu/link_9",)}, "--drop imu/link_9: no such sensor; there are actuators/command, imu/link_1"),
         ({"drop": ("imu", "actuators")}, "--drop leaves no sensor"),
-        ({"delay": ("imu=",)}, "--delay imu=: write --delay SENSOR=VALUE"),
-        ({"delay": ("imu=fast",)}, "--delay imu=fast: 'fast' is no time; write 20ms"),
-        # Twenty of what? Taken as seconds, a latency of 20 ms would be one of 20 s.
-        ({"delay": ("imu=20",)}, "'20' has no unit; write 20ms, 20s or 20us"),
-        ({"delay": ("imu=20m",)}, "is no unit of time; write "),
-        ({"delay": ("imu=1e300s",)}, "must be at most 3600 s"),
-        ({"delay": ("gps=1s",)}, "--delay gps: no such sensor"),
-        ({"bias": ("imu=1",)}, "say which component of imu/link_1: gyro_x, gyro_y"),
-        ({"bias": ("imu.gyro_z=inf",)}, "'inf' is no number"),
-        ({"bias": ("actuators.gyro_z=1",)}, "say which component of actuators/command: link_1, link_2, link_3"),
-        ({"noise": ("imu.gyro_z=-0.1",)}, "a standard deviation must be 0 or more"),
+        ({"delay_s": {"imu": 1e300}}, "must be at most 3600 s"),
+        ({"delay_s": {"gps": 1.0}}, "--delay gps: no such sensor"),
+        ({"bias": {"imu": 1.0}}, "say which component of imu/link_1: gyro_x, gyro_y"),
+        ({"bias": {"imu.gyro_z": math.inf}}, "--bias imu.gyro_z=inf: must be finite"),
+        ({"bias": {"actuators.gyro_z": 1.0}}, "say which component of actuators/command: link_1, link_2, link_3"),
+        ({"bias": ("imu.gyro_z=1",)}, "a what-if takes numbers by name, as in bias={'imu.gyro_z': 0.01}, not ('imu"),
+        ({"noise": {"imu.gyro_z": -0.1}}, "a standard deviation must be 0 or more"),
     ],
 )
-def test_what_cannot_be_done(options: dict[str, tuple[str, ...]], words: str) -> None:
+def test_what_cannot_be_done(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        changes.changed(LOADED, WhatIf(**options))  # type: ignore[arg-type]
+        changes.changed(LOADED, WhatIf(**options))
     assert words in str(caught.value)

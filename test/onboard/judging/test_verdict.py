@@ -257,5 +257,5 @@ def test_what_is_stated_to_be_exact() -> None:
 def test_a_biased_gyro_is_the_suspect(link: str, expected: str) -> None:
     """LandSalp, one gyro 0.03 rad/s (1.7 deg/s, six standard deviations of a sample) off."""
     recording = from_simulator(salp_recording(20.0, seed=5), CONFIGURATION.chain.link_names)
-    said = judge(SALP, IDEAL_NOISE, "ukf", changed(recording, WhatIf(bias=(f"imu/{link}.gyro_z=0.03",)))).verdict
+    said = judge(SALP, IDEAL_NOISE, "ukf", changed(recording, WhatIf(bias={f"imu/{link}.gyro_z": 0.03}))).verdict
     assert re.match(expected, said), said

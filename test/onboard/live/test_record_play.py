@@ -204,7 +204,7 @@ def test_bad_requests_are_refused_and_nothing_is_overwritten(ros_domain: int, tm
     there = tmp_path / "there"
     there.mkdir()
     (there / "notes.txt").write_text("mine")
-    assert "exists already; name another path, or remove it" in refusal("record", "--all", "-o", there)
+    assert "exists already and is not empty; name another --output" in refusal("record", "--all", "-o", there)
     assert [entry.name for entry in there.iterdir()] == ["notes.txt"]
     assert "nothing to record" in refusal("record", "-o", tmp_path / "other")
     assert "no regular expression" in refusal("record", "--regex", "(", "-o", tmp_path / "other")

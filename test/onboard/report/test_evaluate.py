@@ -145,7 +145,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     resolved = load(SalpConfiguration, tmp_path / "run" / "config.yaml", {})
     assert (resolved.gyro.noise_stddev_rad_s, resolved.gate_probability) == (0.01, 0.99)
     assert "What if: left out imu/link_2." in run["notes"]
-    assert "What if: delayed imu=1ms." in run["notes"]
+    assert "What if: delayed imu=0.001s." in run["notes"]
     # The line that it gives repeats it.
     again = command(*shlex.split(run["command"])[1:], "--output", tmp_path / "again", "--json")
     assert again.code == 0, again.error
@@ -257,7 +257,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
-    mapping = json.loads(json.dumps(other.mapping(), allow_nan=False))  # strict JSON with one value per run
+    mapping = json.loads(json.dumps(other.summary(), allow_nan=False))  # strict JSON with one value per run
     assert mapping["metrics"]["joint_angle_rmse_deg"] == [0.2, None]
     assert mapping["metrics"]["pose.x.error_max_m"] == [0.02, None]
     assert mapping["runs"][0] == {"folder": str(tmp_path / "a"), "name": "a", "robot": "salp", **FACTS}
