@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 
 _REST_NS = NANOSECONDS_PER_SECOND // 4
 _RESTING_RAD_S, _RESTING_SHARE, _FEWEST_RESTS = 0.05, 0.03, 4
-_GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
+_GRAVITY_OFF, _OFFSET_OF_RANGE, _NO_GRAVITY_M_S2 = 0.1, 0.01, 0.5
 _UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
 
 _DEGREES = 180.0 / np.pi
@@ -52,9 +52,16 @@ def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> fl
     return float(np.median(np.concatenate(lasting))) if lasting else None
 
 
-def wrong_force(resting_m_s2: float | None) -> str:
-    """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing."""
-    if resting_m_s2 is None or abs(resting_m_s2 / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
+def wrong_force(resting_m_s2: float | None, largest_m_s2: float = 0.0) -> str:
+    """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing.
+
+    Parameters
+    ----------
+    largest_m_s2
+        Its largest reading: the offset of a sensor for shocks is about a hundredth of its range.
+    """
+    allowed_m_s2 = max(_GRAVITY_OFF * STANDARD_GRAVITY_M_S2, _OFFSET_OF_RANGE * largest_m_s2)
+    if resting_m_s2 is None or abs(resting_m_s2 - STANDARD_GRAVITY_M_S2) < allowed_m_s2:
         return ""
     reads = f"reads {resting_m_s2:.3g} at rest, where gravity is 9.81 m/s^2"
     for factor, words in _UNITS.items():
@@ -126,7 +133,8 @@ def _contradicting(sensor: Series) -> str:
     alive = ~marked(unsound_readings(sensor.stamps_ns, sensor.values), len(sensor.stamps_ns))
     stamps, readings = sensor.stamps_ns[alive], sensor.values[alive]
     rates, forces = readings[:, IMU.angular_velocity], readings[:, IMU.linear_acceleration]
-    if words := wrong_force(resting_force_m_s2(stamps, rates, forces)):
+    largest = float(np.where(np.isfinite(forces), np.abs(forces), 0.0).max(initial=0.0))
+    if words := wrong_force(resting_force_m_s2(stamps, rates, forces), largest):
         return f"The accelerometer of {sensor.channel.sensor} {words}."
     words = wrong_rate(stamps, rates, forces)
     return (

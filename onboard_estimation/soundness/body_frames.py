@@ -25,6 +25,7 @@ from onboard_estimation.soundness.delay_fit import Sensed, Windows, body_ways, l
 
 Rows = NDArray[np.float64]
 Three = tuple[float, float, float]
+_Fit = tuple[Rows, Rows, float, float]
 
 LARGEST_STDDEV_M = 0.01
 """A lever arm that is told worse than this along any axis is refused."""
@@ -53,6 +54,8 @@ class FrameReport:
         Place of the IMU in the body's frame, and its standard deviations; None where refused.
     refused
         Why there is no lever arm.
+    explained
+        Share of the body's motion that the accelerations explain.
     turned_rad
         Angle from the IMU's axes to the body's.
     condition
@@ -67,6 +70,7 @@ class FrameReport:
     lever_m: Three | None = None
     lever_stddev_m: Three | None = None
     condition: float | None = None
+    explained: float = 0.0
     turned_rad: float = 0.0
 
 
@@ -93,8 +97,8 @@ def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> F
     fit = _fit(times_s, world - gravity, attitude.as_matrix(), body_s, both.poses)
     if fit is None:
         return FrameReport(clock.sensor, clock.body, "no second without a gap", (x, y, z))
-    values, stddevs, condition = fit
-    blank = replace(blank, up=(x, y, z), gain=float(values[0]), condition=condition)
+    values, stddevs, condition, explained = fit
+    blank = replace(blank, up=(x, y, z), gain=float(values[0]), condition=condition, explained=explained)
     if stddevs[_LEVER].max() > LARGEST_STDDEV_M or not np.isfinite(condition):
         worst = 1e3 * float(stddevs[_LEVER].max())
         why = f"the turns tell it to {worst:.2g} mm only (condition number {condition:.1g}); turn it about all axes"
@@ -118,10 +122,11 @@ def _attitudes(times_s: Rows, rates: Rows, body_s: Rows, truth: Rotation) -> Rot
     return usual * Rotation.from_rotvec(at) * turned
 
 
-def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows) -> tuple[Rows, Rows, float] | None:
+def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows) -> _Fit | None:
     """Least squares over windows, with forces (N, 3) in the world's axes and attitudes (N, 3, 3) at the IMU's times.
 
-    Gain, lever arm, bias, (7,), their standard deviations, and the condition number of the lever arm's part.
+    Gain, lever arm, bias, (7,), their standard deviations, the condition number of the lever arm's part, and the share
+    of the motion that is explained.
     """
 
     def twice(values: Rows) -> Rows:
@@ -147,4 +152,5 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
     left = windows.truth - slopes @ values
     noise = long_run_variance(windows.times_s, np.einsum("rci,rc->ri", slopes, left), _BLOCKS_S)
     stddevs: Rows = np.hypot(np.sqrt(np.diag(inverse @ noise @ inverse)), _LEAST_STDDEV)
-    return values, stddevs, float(np.linalg.cond(information[_LEVER, _LEVER]))
+    explained = 1.0 - float(np.sum(left**2) / np.sum(windows.truth**2))
+    return values, stddevs, float(np.linalg.cond(information[_LEVER, _LEVER])), explained

@@ -42,6 +42,8 @@ LARGEST_STDDEV_S = 3e-3
 _COARSE_STEP_S = 0.01
 _COARSE_ROWS = 3000
 _ENOUGH_EXPLAINED = 0.5
+# Of what the sensor does not explain (markers that give way, a skew gyro) so much may go along with the motion.
+_ALONG_SHARE = 0.03
 _SURELY_MIRRORED = 0.8
 _CLEARLY_OWN = 0.97
 _MOST_PAIRS = 60
@@ -51,6 +53,7 @@ _STRETCH_S = 1.0
 _ROTATION_TOLD_RAD = np.deg2rad(3.0)
 _STILL_AXIS = 1e-9
 _STILL_SHARE, _SURELY = 0.1, 20.0
+_CLIPPED_OFTEN, _SHOCK_M_S2 = 5, 30.0
 _SURELY_TURNED_RAD = np.deg2rad(20.0)
 _W_FIRST = "its driver writes w first"
 _ALONG = float(np.cos(np.deg2rad(9.0)))
@@ -110,6 +113,8 @@ class ClockReport:
         How the gyro stands still while the body turns, in words that follow the sensor; empty: it does not.
     weaker
         Why turns were not compared, where the ways are, which tell less.
+    contradicted
+        The body turns, or moves, otherwise than the IMU.
     """
 
     sensor: str
@@ -130,6 +135,7 @@ class ClockReport:
     attitude: str = ""
     still: str = ""
     weaker: str = ""
+    contradicted: bool = False
 
 
 def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) -> ClockReport:
@@ -158,7 +164,9 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
             unexplained = found.cause == "unexplained" and not attitude
             blank = replace(blank, attitude=attitude, weaker=found.words)
             reasons.append(f"its orientation {attitude}" if attitude else found.words)
-    if np.isfinite(values).all() and turning.all():
+    if clipped := _clipped_at(values[:, IMU.linear_acceleration]):
+        reasons.append(f"its accelerometer is clipped at {clipped:.0f} m/s^2")
+    elif np.isfinite(values).all() and turning.all():
         sensed = imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration])
         found = _best(body_ways(body_s, poses[:, POSE.position]), sensed, _WAYS)
         if isinstance(found, DelayFit):
@@ -166,10 +174,19 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
                 blank = replace(blank, attitude="is not how it turns, though its positions agree with the IMU")
             return _with_offset(blank, found, guess_s, "ways")
         reasons.append(found.words)
+        unexplained = unexplained or found.cause == "unexplained"
     lacking = "it has no gyro with three axes, and no orientation of the body is there for fewer"
     if poses.shape[1] == 7:
         lacking = "it has no gyro, without which its accelerations have no direction"
-    return replace(blank, refused="; ".join(reasons) or lacking)
+    return replace(blank, refused="; ".join(reasons) or lacking, contradicted=unexplained)
+
+
+def _clipped_at(forces: Rows) -> float:
+    """Largest size of an accelerometer's readings (N, 3) if it is met so often that it is its range; else zero."""
+    sizes = np.nan_to_num(np.abs(forces))
+    largest = float(sizes.max(initial=0.0))
+    often = np.count_nonzero(sizes > (1.0 - 1e-6) * largest) >= _CLIPPED_OFTEN
+    return largest if often and largest > _SHOCK_M_S2 else 0.0
 
 
 def _standing(rates: Rows, quaternions: Rows) -> str:
@@ -243,7 +260,7 @@ def pair(
         if not np.isfinite(readings.values).any():
             continue  # an attitude alone
         own = find_offset(sensor, named[sensor], readings, bodies[named[sensor]]) if sensor in named else None
-        if own is not None and (own.explained or 0.0) > _CLEARLY_OWN:
+        if own is not None and not own.contradicted and (own.explained is None or own.explained > _CLEARLY_OWN):
             reports.append(own)
             continue
         others = [body for body in bodies if own is None or body != own.body][: max(1, _MOST_PAIRS // len(imus))]
@@ -319,7 +336,8 @@ def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | _Refusal:
     if min(true, seen) < kind.least:
         return _Refusal(
             f"it {kind.verb}s by {kind.size(min(true, seen))} RMS beside what is even, and {kind.size(kind.least)} is "
-            f"needed (rest, or a steady {kind.verb}, tells nothing)"
+            f"needed (rest, or a steady {kind.verb}, tells nothing)",
+            "unexplained" if max(true, seen) > _SURELY * kind.least else "",
         )
     if explained[peak] < _ENOUGH_EXPLAINED:
         return _Refusal(
@@ -334,6 +352,7 @@ def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | _Refusal:
     fit = fit_delay(motion, sensed, float(offsets[peak]))
     if fit is None or fit.explained < _ENOUGH_EXPLAINED:
         return _Refusal("too little is left between its jumps")
+    fit = replace(fit, stddev_s=math.hypot(fit.stddev_s, _ALONG_SHARE * fit.slack_s()))
     if not fit.stddev_s < LARGEST_STDDEV_S:
         return _Refusal(f"the motion tells it to {1e3 * fit.stddev_s:.2g} ms only (1 sigma)")
     for rival in _rivals(offsets, explained, peak):

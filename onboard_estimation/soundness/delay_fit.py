@@ -121,6 +121,14 @@ class DelayFit:
     sensed: Rows
     left: Rows
 
+    def slack_s(self) -> float:
+        """How far what is not explained would move the offset if all of it went along with the motion's own change."""
+        predicted = self.sensed @ self.matrix.T
+        near = np.diff(self.times_s) < 10.0 * np.median(np.diff(self.times_s))  # not from one window to another
+        rates = np.diff(predicted, axis=0)[near] / np.diff(self.times_s)[near, None]
+        speed = float(np.sqrt(np.median(np.sum(rates**2, axis=1))))
+        return float(np.sqrt(max(1.0 - self.explained, 0.0)) * self.spread / speed) if speed > 0.0 else np.inf
+
     def squares(self, stretch_s: float) -> Rows:
         """Sum of squared residuals in each stretch of that many seconds, counted from time zero."""
         stretch = (self.times_s / stretch_s).astype(np.int64)

@@ -38,7 +38,7 @@ _DEGREE = degrees(1.0)
 _TURNED_RAD = radians(3.0)
 _SAME_AXIS = cos(3.0 * _TURNED_RAD)
 
-_GAIN_OFF = 0.1
+_GAIN_OFF, _CLEAR = 0.1, 0.9
 # A mirrored truth agrees with a gyro that is turned half round; an accelerometer of the other sign with one as it is.
 _HALF_TURNED_RAD, _EITHER_RAD = radians(90.0), radians(45.0)
 _IN_G = 9.81
@@ -71,9 +71,10 @@ class MotionCheck(NamedTuple):
         """A body is a mirror image of the motion."""
         return any(one.mirrored and not one.rather for one in self.clocks) or any(map(_is_mirrored, self.frames))
 
-    def findings(self) -> list[Finding]:
-        """What is wrong, on clocks before frames."""
-        return clock_findings(self.clocks) + frame_findings(self.frames)
+    def findings(self, each_offset: bool = True) -> list[Finding]:
+        """What is wrong, on clocks before frames; of offsets of clocks, that of each IMU or only how they differ."""
+        offsets = offset_findings(self.clocks) if each_offset else []
+        return clock_findings(self.clocks) + offsets + frame_findings(self.frames)
 
 
 def against_truth(imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody]) -> MotionCheck:
@@ -125,6 +126,7 @@ def checked_truth(
     seen = {name: one for name, one in bodies.items() if len(one.track.stamps_ns)}
     motion = against_truth({name: one for name, one in imus.items() if len(one.stamps_ns)}, seen).without(condemned)
     clock = truth_clock(motion.clocks)
+    contradictions = [one for one in motion.findings(each_offset=False) if one.severity != "note"]
     shift_ns = 0
     if not isinstance(clock, TruthClock):
         kept = "left" if align_clock else "taken"
@@ -132,19 +134,20 @@ def checked_truth(
         said = [unknown] if align_clock or motion.clocks else []
     elif align_clock:
         shift_ns = round(clock.offset_s * NANOSECONDS_PER_SECOND)
-        motion = MotionCheck(tuple(replace(one, offset_s=None) for one in motion.clocks), motion.frames)
         said = [f"The truth's stamps are moved by {clock.words()}, as the motion tells."]
+    elif is_off(clock) and not all(map(_is_within_period, motion.clocks)):
+        late = "late" if clock.offset_s < 0.0 else "early"
+        size = f"{_milliseconds(clock.offset_s)} +- {_milliseconds(3.0 * clock.stddev_s)} ms"
+        off = f"The truth's clock is {size} {late} against the IMUs' (3 sigma; --align-clock moves it)."
+        contradictions.append(Finding("warning", off))
+        said = []
     else:
-        agree = not any(map(is_off, motion.clocks))
-        said = (
-            [f"The truth's stamps agree with the IMUs' but for {clock.words()}, as the motion tells."] if agree else []
-        )
+        said = [f"The truth's stamps agree with the IMUs' but for {clock.words()}, as the motion tells."]
     wrong = {one.body for one in motion.clocks if one.attitude}
     tracks = {
         name: replace(one.track, stamps_ns=one.track.stamps_ns + shift_ns, oriented=name not in wrong)
         for name, one in bodies.items()
     }
-    contradictions = [one for one in motion.findings() if one.severity != "note"]
     comparable = motion.mirrored or all(one.severity != "error" for one in contradictions)
     return CheckedTruth(tracks, [one.text for one in contradictions], said, comparable)
 
@@ -178,14 +181,6 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
     scaled = [one for one in sound if one.scale and abs(one.scale - 1.0) > _SCALE_OFF]
     found += _once("error", [one for one in scaled if _in_degrees(one)], _scaled)
     found += [Finding("error", _scaled(one)) for one in scaled if not _in_degrees(one)]
-    off = [one for one in sound if is_off(one)]
-    off.sort(key=lambda one: -abs(one.offset_s or 0.0))
-    found += [
-        Finding(severity, _offset(chosen, words, severity))
-        for severity, within in _SEVERITIES
-        for words, sign in (("early", 1.0), ("late", -1.0))
-        if (chosen := [one for one in off if sign * (one.offset_s or 0.0) > 0.0 and _is_within_period(one) == within])
-    ]
     found += _differing(sound)
     found += [
         Finding("note", _turned(one, one.rotation_rad, one.rotation_stddev_rad))
@@ -197,7 +192,19 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
     return found
 
 
-def is_off(report: ClockReport) -> bool:
+def offset_findings(reports: Sequence[ClockReport]) -> list[Finding]:
+    """Clocks that surely differ: warnings, or notes where a held reading may do it."""
+    off = [one for one in reports if not one.rather and is_off(one)]
+    off.sort(key=lambda one: -abs(one.offset_s or 0.0))
+    return [
+        Finding(severity, _offset(chosen, words, severity))
+        for severity, within in _SEVERITIES
+        for words, sign in (("early", 1.0), ("late", -1.0))
+        if (chosen := [one for one in off if sign * (one.offset_s or 0.0) > 0.0 and _is_within_period(one) == within])
+    ]
+
+
+def is_off(report: ClockReport | TruthClock) -> bool:
     """Whether the clocks surely differ by more than a filter does not notice."""
     offset_s, stddev_s = report.offset_s, report.stddev_s
     return offset_s is not None and stddev_s is not None and abs(offset_s) > max(LEAST_OFFSET_S, _SURE * stddev_s)
@@ -303,7 +310,7 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     found = [
         Finding("error", _of_gain(one, one.gain))
         for one in reports
-        if one.gain is not None and abs(one.gain - 1.0) > _GAIN_OFF
+        if one.gain is not None and abs(one.gain - 1.0) > _GAIN_OFF and one.explained > _CLEAR
     ]
     upright = [one for one in reports if one.up is not None and (one.gain is None or one.gain > 0.0)]
     found += [Finding(*said) for one in upright if one.up is not None and (said := _of_up(one, one.up)) is not None]
@@ -319,7 +326,12 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
 
 
 def _is_mirrored(report: FrameReport) -> bool:
-    return report.gain is not None and report.gain < 0.0 and report.turned_rad > _HALF_TURNED_RAD
+    return (
+        report.gain is not None
+        and report.gain < 0.0
+        and report.explained > _CLEAR
+        and report.turned_rad > _HALF_TURNED_RAD
+    )
 
 
 def _of_gain(report: FrameReport, gain: float) -> str:
