@@ -385,7 +385,7 @@ def tune(
         A recording cannot be scored as configured; the message names it. No parameter matters.
     """
     names = list(recordings)
-    folds = _folds(names, settings)
+    folds = left_out_together(names, settings.folds, settings.seed)
     parts = 1 + len(folds)
     search = _Search(recordings, options, settings, tuple(chosen), workers)
     tell(0.0, "as configured")
@@ -433,12 +433,12 @@ def _decades(one: Tunable, value: float, start: float) -> float:
     return math.log10(value / start) if one.is_log else (value - start) / (one.high - one.low)
 
 
-def _folds(names: Sequence[str], settings: TuningSettings) -> list[list[str]]:
-    """Which recordings are left out together."""
-    count = min(settings.folds, len(names))
+def left_out_together(names: Sequence[str], folds: int, seed: int) -> list[list[str]]:
+    """Which recordings are left out together, drawn; none where there are less than two."""
+    count = min(folds, len(names))
     if len(names) < FEWEST_TO_LEAVE_OUT or count < 2:
         return []
-    order = np.random.default_rng(settings.seed).permutation(len(names))
+    order = np.random.default_rng(seed).permutation(len(names))
     return [[names[place] for place in sorted(order[fold::count])] for fold in range(count)]
 
 

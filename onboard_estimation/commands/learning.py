@@ -55,6 +55,7 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
+    from onboard_estimation.campaigns.identification import identify_recordings
     from onboard_estimation.campaigns.training import recordings_of
     from onboard_estimation.contract.trained import Identified
     from onboard_estimation.report.run_folder import claimed_run
@@ -66,11 +67,11 @@ def identify(
     ):
         recordings = recordings_of(bags, lambda bag: _read(bag, found, configuration, options), progress)
         progress("fitting")
-        result = found.identify(configuration, recordings, full, cutoff, progress)
+        result = identify_recordings(found, configuration, recordings, full, cutoff, progress)
         progress("writing")
         paths = result.write(written)
     if json:
-        output.print_json({**result.summary(), "folder": str(written)})
+        output.print_json({**result.figures(), "folder": str(written)})
     else:
         _show(result, paths)
 
@@ -100,7 +101,11 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
 def _show(result: IdentificationReport, paths: list[Path]) -> None:
     output.print_report(result.tables(), result.sentences())
     output.say("\nwritten: " + ", ".join(str(path) for path in paths))
-    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
+    if result.helps is False:
+        output.say("do not use it; the configuration given is better")
+        return
+    label = "use it:  " if result.helps else "try it:  "
+    output.say(f"{label}{output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
     parameters = result.parameters()
     if len(parameters) <= _PASTED:
         settings = (f"{name}={json_library.dumps(values)}" for name, values in parameters.items())

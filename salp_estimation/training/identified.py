@@ -114,10 +114,6 @@ class Identification(IdentificationReport):
         coefficients = ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
         return [coefficients, validation_table(self.validations)]
 
-    def sentences(self) -> list[str]:
-        """What the reader must know."""
-        return [f"Condition number of the regressor {self.fit.condition:.3g}.", *self.notes]
-
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
         chain = self.configuration.chain
@@ -146,7 +142,6 @@ class Identification(IdentificationReport):
                 for run in self.runs
             ],
             "validation": [one.summary() for one in self.validations],
-            "notes": list(self.notes),
         }
 
     def draw(self, path: Path) -> None:
@@ -185,7 +180,8 @@ def identify(
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
     table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
-    notes = [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
+    notes = [f"Condition number of the regressor {fit.condition:.3g}."]
+    notes += [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
     names = configuration.chain.link_names
     if kept:
         listed = "; ".join(f"{coefficient_name(diagonal.terms, k, names)} ({why})" for k, why in sorted(kept.items()))

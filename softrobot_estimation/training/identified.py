@@ -197,7 +197,6 @@ class Identification(IdentificationReport):
                 {**free.figures(), "tilt_deg": run.tilt_deg, "resting_force_n": run.delay.weight_n}
                 for free, run in zip(self.free_runs, self.runs, strict=True)
             ],
-            "notes": list(self.notes),
         }
 
     def draw(self, path: Path) -> None:

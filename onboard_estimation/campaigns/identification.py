@@ -1,0 +1,107 @@
+"""`identify`: coefficients from recordings, and whether the robot's filter gains from them on recordings not fitted.
+
+Recordings are left out of the fit by turns, of a single one the second half, and filtered by the robot's default
+estimator with the configuration given and with what the others told. A coefficient may fit a motion and yet be none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.campaigns.score import headline_errors
+from onboard_estimation.campaigns.tuning import left_out_together
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.trained import Gain, IdentificationReport, Identified
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+
+_FOLDS = 5
+_SPREAD, _WEIGHT = 0.1, 2
+"""Standard deviation of the logarithm of a ratio of errors from bag to bag, as supposed before, and as of how many."""
+
+Fold = tuple[Mapping[str, LoadedRecording], Mapping[str, LoadedRecording]]
+"""Recordings that are fitted, and those that are filtered then."""
+
+
+def identify_recordings(
+    robot: Identified[Any],
+    configuration: Any,
+    recordings: Mapping[str, LoadedRecording],
+    full: bool = False,
+    cutoff_hz: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> IdentificationReport:
+    """Coefficients from all recordings, and what the default estimator gains from them on those left out by turns.
+
+    Raises
+    ------
+    UserError
+        As `Identified.identify`.
+    """
+    report = robot.identify(configuration, recordings, full, cutoff_hz, progress)
+    errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    notes = []
+    for fitted, left_out in _folds(recordings):
+        names = ", ".join(left_out)
+        progress(f"without {names}")
+        try:
+            found = robot.identify(configuration, fitted, cutoff_hz=cutoff_hz).configuration
+        except UserError as error:
+            notes.append(f"Whether it helps could not be tried without {names}: {error}.")
+            continue
+        for number, (name, recording) in enumerate(left_out.items()):
+            try:
+                before = _errors(robot, configuration, recording, number)
+            except UserError as error:
+                notes.append(f"Whether it helps could not be tried on {name}: {error}.")
+                continue
+            try:
+                after = _errors(robot, found, recording, number)
+            except UserError as error:
+                notes.append(f"With what was found there is no estimate of {name}: {error}.")
+                after = dict.fromkeys(before, math.inf)
+            for key, value in before.items():
+                errors[key].append((value, after.get(key, math.inf)))
+    gains = tuple(_gain(key, pairs) for key, pairs in errors.items())
+    return replace(report, gains=gains, halved=len(recordings) == 1, notes=(*report.notes, *notes))
+
+
+def _folds(recordings: Mapping[str, LoadedRecording]) -> Iterator[Fold]:
+    if len(recordings) > 1:
+        for names in left_out_together(list(recordings), _FOLDS, seed=0):
+            others = {name: one for name, one in recordings.items() if name not in names}
+            yield others, {name: recordings[name] for name in names}
+        return
+    [(name, recording)] = recordings.items()
+    stamps = np.concatenate([one.stamps_ns for one in recording.series])
+    start, stop = int(stamps.min()), int(stamps.max()) + 1
+    middle = start + (stop - start) // 2
+    yield {name: recording.within(start, middle)}, {name: recording.within(middle, stop)}
+
+
+def _errors(robot: Identified[Any], configuration: Any, recording: LoadedRecording, seed: int) -> dict[str, float]:
+    name = robot.estimators[0]
+    heard = {one.sensor for one in robot.listened_channels(configuration, name)}
+    return headline_errors(judge(robot, configuration, name, recording.heard_by(heard), JudgeSettings(seed=seed)))
+
+
+def _gain(key: str, pairs: Sequence[tuple[float, float]]) -> Gain:
+    """With the 95 % interval of the mean ratio, by Student's t; what is supposed of its spread counts as two bags."""
+    before, after = np.array(pairs).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(after) - np.log(before)
+    part, _, figure = key.partition(".")
+    mean, freedom = float(np.mean(logs)), _WEIGHT + len(logs) - 1
+    if not math.isfinite(mean):
+        return Gain(part, figure, tuple(before), tuple(after), (math.inf, math.inf))
+    variance = (_WEIGHT * _SPREAD**2 + float(np.sum((logs - mean) ** 2))) / freedom
+    half = float(student.ppf(0.975, freedom)) * math.sqrt(variance / len(logs))
+    return Gain(part, figure, tuple(before), tuple(after), (math.exp(mean - half), math.exp(mean + half)))
