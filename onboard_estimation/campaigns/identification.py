@@ -48,7 +48,7 @@ def identify_recordings(
     """
     report = robot.identify(configuration, recordings, full, cutoff_hz, progress)
     errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    notes = []
+    notes, without = [], {}
     for fitted, left_out in _folds(recordings):
         names = ", ".join(left_out)
         progress(f"without {names}")
@@ -57,6 +57,7 @@ def identify_recordings(
         except UserError as error:
             notes.append(f"Whether it helps could not be tried without {names}: {error}.")
             continue
+        without |= dict.fromkeys(left_out, found)
         for number, (name, recording) in enumerate(left_out.items()):
             try:
                 before = _errors(robot, configuration, recording, number)
@@ -71,7 +72,8 @@ def identify_recordings(
             for key, value in before.items():
                 errors[key].append((value, after.get(key, math.inf)))
     gains = tuple(_gain(key, pairs) for key, pairs in errors.items())
-    return replace(report, gains=gains, halved=len(recordings) == 1, notes=(*report.notes, *notes))
+    halved = len(recordings) == 1
+    return replace(report, gains=gains, halved=halved, without=without, notes=(*report.notes, *notes))
 
 
 def _folds(recordings: Mapping[str, LoadedRecording]) -> Iterator[Fold]:

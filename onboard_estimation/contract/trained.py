@@ -178,6 +178,8 @@ class IdentificationReport(ShownReport, ABC):
         What the robot's default estimator gains from it; empty where that could not be tried.
     halved
         It was fitted on the first half of one recording for that, and filtered the second.
+    without
+        The configuration found without each recording, by its name; of a single one, from its first half.
     """
 
     subject: ClassVar[str]
@@ -188,6 +190,7 @@ class IdentificationReport(ShownReport, ABC):
     notes: tuple[str, ...]
     gains: tuple[Gain, ...] = field(default=(), kw_only=True)
     halved: bool = field(default=False, kw_only=True)
+    without: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def parameters(self) -> Mapping[str, float | list[float]]:

@@ -146,7 +146,14 @@ class Identification(IdentificationReport):
 
     def draw(self, path: Path) -> None:
         """Rates over the cycle of a gait."""
-        write_figure(path, partial(figure_of, self.validations, self.source))
+        unseen = []
+        for run in self.runs:
+            if run.name in self.without:
+                chain = self.without[run.name].chain.build()
+                late = np.arange(len(run.usable)) >= len(run.usable) // 2 if self.halved else True
+                unseen.append(validate(replace(run, usable=run.usable & late), chain, chain))
+        others = "the fit to the first half" if self.halved else "the fit to the others"
+        write_figure(path, partial(figure_of, self.validations, unseen, self.source, others))
 
 
 def identify(
