@@ -11,7 +11,10 @@ from typing import Any
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, names_in
+from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.kept_results import keeping
+from onboard_estimation.base.workers import sharers, sharing
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated
@@ -20,6 +23,7 @@ from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.judging.sources import load_recording, refuse_rivals
 from onboard_estimation.report.run_folder import content_hash
+from onboard_estimation.report.training import write_training_page
 
 Progress = Callable[[float, str], None]
 
@@ -64,8 +68,13 @@ def train_from_bags(
         return recording
 
     recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
-    report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
-    report.save(output)
+    asked = "train", robot.name, form, to_parameter_file(configuration), list(recordings), hashes, options
+    with keeping(sharers(), *asked) as team, sharing(team):
+        report = robot.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+        pictures = report.save(output)
+    simulated = any(one.simulated for one in recordings.values())
+    by_name = dict(zip(recordings, hashes, strict=True))
+    write_training_page(robot.name, report, output, pictures, by_name, simulated)
     return report
 
 

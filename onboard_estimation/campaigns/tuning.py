@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import Parameter, describe, to_mapping
+from onboard_estimation.base.configuration import Parameter, describe, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keeping
 from onboard_estimation.base.presentation import flatten
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun
+from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.learning.optimisation.methods import GRADIENT
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import (
@@ -35,6 +38,7 @@ from onboard_estimation.learning.optimisation.problem import (
     Progress,
     Settings,
 )
+from onboard_estimation.report.run_folder import content_hash
 
 FACTOR = 30.0
 """A parameter is searched between its value divided by this and times this, where no bounds are given."""
@@ -368,7 +372,7 @@ def tune(
     workers: Workers,
     tell: Tell = lambda share, step: None,
 ) -> Tuning:
-    """Search parameters, and judge on recordings that were left out.
+    """Search parameters, and judge on recordings that were left out; what was interrupted is gone on with.
 
     Parameters
     ----------
@@ -384,6 +388,22 @@ def tune(
     UserError
         A recording cannot be scored as configured; the message names it. No parameter matters.
     """
+    paths = [one for one in recordings.values() if isinstance(one, Path)]
+    configuration = load_configuration(find_robot(options.robot), options, paths[0] if paths else None)
+    contents = [content_hash(one) if isinstance(one, Path) else one for one in (*recordings.values(), options.model)]
+    asked = "tune", list(recordings), contents, to_parameter_file(configuration), options, list(chosen), settings
+    with keeping(workers, *asked) as kept:
+        return _tuned(recordings, options, chosen, settings, kept, tell)
+
+
+def _tuned(
+    recordings: Recordings,
+    options: EvaluateOptions,
+    chosen: Sequence[Tunable],
+    settings: TuningSettings,
+    workers: Workers,
+    tell: Tell,
+) -> Tuning:
     names = list(recordings)
     folds = left_out_together(names, settings.folds, settings.seed)
     parts = 1 + len(folds)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onboard_estimation.contract.trained import IdentificationReport, Identified
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -145,12 +146,14 @@ def train(
     from one bag without motion capture too; a soft robot's filters are tuned in some minutes. All bags are needed: one
     that does not do is named, and nothing is trained. Without --config the configuration in the first bag's folder is
     taken, where there is one. With --workers or --scheduler processes share the salp's trainings without some of the
-    runs, which say how sure the filter may be; other robots' use this process's threads alone.
+    runs, which say how sure the filter may be; other robots' use this process's threads alone. What was found lies
+    beside the model as a page, <model>.html. After Ctrl-C the same command goes on from what is done.
     """
     from onboard_estimation.base.workers import sharing
     from onboard_estimation.campaigns.training import check_form, train_from_bags
     from onboard_estimation.contract.robot import find_robot
     from onboard_estimation.contract.trained import Trained
+    from onboard_estimation.report.training import page_of
 
     check_form(Trained[Any].of(find_robot(robot)), form)
     found, configuration = arguments.configured(robot, options, bags[0])
@@ -158,13 +161,14 @@ def train(
         arguments.working(workers, scheduler, len(bags), quiet=json) as team,
         sharing(team),
         output.share(f"training {robot}", quiet=json) as progress,
+        _gone_on_with(json),
     ):
         report = train_from_bags(found, configuration, bags, model, options, form, progress)
     if json:
-        output.print_json({**report.summary(), "model": str(model)})
+        output.print_json({**report.summary(), "model": str(model), "page": str(page_of(model))})
         return
     output.print_report(report.tables(), report.sentences())
-    output.say(f"\nwritten: {model}")
+    output.say(f"\nwritten: {model}, {page_of(model)}")
     with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
     output.say(f"use it:  {output.program()} evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
 
@@ -226,6 +230,7 @@ def tune(
     with (
         arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
         output.share("tuning", quiet=json, lines=not json) as tell,
+        _gone_on_with(json),
     ):
         tuning = search(recordings, options, chosen, settings, team, tell)
     text = _file(tuning, options, found, bags)
@@ -236,6 +241,15 @@ def tune(
     show(tuning)
     output.say(f"\nwritten: {file}")
     output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(file))}")
+
+
+@contextmanager
+def _gone_on_with(quiet: bool) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note("what is done is kept; the same command goes on from there", quiet)
+        raise
 
 
 def _named(bags: Sequence[Path]) -> dict[str, Path]:

@@ -50,8 +50,8 @@ class ShownReport(Protocol):
 class TrainingReport(ShownReport, Protocol):
     """A trained model, as the command `train` shows it."""
 
-    def save(self, path: Path) -> None:
-        """Write the model's file; UserError where it cannot be written."""
+    def save(self, path: Path) -> Sequence[Path]:
+        """Write the model's file, and pictures, whose paths are given, beside it; UserError where it cannot be."""
 
 
 class Trained(Capability[Configuration]):

@@ -35,7 +35,15 @@ from onboard_estimation.base.presentation import (
     words,
 )
 from onboard_estimation.contract.picture import ELLIPSE_SCALE, NORMAL_SCALE
-from onboard_estimation.contract.result import Drawing, EvaluationResult, KeyFigure, Phases, ReportSection, key_figures
+from onboard_estimation.contract.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Phases,
+    Picture,
+    ReportSection,
+    key_figures,
+)
 from onboard_estimation.report.charts import (
     MAX_DIMENSIONS,
     Chart,
@@ -146,16 +154,17 @@ def _sections(sections: Sequence[ReportSection]) -> str:
         note = f'<p class="small">Shown: {kept.size} of {section.time_s.size} instants.</p>' if left_out else ""
         blocks.append(
             f"<section>\n<h2>{text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
-            f'<div class="charts" data-section="{number}"></div>\n{note}{_pictures(section)}</section>\n'
+            f'<div class="charts" data-section="{number}"></div>\n{note}{pictures_html(section.pictures)}</section>\n'
         )
     return "".join(blocks)
 
 
-def _pictures(section: ReportSection) -> str:
+def pictures_html(pictures: Sequence[Picture]) -> str:
+    """Figures that the page holds, with their captions."""
     return "".join(
         f'<figure class="picture"><img alt="{text(one.caption)}" src="data:image/png;base64,'
         f'{base64.b64encode(one.png).decode()}"><figcaption>{text(one.caption)}</figcaption></figure>\n'
-        for one in section.pictures
+        for one in pictures
     )
 
 

@@ -202,9 +202,8 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False, kept: Se
         return _with_intervals(chain, problem, values, weight, residual_covariance)
     except np.linalg.LinAlgError as error:
         raise UserError(
-            f"the motion does not determine {', '.join(problem.worst_seen())}: no {'full' if full else 'diagonal'} drag "
-            "fits it better than all others. More and other motions (gaits) in one identification help"
-            f"{', or leave out --full' if full else ''}"
+            f"the motion does not determine {', '.join(problem.worst_seen())}: other drag explains it as well. Give "
+            f"bags of more and other gaits together{', or leave out --full' if full else ''}"
         ) from error
 
 
@@ -339,9 +338,7 @@ def _with_intervals(
         values=values,
         covariance=covariance,
         information=information / squares,
-        noise_inflation=_placed(
-            np.ones(len(values)), free, np.diag(spread) / dof / np.diag(bread).clip(min=1e-300)
-        ),
+        noise_inflation=_placed(np.ones(len(values)), free, np.diag(spread) / dof / np.diag(bread).clip(min=1e-300)),
         condition=condition,
         residual_covariance=residual_covariance,
         samples=len(residual),

@@ -312,7 +312,9 @@ def expected_half_widths(
     """
     finite = np.isfinite(fit.half_widths)
     inflation = np.where(
-        finite, fit.noise_inflation, np.median(fit.noise_inflation[finite & fit.free]) if (finite & fit.free).any() else 1.0
+        finite,
+        fit.noise_inflation,
+        np.median(fit.noise_inflation[finite & fit.free]) if (finite & fit.free).any() else 1.0,
     )
     weight = whitening(fit.residual_covariance)
     out = {}
