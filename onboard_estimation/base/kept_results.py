@@ -23,17 +23,10 @@ from onboard_estimation.base.workers import Finished, Workers, software
 
 
 class KeptResults(Workers):
-    """Workers whose results are written down, and not asked for where they are there.
-
-    Attributes
-    ----------
-    begun_with
-        How many were there.
-    """
+    """Workers whose results are written down, and not asked for where they are there."""
 
     def __init__(self, workers: Workers, folder: Path) -> None:
         self.count, self.about = workers.count, workers.about
-        self.begun_with = sum(1 for _ in folder.iterdir())
         self._workers, self._folder, self._calls = workers, folder, 0
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
@@ -44,25 +37,25 @@ class KeptResults(Workers):
         places = [self._folder / f"{self._calls}-{number}" for number in range(len(tasks))]
         missing = [number for number, place in enumerate(places) if not place.exists()]
         for number in sorted(set(range(len(tasks))) - set(missing)):
-            yield Finished(number, pickle.loads(places[number].read_bytes()))  # noqa: S301 (a folder of this user alone)
+            yield Finished(number, _read(places[number]))
         for one in self._workers.results(function, [tasks[number] for number in missing]):
             number = missing[one.number]
-            if one.error is None:
-                self._keep(places[number], one.value)
-            yield Finished(number, one.value, one.error)
+            yield Finished(number, one.value if one.error else _kept(places[number], one.value), one.error)
 
     def once(self, compute: Callable[[], Any]) -> Any:
         self._calls += 1
         place = self._folder / f"{self._calls}"
-        if place.exists():
-            return pickle.loads(place.read_bytes())  # noqa: S301
-        value = compute()
-        self._keep(place, value)
-        return value
+        return _read(place) if place.exists() else _kept(place, compute())
 
-    def _keep(self, place: Path, value: Any) -> None:
-        with suppress(UserError):  # a full disk costs the way back, not the command
-            write_atomically(place, pickle.dumps(value), f"result {place}")
+
+def _read(place: Path) -> Any:
+    return pickle.loads(place.read_bytes())  # noqa: S301 (a folder of this user alone)
+
+
+def _kept(place: Path, value: Any) -> Any:
+    with suppress(UserError):  # a full disk costs the way back, not the command
+        write_atomically(place, pickle.dumps(value), f"result {place}")
+    return value
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from onboard_estimation.campaigns.tuning import left_out_together
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import Gain, IdentificationReport, Identified
 from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import JudgeSettings
 
 _FOLDS = 5
 _SPREAD, _WEIGHT = 0.1, 2
@@ -49,50 +48,50 @@ def identify_recordings(
     report = robot.identify(configuration, recordings, full, cutoff_hz, progress)
     errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
     notes, without = [], {}
-    for fitted, left_out in _folds(recordings):
+    for fitted, left_out in _folds(
+        recordings, [one.sensor for one in robot.listened_channels(configuration, robot.estimators[0])]
+    ):
         names = ", ".join(left_out)
         progress(f"without {names}")
         try:
             found = robot.identify(configuration, fitted, cutoff_hz=cutoff_hz).configuration
+            before = [_errors(robot, configuration, one) for one in left_out.values()]
         except UserError as error:
             notes.append(f"Whether it helps could not be tried without {names}: {error}.")
             continue
         without |= dict.fromkeys(left_out, found)
-        for number, (name, recording) in enumerate(left_out.items()):
+        for (name, recording), known in zip(left_out.items(), before, strict=True):
             try:
-                before = _errors(robot, configuration, recording, number)
-            except UserError as error:
-                notes.append(f"Whether it helps could not be tried on {name}: {error}.")
-                continue
-            try:
-                after = _errors(robot, found, recording, number)
+                after = _errors(robot, found, recording)
             except UserError as error:
                 notes.append(f"With what was found there is no estimate of {name}: {error}.")
-                after = dict.fromkeys(before, math.inf)
-            for key, value in before.items():
+                after = {}
+            for key, value in known.items():
                 errors[key].append((value, after.get(key, math.inf)))
     gains = tuple(_gain(key, pairs) for key, pairs in errors.items())
     halved = len(recordings) == 1
     return replace(report, gains=gains, halved=halved, without=without, notes=(*report.notes, *notes))
 
 
-def _folds(recordings: Mapping[str, LoadedRecording]) -> Iterator[Fold]:
-    if len(recordings) > 1:
-        for names in left_out_together(list(recordings), _FOLDS, seed=0):
-            others = {name: one for name, one in recordings.items() if name not in names}
-            yield others, {name: recordings[name] for name in names}
-        return
-    [(name, recording)] = recordings.items()
-    stamps = np.concatenate([one.stamps_ns for one in recording.series])
-    start, stop = int(stamps.min()), int(stamps.max()) + 1
-    middle = start + (stop - start) // 2
-    yield {name: recording.within(start, middle)}, {name: recording.within(middle, stop)}
+def _folds(recordings: Mapping[str, LoadedRecording], heard: Collection[str]) -> Iterator[Fold]:
+    """Of those to be filtered only what is heard by the estimator."""
+    spans = {}
+    for name, one in recordings.items():
+        stamps = np.concatenate([series.stamps_ns for series in one.series])
+        spans[name] = int(stamps.min()), int(stamps.max()) + 1
+    for names in left_out_together(list(recordings), _FOLDS, seed=0):
+        others = {name: one for name, one in recordings.items() if name not in names}
+        yield others, {name: recordings[name].within(*spans[name], heard) for name in names}
+    if len(recordings) == 1:
+        [(name, one)] = recordings.items()
+        start, stop = spans[name]
+        middle = start + (stop - start) // 2
+        everything = [series.channel.sensor for series in one.series]
+        yield {name: one.within(start, middle, everything)}, {name: one.within(middle, stop, heard)}
 
 
-def _errors(robot: Identified[Any], configuration: Any, recording: LoadedRecording, seed: int) -> dict[str, float]:
-    name = robot.estimators[0]
-    heard = {one.sensor for one in robot.listened_channels(configuration, name)}
-    return headline_errors(judge(robot, configuration, name, recording.heard_by(heard), JudgeSettings(seed=seed)))
+def _errors(robot: Identified[Any], configuration: Any, recording: LoadedRecording) -> dict[str, float]:
+    return headline_errors(judge(robot, configuration, robot.estimators[0], recording))
 
 
 def _gain(key: str, pairs: Sequence[tuple[float, float]]) -> Gain:

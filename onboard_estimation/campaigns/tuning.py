@@ -393,21 +393,13 @@ def tune(
     contents = [content_hash(one) if isinstance(one, Path) else one for one in (*recordings.values(), options.model)]
     asked = "tune", list(recordings), contents, to_parameter_file(configuration), options, list(chosen), settings
     with keeping(workers, *asked) as kept:
-        return _tuned(recordings, options, chosen, settings, kept, tell)
+        return _searched(_Search(recordings, options, settings, tuple(chosen), kept), tell)
 
 
-def _tuned(
-    recordings: Recordings,
-    options: EvaluateOptions,
-    chosen: Sequence[Tunable],
-    settings: TuningSettings,
-    workers: Workers,
-    tell: Tell,
-) -> Tuning:
-    names = list(recordings)
+def _searched(search: _Search, tell: Tell) -> Tuning:
+    chosen, settings, names = search.chosen, search.settings, list(search.recordings)
     folds = left_out_together(names, settings.folds, settings.seed)
     parts = 1 + len(folds)
-    search = _Search(recordings, options, settings, tuple(chosen), workers)
     tell(0.0, "as configured")
     before = _as_configured(search, names)
     search.counts = {name: one.dimensions for name, one in before.items()}

@@ -55,10 +55,12 @@ class LoadedRecording:
         """Earliest stamp of a measurement."""
         return min(int(one.stamps_ns.min()) for one in self.series if len(one.stamps_ns))
 
-    def within(self, start_ns: int, stop_ns: int) -> LoadedRecording:
-        """What is stamped from the one instant until before the other."""
-
-        rows = [(one.stamps_ns >= start_ns) & (one.stamps_ns < stop_ns) for one in self.series]
+    def within(self, start_ns: int, stop_ns: int, sensors: Collection[str]) -> LoadedRecording:
+        """What is stamped from the one instant until before the other; of measurements those of some sensors alone."""
+        rows = [
+            (one.stamps_ns >= start_ns) & (one.stamps_ns < stop_ns) & (one.channel.sensor in sensors)
+            for one in self.series
+        ]
         kept = np.empty(len(self.arrival), dtype=np.bool_)
         for number, inside in enumerate(rows):
             kept[self.arrival == number] = inside
@@ -68,14 +70,6 @@ class LoadedRecording:
             tracks[name] = replace(track, stamps_ns=track.stamps_ns[part], values=track.values[part])
         series = tuple(one.rows(np.flatnonzero(inside)) for one, inside in zip(self.series, rows, strict=True))
         return replace(self, series=series, arrival=self.arrival[kept], tracks=tracks)
-
-    def heard_by(self, sensors: Collection[str]) -> LoadedRecording:
-        """With the measurements of these sensors alone."""
-        kept = [number for number, one in enumerate(self.series) if one.channel.sensor in sensors]
-        new = np.full(len(self.series), -1)
-        new[kept] = range(len(kept))
-        arrival = new[self.arrival]
-        return replace(self, series=tuple(self.series[number] for number in kept), arrival=arrival[arrival >= 0])
 
     def mirrored(self, axes: str) -> LoadedRecording:
         """With axes of the truth turned round, see `mirror`."""

@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
@@ -371,6 +371,16 @@ def table(head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
     """A table of head cells (escaped text, class) and finished rows."""
     cells = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in head)
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
+
+
+def lined_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
+    """A table of finished cells; of the first column headings of their lines, of some numbers."""
+    kinds = ["number" if column in numbers else "" for column in range(len(headings))]
+    lines = []
+    for first, *rest in rows:
+        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
+    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.workers import software
 from onboard_estimation.contract.result import Picture
 from onboard_estimation.contract.trained import ReportTable, TrainingReport
-from onboard_estimation.report.page import asset, filled_page, pictures_html, style_hash, table, text
+from onboard_estimation.report.page import asset, filled_page, lined_table, pictures_html, style_hash, text
 
 _TEMPLATE, _STYLE = "training.html", "page.css"
 
@@ -69,9 +69,5 @@ def _section(one: ReportTable) -> str:
 
 
 def _table(one: ReportTable) -> str:
-    kinds = ["number" if heading in one.right else "" for heading in one.headings]
-    rows = []
-    for first, *rest in one.rows:
-        cells = (f'<td class="{kind}">{text(cell)}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
-        rows.append(f'<tr><th scope="row">{text(first)}</th>{"".join(cells)}</tr>\n')
-    return table([(text(heading), kind) for heading, kind in zip(one.headings, kinds, strict=True)], rows)
+    rows = ([text(cell) for cell in row] for row in one.rows)
+    return lined_table(one.headings, rows, [one.headings.index(heading) for heading in one.right])
