@@ -54,7 +54,8 @@ def identify(
     """Identify a robot's physical coefficients from bags with commands, or pressures, and motion capture.
 
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
-    Several motions determine more than one does.
+    Several motions determine more than one does. Bags are left out by turns, of a single one the second half, and
+    filtered with what the others told: it says whether to use it. What is not determined stays as configured.
     """
     from onboard_estimation.campaigns.identification import identify_recordings
     from onboard_estimation.campaigns.training import recordings_of

@@ -252,7 +252,10 @@ def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpCon
     reference = fit.reference
     listed = ", ".join(f"{table[k].name} ({_share(fit.half_widths[k], reference[k])})" for k in poor)
     out = [f"Poorly determined, 95 % interval wider than a tenth of the value: {listed}."]
-    expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    try:
+        expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    except np.linalg.LinAlgError:  # a full fit may leave a chain whose gaits cannot be computed
+        return out
     if not expected:
         return [*out, f"No gait is known for these {fit.chain.link_count} links: bend the joints further."]
     for k in poor:
