@@ -47,7 +47,8 @@ def identify_recordings(
     """
     report = robot.identify(configuration, recordings, full, cutoff_hz, progress)
     errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    notes, without = [], {}
+    notes: list[str] = []
+    without: dict[str, Any] = {}
     for fitted, left_out in _folds(
         recordings, [one.sensor for one in robot.listened_channels(configuration, robot.estimators[0])]
     ):

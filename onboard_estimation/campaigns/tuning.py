@@ -389,9 +389,10 @@ def tune(
         A recording cannot be scored as configured; the message names it. No parameter matters.
     """
     paths = [one for one in recordings.values() if isinstance(one, Path)]
-    configuration = load_configuration(find_robot(options.robot), options, paths[0] if paths else None)
+    robot = None if options.robot is None else find_robot(options.robot)  # else each bag says it
+    configured = robot and to_parameter_file(load_configuration(robot, options, paths[0] if paths else None))
     contents = [content_hash(one) if isinstance(one, Path) else one for one in (*recordings.values(), options.model)]
-    asked = "tune", list(recordings), contents, to_parameter_file(configuration), options, list(chosen), settings
+    asked = "tune", list(recordings), contents, configured, options, list(chosen), settings
     with keeping(workers, *asked) as kept:
         return _searched(_Search(recordings, options, settings, tuple(chosen), kept), tell)
 

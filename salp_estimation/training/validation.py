@@ -33,9 +33,9 @@ _BINS = 60
 _SAMPLES_PER_PERIOD = 20.0  # of the cut-off: enough for pictures and figures
 
 
-_MEASURED = {"linewidth": 2.0, "alpha": 0.55}
-_FITTED = {"linestyle": "--", "linewidth": 1.2}
-_UNSEEN = {"linestyle": ":", "linewidth": 1.4}
+_MEASURED: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.55}
+_FITTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
+_UNSEEN: dict[str, Any] = {"linestyle": ":", "linewidth": 1.4}
 
 
 @dataclass(frozen=True, eq=False)
