@@ -19,8 +19,8 @@ from scipy.spatial.transform import Rotation
 from benchmarks.measuring import Array, Row, recordings, row
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.contract.tracks import BodyTrack
-from onboard_estimation.judging.body_frames import find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, find_offset
+from onboard_estimation.soundness.body_frames import find_frames
+from onboard_estimation.soundness.clock_alignment import ClockReport, TrackedBody, find_offset
 from recorded_robots.two_link.recordings import read_two_link_imu
 
 GRAVITY_M_S2 = np.array([0.0, 0.0, 9.81])

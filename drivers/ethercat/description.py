@@ -44,11 +44,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
+from onboard_estimation.base.parameter_file import read_yaml
 
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
@@ -115,6 +114,13 @@ def _whole(least: int, most: int) -> _Reader:
     return _leaf(f"a whole number from {least:#x} to {most:#x}", lambda one: type(one) is int and least <= one <= most)
 
 
+def _code(where: str, name: Any, faults: list[str]) -> Any:
+    """A whole number as a name of a mapping, where numbers are read as texts."""
+    with suppress(ValueError):
+        name = int(name, 0)
+    return _whole(0, 2**32 - 1)(where, name, faults)
+
+
 def _number(least: float = -math.inf, most: float = math.inf) -> _Reader:
     check = _leaf(
         "a number" if least == -math.inf else f"a number from {least:g} to {most:g}",
@@ -122,9 +128,6 @@ def _number(least: float = -math.inf, most: float = math.inf) -> _Reader:
     )
 
     def read(where: str, content: Any, faults: list[str]) -> Any:
-        if isinstance(content, str):  # of YAML 1.1, 1e-6 is a text, and 1.0e-6 a number
-            with suppress(ValueError):
-                content = float(content)
         number = check(where, content, faults)
         return None if number is None else float(number)
 
@@ -213,7 +216,7 @@ class SdoObject(ObjectAddress):
 class UnitCode(SdoObject):
     """A unit that an object of the device tells; `otherwise` is taken for codes not listed, empty: they are refused."""
 
-    codes: tuple[tuple[int, str], ...] = _read(_named("a mapping of codes to units", _whole(0, 2**32 - 1), _UNIT))
+    codes: tuple[tuple[int, str], ...] = _read(_named("a mapping of codes to units", _code, _UNIT))
     otherwise: str = _read(_UNIT, "")
 
 
@@ -406,10 +409,9 @@ def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
     if len(data) > _MOST_BYTES:
         raise ConfigurationError(source, [f"more than {_MOST_BYTES} bytes"])
     try:
-        content = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(source, [f"no YAML: {' '.join(str(error).split())[:300]}"]) from error
-    faults: list[str] = []
+        content, faults = read_yaml(data.decode())
+    except (UserError, UnicodeDecodeError) as error:
+        raise ConfigurationError(source, [f"no YAML: {str(error)[:300]}"]) from error
     description = _record(SensorDescription)("", content, faults)
     faults = faults or list(_contradictions(description))
     if faults:

@@ -43,21 +43,23 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 STATE = layout(
     [
         *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        ("fault_up", np.float64, 3),
         *((name, np.float64, 2) for name in ("equal", "last")),
         *(
             (name, np.float64)
             for name in (
-                *("rest", "low_count", "high_count", "zeroed", "fault"),
+                *("rest", "low_count", "high_count", "zeroed", "attitude", "fault"),
                 *("high_silent", "compared", "below", "above", "at_odds", "turned", "at_odds_s"),
             )
         ),
     ]
 )
-"""Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; for how long
-it rests, s, and how many readings that was; how often each sensor's last readings were the same; for how long the
-high-g sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
+"""Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; up when a
+fault was found; how often each sensor's last readings were the same; for how long it rests, s, and how many readings
+that was; whether there is an attitude sensor; for how long the high-g sensor is silent, s; how its readings in shocks
+compare, whether it is left out, and for how long it was, s."""
 
-FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
+FAULT_TILTED, FAULT_OFFSET, FAULT_ATTITUDE = 1.0, 2.0, 3.0
 
 _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
@@ -189,10 +191,14 @@ def _zero(settings: Record, r: Record) -> None:
         fault = FAULT_TILTED
     elif abs(size - settings.gravity) > settings.low_offset_m_s2:
         fault = FAULT_OFFSET
+    elif r.attitude > 0.0 and x * r.up[0] + y * r.up[1] + z * r.up[2] < settings.largest_tilt_cosine * size:
+        fault = FAULT_ATTITUDE
     if fault > 0.0:
         # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
         if r.zeroed == 0.0:
             r.fault = fault
+            for i in range(3):
+                r.fault_up[i] = r.up[i]
         return
     for i in range(3):
         down = settings.gravity if i == 2 else 0.0
@@ -272,6 +278,7 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
     if has & 2 and not _stuck(settings, r, 1, high):
         moving |= 2
     if not np.isnan(sample.up[0]):
+        r.attitude = 1.0
         for i in range(3):
             up[i] = sample.up[i]
     _rest(settings, r, dt, low, high, moving)

@@ -100,6 +100,14 @@ def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None
             "axes are swapped or the robot does not stand upright; turn the axes in the driver, or start upright "
             f"within {sensors.largest_tilt_deg:g} deg (sensors.largest_tilt_deg)"
         )
+    if fault == readings.FAULT_ATTITUDE:
+        up = state[0]["fault_up"]
+        apart_deg = np.degrees(np.arccos(np.clip(up @ state[0]["mean_low"] / size, -1.0, 1.0)))
+        return (
+            f"{found}, and imu/attitude says that up is {apart_deg:.0f} deg away from there, at x {up[0]:.2f}, "
+            f"y {up[1]:.2f}, z {up[2]:.2f}: its quaternion may be w first, inverse, or of a frame with z down; mend "
+            "its driver, or do without it (--drop imu/attitude)"
+        )
     return (
         f"{found}, {size:.2f} m/s^2 in all: {abs(size - gravity):.2f} from gravity, allowed are "
         f"{sensors.low_offset_m_s2:g} (sensors.low_offset_m_s2); is its scale set?"

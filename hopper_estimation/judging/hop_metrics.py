@@ -94,7 +94,7 @@ class HopErrors:
             out["m3_with_missed_hops_percent"] = with_missed
         for name, value, statistic in (
             ("m1_from_standing_nmae_percent", self.m1_from_standing, np.mean),
-            ("apex_height_percent_error_median", self.values["m3"], np.median),
+            ("apex_height_error_median_percent", self.values["m3"], np.median),
             ("apex_height_error_mean_m", self.apex_error_m, np.mean),
             ("apex_height_error_std_m", self.apex_error_m, np.std),
             ("apex_time_error_mean_s", self.apex_time_error_s, np.mean),

@@ -22,6 +22,7 @@ from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import COMMANDED_HEIGHT, HIGH_G, LOW_G, HopperConfiguration
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.presentation import metric_label, shown_figures
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.result import (
     Drawing,
@@ -165,33 +166,33 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
     out = []
     hops = figures.get("hops")
     if hops is not None and "m3_apex_height_mape_percent" in hops:
+        off = shown_figures(hops)
         out.append(
-            f"{hops['hops']} hops: apex height off by {hops['m3_apex_height_mape_percent']:.1f} % in the mean "
-            f"(median {hops['apex_height_percent_error_median']:.1f} %), apex time by "
-            f"{1e3 * hops['m4_apex_time_mae_s']:.0f} ms; height along the way by "
-            f"{hops['m1_height_nmae_percent']:.1f} %, velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
+            f"{hops['hops']} hops: apex height off by {off['m3_apex_height_mape_percent']} in the mean "
+            f"(median {off['apex_height_error_median_percent']}), apex time by {off['m4_apex_time_mae_s']}; height "
+            f"along the way by {off['m1_height_nmae_percent']}, velocity by {off['m2_velocity_nmae_percent']}."
         )
         out.append(f"Hops that were missed: {hops['missed_hops']}; told without being there: {hops['extra_hops']}.")
     elif hops is not None:
         out.append(f"{hops['hops_estimated']} hops by the estimate; the truth tells of none to compare with.")
-    events = figures.get("events", {})
+    events = {name: shown_figures(one) for name, one in figures.get("events", {}).items()}
     words = [
-        f"{name.replace('_', ' ')} seen after {1e3 * events[name]['seen_after_median_s']:.1f} ms, told to "
-        f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
+        f"{name.replace('_', ' ')} seen after {events[name]['seen_after_median_s']}, told to "
+        f"{events[name]['time_error_abs_median_s']}"
         for name in phases.EVENTS
         if "seen_after_median_s" in events.get(name, {})
     ]
     if words:
         out.append(f"Events, medians: {'; '.join(words)}.")
-    agile = figures.get("agility_true") or figures.get("agility_estimated")
+    agile = shown_figures(figures.get("agility_true") or figures.get("agility_estimated") or {})
     if agile:
         out.append(
-            f"Hopping agility {agile['hopping_agility_m_s']:.2f} m/s, vertical jumping agility "
-            f"{agile['vertical_jumping_agility_m_s']:.2f} m/s, at hops of {agile['hop_height_m']:.2f} m."
+            f"Hopping agility {agile['hopping_agility_m_s']}, vertical jumping agility "
+            f"{agile['vertical_jumping_agility_m_s']}, at hops of {agile['hop_height_m']}."
         )
-    ground = figures.get("ground")
+    ground = shown_figures(figures.get("ground", {}))
     if ground:
-        words = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in ground.items()]
+        words = [f"{metric_label(name)[0].lower()} {value}" for name, value in ground.items()]
         out.append(f"Height of the ground, summed up over the hops: {', '.join(words)}.")
     return out
 
@@ -273,13 +274,12 @@ def _figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     hops, events = figures.get("hops", {}), figures.get("events", {})
     yield from islice(error_figures(result), 1)
     if "m3_apex_height_mape_percent" in hops:
-        yield KeyFigure("Apex height: error", f"{hops['m3_apex_height_mape_percent']:.1f} %", "mean of all hops")
+        yield KeyFigure("Apex height: error", shown_figures(hops)["m3_apex_height_mape_percent"], "mean of all hops")
         found = hops["hops"] - hops["missed_hops"]
         extra = hops["extra_hops"]
         yield KeyFigure("Hops found", f"{found} of {hops['hops']}", f"and {extra} that were none" if extra else "")
     if "seen_after_median_s" in events.get("touchdown", {}):
-        delay_ms = 1e3 * events["touchdown"]["seen_after_median_s"]
-        yield KeyFigure("Touchdown seen after", f"{delay_ms:.1f} ms", "median")
+        yield KeyFigure("Touchdown seen after", shown_figures(events["touchdown"])["seen_after_median_s"], "median")
     yield from islice(honesty_figures(result), 1)
 
 

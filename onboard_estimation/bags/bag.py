@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,13 +34,15 @@ from onboard_estimation.bags.blocks import (
 )
 from onboard_estimation.bags.files import ZSTD_MAGIC, BagFiles, open_files
 from onboard_estimation.bags.message_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
+from onboard_estimation.bags.topics import STATIC, TRANSFORM, TREE_TYPES
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.ros.measurements import MessageFault
+from onboard_estimation.ros.measurements import MessageFault, transforms
 
 _HELD_BYTES = 256 * 2**20
 _NAMES_SHOWN = 12
 _LOOKED_AT = 100
+_FRAMES_LOOKED_FOR = 500  # messages
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ class Bag(ExitStack[None]):
     ----------
     path
         As it was given.
-    topics, types
-        By name, sorted. Counts are of the messages that can be read; types are theirs alone.
+    topics
+        By name, sorted. Counts are of the messages that can be read.
     format
         `mcap`, `sqlite3` or `ros1`.
     distribution
@@ -143,6 +147,18 @@ class Bag(ExitStack[None]):
         except BaseException:
             self.close()
             raise
+
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        """By name; of trees of transforms also the frames that move in the first messages, see `transform_trees`."""
+        types = {name: topic.message_type for name, topic in self.topics.items()}
+        frames: set[str] = set()
+        for tree, kind in types.items():
+            if kind in TREE_TYPES and not tree.endswith(STATIC):
+                for raw in islice(self.messages([tree]), _FRAMES_LOOKED_FOR):
+                    with suppress(UserError):
+                        frames |= {f"{tree}:{child}" for _, child, _, _ in transforms(self.deserialize(raw))}
+        return types | dict.fromkeys(sorted(frames), TRANSFORM)
 
     @property
     def duration_s(self) -> float:
@@ -187,7 +203,7 @@ class Bag(ExitStack[None]):
         UserError
             The topic's type cannot be decoded.
         """
-        store, connection = self._store(raw.topic), self._connections[raw.topic]
+        store, connection = self.store(raw.topic), self._connections[raw.topic]
         if isinstance(store, UserError):
             raise store
         if len(raw.data) > MAX_MESSAGE_BYTES:
@@ -210,14 +226,14 @@ class Bag(ExitStack[None]):
 
     def is_standard(self, topic: str) -> bool:
         """Whether the topic's type is a standard one of ROS with its standard definition."""
-        return is_standard(self._store(topic))
+        return is_standard(self.store(topic))
 
     def has_header(self, topic: str) -> bool:
         """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
-        store = self._store(topic)
+        store = self.store(topic)
         return not isinstance(store, UserError) and has_header(store, self.topics[topic].message_type)
 
-    def _store(self, topic: str) -> Typestore | UserError:
+    def store(self, topic: str) -> Typestore | UserError:
         """Types to decode the topic's messages with, or why there are none."""
         if topic not in self._stores:
             try:
@@ -319,7 +335,6 @@ class Bag(ExitStack[None]):
             name: TopicInfo(name, connection.message_type or "unknown", count)
             for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
         }
-        self.types: Mapping[str, str] = {name: topic.message_type for name, topic in self.topics.items()}
         readable = int(counts[1:].sum())
         faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
         if counts[0]:

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
 import zstandard
 from numpy.typing import NDArray
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
@@ -23,6 +21,7 @@ from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, Qo
 from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
 from onboard_estimation.base.errors import UserError, first_of, printable
+from onboard_estimation.base.parameter_file import read_yaml
 
 METADATA = "metadata.yaml"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -47,8 +46,8 @@ _MAX_RATIO, _ALLOWED_BYTES = 1000, 2**30
 _SHARE = 0.5
 
 _MAX_YAML_BYTES = 8 * 2**20
-_MAX_NODES = 100_000
-_MAX_NUMBER_CHARACTERS = 64
+MOST_NODES = 100_000
+"""Of a YAML text out of a bag, which may be made to take for ever."""
 
 
 def without_copies(storages: Sequence[Storage]) -> tuple[list[Storage], list[str]]:
@@ -308,7 +307,7 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
         path = folder / METADATA
         if path.stat().st_size > _MAX_YAML_BYTES:
             raise ValueError
-        information = bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
+        information = read_yaml(path.read_text("utf-8"), most_nodes=MOST_NODES)[0]["rosbag2_bagfile_information"]
         names, count = information["relative_file_paths"], information.get("message_count")
         distribution = information.get("ros_distro")
         if not isinstance(names, list):
@@ -327,40 +326,8 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
             ),
             faults,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError):
         return BagMetadata(), [f"{METADATA} is damaged"]
-
-
-def bounded_yaml(text: str) -> Any:
-    """Content of a YAML text out of a bag, with what could make it take for ever refused: ValueError."""
-    try:
-        # PyYAML's loader in Python: deep nesting makes the one in C crash the process.
-        return _Loader(text).get_single_data()
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError("no YAML that a bag holds") from error
-
-
-class _Loader(yaml.SafeLoader):
-    """Without aliases, which make much of a little, with so many values at most, and without endless numbers."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._nodes = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._nodes += 1
-        if self.check_event(yaml.AliasEvent) or self._nodes > _MAX_NODES:
-            raise yaml.composer.ComposerError(None, None, "an alias, or too much", None)
-        return super().compose_node(parent, index)
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        if (
-            isinstance(node, yaml.ScalarNode)
-            and not node.tag.endswith(":str")
-            and len(node.value) > _MAX_NUMBER_CHARACTERS
-        ):
-            raise yaml.constructor.ConstructorError(None, None, "too long for its type", None)
-        return super().construct_scalar(node)
 
 
 def offer(

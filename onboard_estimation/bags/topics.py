@@ -13,7 +13,8 @@ from onboard_estimation.contract.robot import Robot
 
 POSE = "geometry_msgs/msg/PoseStamped"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
-TRANSFORM_TREE = "tf2_msgs/msg/TFMessage"
+TREE_TYPES = ("tf2_msgs/msg/TFMessage", "tf/msg/tfMessage")
+STATIC = "_static"
 POINT = "geometry_msgs/msg/PointStamped"
 TRUTH = "ground_truth"
 
@@ -79,10 +80,16 @@ def names_in(namespace: str, topics: Iterable[str]) -> list[str]:
     return [topic.removeprefix(namespace).lstrip("/") for topic in inside]
 
 
+def is_frame(topic: str, topics: Iterable[str]) -> bool:
+    """Whether a name is that of a frame on one of the topics, see `transform_trees`."""
+    tree, colon, frame = topic.partition(":")
+    return bool(colon and frame) and tree in topics
+
+
 def refuse_absent(renamed: Mapping[str, str], topics: Sequence[str]) -> None:
     """Raise UserError where a topic that the user names is not in the bag."""
     for relative, topic in renamed.items():
-        if topic not in topics:
+        if topic not in topics and not is_frame(topic, topics):
             raise UserError(f"--topic {relative}={topic}: the bag has no {topic}; it has {listed(topics)}")
 
 
@@ -128,9 +135,7 @@ def match_topics(
     def place(relative: str) -> str | None:
         # Recorders other than ROS leave out the slash at the beginning.
         names = [f"{chosen}/{relative}", f"{chosen}/{relative}".lstrip("/")]
-        if relative in renamed:
-            names = [renamed[relative]]
-        return next((name for name in names if name in topics), None)
+        return renamed.get(relative) or next((name for name in names if name in topics), None)
 
     found = {place_in_bag: channel for channel in channels if (place_in_bag := place(channel.topic)) is not None}
     truth: dict[str, Channel] = {}
@@ -236,7 +241,8 @@ class FreeTopics:
         same_type = self.of_type(channel.message_type)
         if not same_type:
             return None
-        nearest = nearest_name(name or f"{self._namespace}/{channel.topic}", same_type)
+        of_body = [topic for topic in same_type if channel.sensor in topic.replace(":", "/").split("/")]
+        nearest = nearest_name(name or f"{self._namespace}/{channel.topic}", of_body or same_type)
         del self._free[nearest]
         return f"--topic {_quoted(f'{channel.topic}={nearest}')}"
 
@@ -258,11 +264,14 @@ def refuse_wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str])
     """Raise UserError that names all topics of another type than needed, with the options to paste."""
     free, parts = FreeTopics(match, topics), []
     for topic, channel in {**match.channels, **match.truth}.items():
-        if topics[topic] == channel.message_type:
+        kind = topics.get(topic, TRANSFORM)  # of a frame that comes late
+        if kind == channel.message_type:
             continue
         dropped = f"--drop {f'{TRUTH}/{channel.sensor}' if topic in match.truth else channel.sensor}"
-        options = " or ".join(filter(None, [free.option(channel, topic), dropped]))
-        parts.append(f"{printable(topic)} is {topics[topic]}, not {channel.message_type} ({options})")
+        others = truth_channels(channel.sensor) if topic in match.truth else ()
+        right = [f"--topic {_quoted(f'{one.topic}={topic}')}" for one in others if one.message_type == kind]
+        options = " or ".join(filter(None, [*right, None if right else free.option(channel, topic), dropped]))
+        parts.append(f"{printable(topic)} is {kind}, not {channel.message_type} ({options})")
     if parts:
         raise UserError(f"{robot}: {'; '.join(parts)}")
 

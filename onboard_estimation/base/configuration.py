@@ -28,15 +28,15 @@ from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import yaml
-
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import (
     PARAMETERS_KEY,
+    file_and_node,
     flatten,
     is_sectioned,
     parameters_of,
     read_parameter_file,
+    to_yaml,
 )
 
 C = TypeVar("C")
@@ -239,15 +239,22 @@ def load(
     configuration_type: type[C],
     source: Path | str | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
+    node: str = "",
+    beside: type | None = None,
 ) -> C:
     """Configuration from its defaults, a parameter file and overrides, the later before the earlier.
 
     Parameters
     ----------
     source
-        ROS 2 parameter file, or a mapping of its content or of bare parameters, nested or with dotted names.
+        ROS 2 parameter file, `FILE:NODE` for a node's section of it, or a mapping of its content or of bare parameters,
+        nested or with dotted names.
     overrides
         Nested or with dotted names; arrays as lists, tuples, `array.array` or NumPy arrays.
+    node
+        Whose parameters a file is to give, see `parameters_of`.
+    beside
+        Dataclass of other parameters that the node has: a file may set them.
 
     Raises
     ------
@@ -258,17 +265,21 @@ def load(
     """
     content: Mapping[str, Any]
     if isinstance(source, (str, Path)):
-        source_name, (content, faults) = str(source), read_parameter_file(Path(source))
+        path, asked = file_and_node(Path(source))
+        node, source_name, (content, faults) = asked or node, str(source), read_parameter_file(path)
     else:
         source_name, content, faults = "configuration", source or {}, []
-    of_file = isinstance(source, (str, Path)) and bool(content)
-    values, more_faults = parameters_of(content) if of_file or is_sectioned(content) else flatten(content)
+    sectioned = (isinstance(source, (str, Path)) and bool(content)) or is_sectioned(content)
+    values, more_faults = parameters_of(content, node) if sectioned else flatten(content)
     overriding, override_faults = flatten(overrides or {})
     faults += [*more_faults, *override_faults]
+    known = list(_below(configuration_type))
+    unknown = dict.fromkeys(_unknown(values, [*known, *(_below(beside) if beside else ())]))
+    unknown |= dict.fromkeys(_unknown(overriding, known))
     values.update(overriding)
 
     configuration = _build(configuration_type, "", MISSING, values, faults)
-    faults += _unknown(values, list(_below(configuration_type)))
+    faults += unknown
     if faults:
         raise ConfigurationError(f"{source_name}, with what was set besides" if overrides else source_name, faults)
     return typing.cast(C, configuration)
@@ -317,14 +328,7 @@ def _section_remark(section_type: type) -> str:
 def _yaml_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_yaml_value(element) for element in value)}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        text = repr(value)
-        return text if "." in text else text.replace("e", ".0e")  # 1e-06 is text to plain PyYAML
-    if isinstance(value, int):
-        return str(value)
-    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=math.inf).strip()
+    return to_yaml(value, **({"default_style": '"'} if isinstance(value, str) else {})).strip()
 
 
 class _Section(NamedTuple):

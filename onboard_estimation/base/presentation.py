@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,46 +22,30 @@ _ACRONYMS = {
     for word in ("RMSE", "RMS", "ATE", "RPE", "NEES", "NIS", "IMU", "UKF", "EKF", "ESKF", "SE2", "SE3", "2D", "3D")
 }
 
-# Suffix of a metric's key -> (one of it, several of it).
-_UNITS = {
-    "m": ("metre", "metres"),
-    "cm": ("centimetre", "centimetres"),
-    "mm": ("millimetre", "millimetres"),
-    "deg": ("degree", "degrees"),
-    "rad": ("radian", "radians"),
-    "s": ("second", "seconds"),
-    "ms": ("millisecond", "milliseconds"),
-    "us": ("microsecond", "microseconds"),
-    "ns": ("nanosecond", "nanoseconds"),
-    "hz": ("hertz", "hertz"),
-    "kg": ("kilogram", "kilograms"),
-    "pa": ("pascal", "pascals"),
-    "kg_m2": ("kilogram metre squared", "kilogram metres squared"),
-    "n_m": ("newton metre", "newton metres"),
-    "percent": ("per cent", "per cent"),
-    "m_s": ("metre per second", "metres per second"),
-    "m_s2": ("metre per second squared", "metres per second squared"),
-    "deg_s": ("degree per second", "degrees per second"),
-    "rad_s": ("radian per second", "radians per second"),
-}
-# `min` alone would take the key of a minimum for a time.
-_DIVISORS = {key: one for key, (one, _) in _UNITS.items()} | {
-    "s2": "second squared",
-    "min": "minute",
-    "h": "hour",
-    "cycle": "cycle",
-}
-
-# Where the suffix itself is none.
-_SYMBOLS = {
+# Suffix of a metric's key -> symbol.
+_UNITS = {one: one for one in ("m", "cm", "mm", "deg", "rad", "s", "ms", "us", "ns", "kg")} | {
     "hz": "Hz", "pa": "Pa", "kg_m2": "kg m^2", "n_m": "N m", "percent": "%", "m_s": "m/s", "m_s2": "m/s^2",
-    "deg_s": "deg/s", "rad_s": "rad/s", "s2": "s^2",
+    "deg_s": "deg/s", "rad_s": "rad/s",
 }  # fmt: skip
+# `min` alone would take the key of a minimum for a time.
+_DIVISORS = _UNITS | {"s2": "s^2", "min": "min", "h": "h", "cycle": "cycle"}
 _ALTERNATIVES = "|".join(sorted(_UNITS, key=len, reverse=True))
 _UNIT_SUFFIX = re.compile(
     rf"_(?P<unit>{_ALTERNATIVES})(?:_per_(?P<per>{'|'.join(sorted(_DIVISORS, key=len, reverse=True))}))?$"
 )
 _PERCENT_OF = re.compile(r"_percent_of_(?P<whole>\w+)$")
+_SHARE = re.compile(r"^coverage_|_ratio$")
+_HEADLINE = re.compile(r"(position_ate_|rotation_ate_)?rmse(_|$)")
+
+# Below so much of a unit, another and the factor to it.
+_SMALLER = {
+    "m": ((0.01, "mm", 1000.0), (1.0, "cm", 100.0)),
+    "m/s": ((0.1, "cm/s", 100.0),),
+    "s": ((0.1, "ms", 1000.0),),
+}
+
+DIGITS = 3
+"""Significant digits of a figure, wherever it is shown."""
 
 
 def words(name: str) -> str:
@@ -76,27 +60,70 @@ def unit_suffix(unit: str) -> str:
 
 
 def metric_label(key: str) -> tuple[str, str]:
-    """Label and unit in words of a metric's key: `joint_angle_rmse_deg` -> (`Joint angle RMSE`, `degrees`).
+    """Label and unit of a metric's key: `joint_angle_rmse_deg` -> (`Joint angle RMSE`, `deg`).
 
     The unit is empty where the key names none.
     """
     if found := _PERCENT_OF.search(key):
-        return words(key[: found.start()]), "per cent of the " + found["whole"].replace("_", " ")
+        return words(key[: found.start()]), "% of the " + found["whole"].replace("_", " ")
     if found := _UNIT_SUFFIX.search(key):
-        unit = _UNITS[found["unit"]][1]
-        return words(key[: found.start()]), f"{unit} per {_DIVISORS[found['per']]}" if found["per"] else unit
-    return words(key), "share, 0 to 1" if key.split("_")[-1] == "ratio" else ""
+        unit = _UNITS[found["unit"]]
+        return words(key[: found.start()]), f"{unit}/{_DIVISORS[found['per']]}" if found["per"] else unit
+    return words(key), ""
 
 
 def short_unit(key: str) -> str:
     """Symbol of the unit of a metric's key, for tables: `position_rmse_m_per_s` -> `m/s`; empty where it names none."""
-    if _PERCENT_OF.search(key):
-        return "%"
-    found = _UNIT_SUFFIX.search(key)
-    if found is None:
-        return ""
-    unit = _SYMBOLS.get(found["unit"], found["unit"])
-    return f"{unit}/{_SYMBOLS.get(found['per'], found['per'])}" if found["per"] else unit
+    return metric_label(key)[1].partition(" of ")[0]
+
+
+def headline_keys(keys: Iterable[str]) -> list[str]:
+    """Of a part's figures the one to look at: the RMS of all of it together, else of each dimension."""
+    known = list(keys)
+    return [key for key in known if _HEADLINE.match(key)][:1] or [key for key in known if "_rmse" in key]
+
+
+def error_keys(figures: Mapping[str, Any]) -> list[str]:
+    """Of a part's figures the errors that stand for it: that to look at, and of a pose its heading's too."""
+    return list(dict.fromkeys([*headline_keys(figures), *(key for key in figures if key == "heading_rmse_deg")]))
+
+
+def error_sizes(figures: Any) -> dict[str, float]:
+    """RMS error of a part of the state, by unit: by it the unit is chosen that all of its errors are shown in.
+
+    Parameters
+    ----------
+    figures
+        Of the part; nothing is known of what is no group of them.
+    """
+    if not isinstance(figures, Mapping):
+        return {}
+    keys = headline_keys(key for key, value in figures.items() if isinstance(value, Real))
+    return {short_unit(key): abs(float(figures[key])) for key in reversed(keys)}
+
+
+def shown_metric(key: str, value: Any, sizes: Mapping[str, float]) -> tuple[str, str, str]:
+    """Label, value and unit of a metric as every screen shows them.
+
+    Parameters
+    ----------
+    sizes
+        What the units of errors are chosen by, see `error_sizes`; of all else the value's own size decides.
+    """
+    label, unit = metric_label(key)
+    if isinstance(value, (bool, np.bool_, Integral)) or not isinstance(value, Real):
+        return label, format_value(value), unit
+    size = abs(float(value))
+    shown, factor = display_unit(unit, size if key.startswith("true_") else sizes.get(unit, size))
+    if _SHARE.search(key):
+        shown, factor = "%", 100.0
+    return label, format_value(factor * float(value), DIGITS), shown
+
+
+def shown_figures(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Figures of one group for a sentence, each with its unit, by key."""
+    sizes = error_sizes(figures)
+    return {key: " ".join(shown_metric(key, value, sizes)[1:]).rstrip() for key, value in figures.items()}
 
 
 def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -108,8 +135,8 @@ def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[
             yield (*path, str(key)), value
 
 
-def format_value(value: Any) -> str:
-    """A metric for people: four significant digits; what is missing or not finite is `not available`."""
+def format_value(value: Any, digits: int = 4) -> str:
+    """A metric for people, with so many significant digits; what is missing or not finite is `not available`."""
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if value is None:
@@ -117,7 +144,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, Real):
-        return format_number(float(value)) if math.isfinite(value) else "not available"
+        return format_number(float(value), digits) if math.isfinite(value) else "not available"
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -126,7 +153,7 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def format_number(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = DIGITS) -> str:
     """Finite number with `digits` significant digits, an exponent only below 1e-4 and from 1e6 on."""
     if value == 0.0:
         return "0"
@@ -137,8 +164,19 @@ def format_number(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def percent(share: float) -> str:
+    """A share of one: `81.2 %`."""
+    return f"{format_number(100.0 * share)} %"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value as computed, in `rad`, `m` and so on, with the unit that its size asks for: `8.71 mm`."""
+    shown, factor = display_unit(unit, abs(value))
+    return f"{format_number(factor * value)} {shown}".rstrip()
+
+
 def display_unit(unit: str, largest: float) -> tuple[str, float]:
-    """Unit that a quantity is shown in, and the factor that leads to it: angles in degrees, lengths by their size.
+    """Unit that a quantity is shown in, and the factor that leads to it: angles in degrees, others by their size.
 
     Parameters
     ----------
@@ -147,16 +185,10 @@ def display_unit(unit: str, largest: float) -> tuple[str, float]:
     largest
         Largest magnitude shown, in `unit`.
     """
-    degrees = 180.0 / math.pi
     if unit in ("rad", "rad/s", "rad/s^2"):
-        return unit.replace("rad", "deg"), degrees
-    if unit == "m" and largest < 0.01:
-        return "mm", 1000.0
-    if unit == "m" and largest < 1.0:
-        return "cm", 100.0
-    if unit == "m/s" and largest < 0.1:
-        return "cm/s", 100.0
-    return unit, 1.0
+        return unit.replace("rad", "deg"), 180.0 / math.pi
+    smaller = (one for one in _SMALLER.get(unit, ()) if 0.0 < largest < one[0])
+    return next(smaller, (0.0, unit, 1.0))[1:]
 
 
 def axis_label(label: str, unit: str) -> str:

@@ -50,7 +50,7 @@ Files = Mapping[str, bytes]
 """Of a run folder by their paths in it: what a worker sends back."""
 RESULTS, REPORT, RUNS, ABOUT = "results.parquet", "report.html", "runs", "campaign.json"
 _DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command", "folder")
-_MOST_NAMED = 3
+MOST_NAMED = 3
 
 Row = Mapping[str, Any]
 """Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
@@ -302,7 +302,7 @@ def _refuse_absent_files(cases: Sequence[Case], workers: Workers) -> None:
             raise UserError(f"worker {address}: {found}")
         if found:
             where = "" if address == HERE else f" on {address}"
-            faults.append(f"not there{where}: {first_of(found, _MOST_NAMED)}")
+            faults.append(f"not there{where}: {first_of(found, MOST_NAMED)}")
     if faults:
         raise UserError(first_of(faults, 1, rest="; and so on {} more workers"))
 

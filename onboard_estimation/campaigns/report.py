@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import display_unit, format_number, metric_label, shown_metric, words
 from onboard_estimation.base.workers import software
 from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
 from onboard_estimation.campaigns.summary import (
+    DIFFERENCE_CAPTION,
     DIFFERENCE_HEADINGS,
+    FIGURE_CAPTION,
     FIGURE_HEADINGS,
     Difference,
     Group,
@@ -43,18 +45,18 @@ _MOST_LISTED = 2000
 _MOST_LINES = 60
 _REPLAYED = 5
 _UNSURE = 0.25
-"""Mean NEES per degree of freedom below which an estimate is called too unsure."""
-_NEES = (
-    "NEES is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
-    "consistent, more is overconfident; in brackets its 95 % interval from the scatter between runs. 1 sigma, 3 sigma: "
-    "share of the errors within."
-)
+"""Mean NEES per degree of freedom below which an estimate is called too unsure: errors are less than half as stated."""
+_MOST_STATED = 3.0
+"""Stated deviations, in largest errors, that a picture is made high enough for."""
 _OVERLAYS = (
     "Thick: the median of a group's errors at each instant. Thin: its runs; where there are more than 60 lines, the "
-    "range of the middle 80 % in their place. Dashed: the median of the stated standard deviations."
+    "range of the middle 80 % in their place. Dashed: the median of the stated standard deviations; what is too large "
+    "for the picture stands beside the name."
 )
-# Strips of dots, in pixels of the drawing.
-_WIDTH, _LEFT, _RIGHT, _ROW, _AXIS = 900.0, 190.0, 20.0, 30.0, 34.0
+# Strips of dots, in pixels of the drawing: the name of a group above its dots.
+_WIDTH, _LEFT, _RIGHT, _ROW, _NAME, _AXIS = 900.0, 20.0, 20.0, 46.0, 14.0, 34.0
+_LONGEST_NAME = 100
+"""Characters that a drawing has room for."""
 
 
 def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
@@ -78,7 +80,7 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         "sources": _sources(groups),
         "facts": text(_facts(campaign, groups)),
         "verdict": text(_verdict(groups, axes)),
-        "nees_caption": text(_NEES),
+        "nees_caption": text(FIGURE_CAPTION),
         "groups": _group_table(campaign, groups, axes),
         "differences": _difference_section(found),
         "strips": "".join(_strips(campaign, groups, axes)),
@@ -112,24 +114,22 @@ def _facts(campaign: Campaign, groups: Sequence[Group]) -> str:
 
 
 def _verdict(groups: Sequence[Group], axes: Sequence[str]) -> str:
-    """Which parts are overconfident: surely, by the interval of the mean NEES, or by coverage."""
-    faults = []
+    """Which parts are overconfident, and which too unsure: surely, by the interval of the mean NEES, or by coverage."""
+    overconfident, unsure = [], []
     for group in groups:
         for part, one in group.consistency.items():
+            where = f"{words(part).lower()}{f' ({group.name(axes)})' if axes else ''}: NEES {one.nees:.2f}"
             if one.interval[0] > 1.0 or one.within_3_sigma < 0.95:
-                where = f" ({group.name(axes)})" if axes else ""
-                faults.append(
-                    f"{words(part).lower()}{where}: NEES {one.nees:.2f}, {one.within_3_sigma:.3f} within 3 sigma"
-                )
+                overconfident.append(f"{where}, {one.within_3_sigma:.3f} within 3 sigma")
+            elif one.nees < _UNSURE and not one.interval[1] >= 1.0:
+                unsure.append(f"{where}, {one.within_1_sigma:.3f} within 1 sigma")
+    told = {"overconfident": overconfident, "too unsure": unsure}
+    faults = [f"{word} in {first_of(found, 3, '; ', '; and {} more')}" for word, found in told.items() if found]
     if faults:
-        return f"overconfident in {first_of(faults, 3, '; ')}."
+        return f"{'. '.join(fault[:1].upper() + fault[1:] for fault in faults)}."
     if not any(group.consistency for group in groups):
         return "no run has a truth to compare with." if any(group.rows for group in groups) else "no run is done."
-    parts = dict.fromkeys(
-        words(part).lower() for group in groups for part, one in group.consistency.items() if one.interval[1] < _UNSURE
-    )
-    unsure = f"; errors are less than half of what is stated in {', '.join(parts)}" if parts else ""
-    return f"no part is shown to be overconfident over the runs{unsure}."
+    return "no part is shown to be overconfident or too unsure over the runs."
 
 
 def _page(campaign: Campaign, row: Row) -> str:
@@ -161,9 +161,8 @@ def _difference_section(found: Sequence[Difference]) -> str:
         rows.append([text(f"{one.axis.replace('_', ' ')}: {change}"), *map(text, rest)])
     return (
         "<section>\n<h2>What differs</h2>\n"
-        '<p class="small">Pairs of runs that are alike but for one label; in brackets the 95 % interval of the mean '
-        "change (bootstrap). An interval on one side of zero is no chance.</p>\n"
-        f"{lined_table(DIFFERENCE_HEADINGS, rows, range(3, 7))}\n</section>\n"
+        f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n'
+        f"{lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))}\n</section>\n"
     )
 
 
@@ -189,13 +188,13 @@ def _strips(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) ->
         middle = 0.5 * (_LEFT + _WIDTH - _RIGHT)
         out.append(f'<text class="faint" x="{middle:g}" y="{height + 29:g}" text-anchor="middle">{text(label)}</text>')
         for number, group in enumerate(groups):
-            y = _ROW * (number + 0.5)
-            title = f'<text x="{_LEFT - 10:g}" y="{y + 4:g}" text-anchor="end">{text(group.name(axes))}</text>'
+            y = _ROW * number + 0.5 * (_ROW + _NAME)
+            called = f"{text(_short(group.name(axes)))}<title>{text(group.name(axes))}</title>"
+            out.append(f'<text x="{_LEFT:g}" y="{_ROW * number + _NAME:g}">{called}</text>')
             known = [row for row in group.rows if math.isfinite(figure(row, name))]
-            out.append(title)
             for index, row in enumerate(known):
                 # A little up and down, so that equal ones are told apart; always the same.
-                centre = y + (index * 0.618034 % 1.0 - 0.5) * 0.5 * _ROW
+                centre = y + (index * 0.618034 % 1.0 - 0.5) * 0.5 * (_ROW - _NAME)
                 value = figure(row, name)
                 said = f"<title>{text(row['name'])}: {format_number(value)}</title>"
                 at = f'cx="{place(value):.1f}" cy="{centre:.1f}" r="4"'
@@ -205,6 +204,12 @@ def _strips(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) ->
                 x = f"{place(float(np.median([figure(row, name) for row in known]))):.1f}"
                 out.append(f'<line class="median" x1="{x}" x2="{x}" y1="{y - 13:g}" y2="{y + 13:g}"/>')
         yield f"<h3>{text(words(part))}</h3>\n{''.join(out)}</svg>\n"
+
+
+def _short(name: str, most: int = _LONGEST_NAME) -> str:
+    """Its begin and its end, for groups may differ in either."""
+    half = (most - 5) // 2
+    return name if len(name) <= most else f"{name[:half]} ... {name[-half:]}"
 
 
 class _Overlay(NamedTuple):
@@ -246,24 +251,30 @@ def _overlay(number: int, name: str, runs: Sequence[tuple[Vector, PartErrors]]) 
 
 
 def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
-    shown, factor = display_unit(unit, max(float(np.nanmax(one.errors)) for one in overlays))
+    largest = max(float(np.nanmax(one.errors)) for one in overlays)
+    shown, factor = display_unit(unit, largest)
+    stated = [float(np.nanmax(one.claimed, initial=0.0)) for one in overlays]
+    top = 1.05 * max(largest, min(max(stated), _MOST_STATED * largest)) or 1.0
+    beyond = [f" (stated: up to {format_number(factor * most, 3)} {shown})" if most > top else "" for most in stated]
+    names = [_short(one.name, _LONGEST_NAME - len(far)) + far for one, far in zip(overlays, beyond, strict=True)]
+    columns = max(1, min(6, _LONGEST_NAME // (max(map(len, names)) + 8)))
     figure = Figure()
-    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.3)[0, 0]
+    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.2 + 0.17 * -(-len(names) // columns))[0, 0]
     singly = sum(len(one.errors) for one in overlays) <= _MOST_LINES
-    for one in overlays:
+    for one, name in zip(overlays, names, strict=True):
         colour = SERIES[one.number % len(SERIES)]
         low, middle, high = factor * _quantiles(one.errors, 0.1, 0.5, 0.9)
         if singly:
             axes.plot(one.time_s, factor * one.errors.T, color=colour, linewidth=0.6, alpha=0.35)
         else:
             axes.fill_between(one.time_s, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(one.time_s, middle, color=colour, linewidth=1.8, label=plain(one.name))
+        axes.plot(one.time_s, middle, color=colour, linewidth=1.8, label=plain(name))
         axes.plot(one.time_s, factor * one.claimed, color=colour, linestyle="--")
-    axes.set(xlabel="time (s)", ylabel=f"error ({plain(shown)})")
-    axes.set_ylim(0.0, 1.05 * factor * max(float(np.nanmax(one.errors)) for one in overlays) or 1.0)
+    axes.set(xlabel="time (s)", ylabel=f"error ({plain(shown)})", ylim=(0.0, factor * top))
+    axes.ticklabel_format(axis="y", scilimits=(-2, 4))
     axes.margins(x=0.0)
-    if len(overlays) > 1:
-        add_legend(figure, axes)
+    if len(overlays) > 1 or any(beyond):
+        add_legend(figure, axes, columns)
     return figure
 
 
@@ -296,9 +307,8 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
 
 
 def _amount(row: Row, name: str) -> str:
-    value = figure(row, name)
-    unit = short_unit(name.partition(".")[2])
-    return f"{format_number(value, 3)} {unit}".strip() if math.isfinite(value) else "unknown"
+    _, value, unit = shown_metric(name.partition(".")[2], figure(row, name), {})
+    return f"{value} {unit}".strip()
 
 
 def _failures(campaign: Campaign) -> str:

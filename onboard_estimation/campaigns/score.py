@@ -24,11 +24,11 @@ import numpy as np
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Estimate, Measurement
+from onboard_estimation.base.presentation import headline_keys
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.metrics import headline_keys
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
 from onboard_estimation.judging.sources import Source, read_bag

@@ -3,12 +3,14 @@
 For the terminal and for the page: figures as numbers, and as the cells of a table.
 
 A group are the runs that differ in recording and seed alone. Groups are compared by pairs: runs that are alike but for
-one label, so that what makes a recording hard is in both.
+one label, so that what makes a recording hard is in both. Pairs of one recording, with several configurations, say the
+same thing several times: their differences are averaged, and recordings are what is counted.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, permutation_test
+from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import format_number, headline_keys, metric_label, short_unit, words
 from onboard_estimation.campaigns.campaign import (
     AXES,
     ERRORS,
@@ -32,14 +35,33 @@ from onboard_estimation.campaigns.campaign import (
     thinning,
 )
 from onboard_estimation.filtering.consistency import coverage, judge_consistency
-from onboard_estimation.judging.metrics import headline_keys
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
 FIGURE_HEADINGS = ("group (runs)", "figure", "", "median", "worst", "NEES/dof", "1 sigma", "3 sigma")
-DIFFERENCE_HEADINGS = ("from, to", "figure", "", "pairs", "before", "after", "change", "")
-_FEWEST_PAIRS = 4
-_RESAMPLES = 4999
+FIGURE_CAPTION = (
+    "NEES/dof is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
+    "consistent, more is overconfident, less too unsure; in brackets its 95 % interval from the scatter between runs. "
+    "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
+)
+DIFFERENCE_HEADINGS = ("from, to", "figure", "", "recordings", "before", "after", "change", "in %", "")
+SIGNIFICANCE = 0.05
+"""Largest share of figures that are called different where both runs are the same."""
+FEWEST_RECORDINGS = 6
+"""Signs of fewer differences are all alike by chance more often than that: 2 / 2^5 is 0.06."""
+LEAST_CHANGE = 0.05
+"""Of a figure: what is less is none to choose by. Motion capture and initial errors that are drawn move it as much."""
+_PERCENT = f"{100.0 * LEAST_CHANGE:g} %"
+DIFFERENCE_CAPTION = (
+    "Pairs of runs that are alike but for one label, averaged by recording; in brackets the 95 % interval of the mean "
+    f"change over recordings. Better and worse: by {_PERCENT} or more, over {FEWEST_RECORDINGS} recordings or more; "
+    "else how many would show so much. Of twenty figures of the same filter one may look another by chance."
+)
+_SEEN = 2.8
+"""Standard errors of a mean change that is seen in four of five campaigns: 1.96 for `SIGNIFICANCE`, 0.84 for that."""
+_FEWEST_RUNS, _RESAMPLES = 4, 4999
+_MOST_SIGNS = 12
+"""Of so many differences all signs are tried, which holds whatever their distribution; of more it is Student's t."""
 
 
 class Figures(NamedTuple):
@@ -139,12 +161,16 @@ class Difference(NamedTuple):
         Which label, and what it is in both.
     figure
         Of which.
-    pairs
-        How many.
-    median_before, median_after
-        Of the figure over the pairs.
-    mean_change, interval
-        Mean of the pairs' differences, and its 95 % interval by bootstrap (BCa); NaN for few pairs.
+    pairs, recordings
+        How many pairs, of how many recordings.
+    mean_before, mean_after, mean_change
+        Of the figure over the recordings, and of its difference.
+    interval
+        95 % interval of the mean change by Student's t over the recordings; NaN for one recording.
+    p_value
+        Of as large a mean change where both are the same, and the signs of the recordings' differences are chance.
+    needed
+        Recordings in which a change by `LEAST_CHANGE` would be seen, by the scatter of the differences.
     """
 
     axis: str
@@ -152,25 +178,38 @@ class Difference(NamedTuple):
     after: str
     figure: str
     pairs: int
-    median_before: float
-    median_after: float
+    recordings: int
+    mean_before: float
+    mean_after: float
     mean_change: float
     interval: tuple[float, float]
+    p_value: float
+    needed: int
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, `no difference shown`."""
+        """`better`, `worse`, `less than 5 %`, `no difference shown`, `too few recordings`."""
         low, high = self.interval
-        return "better" if high < 0.0 else "worse" if low > 0.0 else "no difference shown"
+        if self.recordings < FEWEST_RECORDINGS:
+            return "too few recordings"
+        if self.p_value >= SIGNIFICANCE or low <= 0.0 <= high:
+            return "no difference shown"
+        if abs(self.mean_change) < LEAST_CHANGE * self.mean_before:
+            return f"less than {_PERCENT}"
+        return "better" if high < 0.0 else "worse"
 
     def cells(self) -> tuple[str, ...]:
         """A line under `DIFFERENCE_HEADINGS`."""
         before, after, change = (
-            format_number(value, 3) for value in (self.median_before, self.median_after, self.mean_change)
+            format_number(value, 3) for value in (self.mean_before, self.mean_after, self.mean_change)
         )
         change += _between(self.interval, lambda bound: format_number(bound, 2))
-        numbers = (str(self.pairs), before, after, change)
-        return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, self.verdict)
+        share = f"{100.0 * self.mean_change / self.mean_before:+.1f}" if self.mean_before > 0.0 else "-"
+        said = self.verdict
+        if said not in ("better", "worse") and self.needed > self.recordings:
+            said += f": {_PERCENT} needs {self.needed if self.needed < 1000 else '1000 or more'}"
+        numbers = (str(self.recordings), before, after, change, share)
+        return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, said)
 
 
 def groups_of(campaign: Campaign) -> tuple[Group, ...]:
@@ -195,11 +234,9 @@ def differences(campaign: Campaign) -> Iterator[Difference]:
     for axis in COMPARED_AXES:
         labels = list(dict.fromkeys(str(row["asked"][axis]) for row in done))
         for after, name in itertools.product(labels[1:], names):
-            found = _pairs(done, axis, labels[0], after, name)
+            pairs, found = _pairs(done, axis, labels[0], after, name)
             if len(found):
-                changes, medians = found[:, 1] - found[:, 0], np.median(found, axis=0)
-                mean, interval = float(np.mean(changes)), interval_of_mean(changes)
-                yield Difference(axis, labels[0], after, name, len(found), medians[0], medians[1], mean, interval)
+                yield compared(axis, labels[0], after, name, pairs, found)
 
 
 def headlines(row: Row) -> list[str]:
@@ -212,9 +249,28 @@ def headlines(row: Row) -> list[str]:
     return [f"{part}.{key}" for part, keys in parts.items() for key in headline_keys(keys)]
 
 
+def compared(axis: str, before: str, after: str, name: str, pairs: int, found: NDArray[np.float64]) -> Difference:
+    """The difference between the means of a figure before and after (N, 2), a row a recording."""
+    count, changes = len(found), found[:, 1] - found[:, 0]
+    mean_before, mean_after = np.mean(found, axis=0).tolist()
+    change, scatter = float(np.mean(changes)), float(np.std(changes, ddof=min(count - 1, 1)))
+    error = scatter / math.sqrt(count)
+    half = float(student_t.ppf(1.0 - 0.5 * SIGNIFICANCE, count - 1)) * error  # NaN of one recording
+    p_value = 1.0
+    if count > _MOST_SIGNS:
+        p_value = 2.0 * float(student_t.sf(abs(change) / max(error, 1e-300), count - 1))
+    elif count > 1:
+        p_value = float(permutation_test((changes,), np.mean, permutation_type="samples").pvalue)
+    needed, least = FEWEST_RECORDINGS, LEAST_CHANGE * mean_before
+    if least > 0.0:
+        needed = max(needed, math.ceil((_SEEN * scatter / least) ** 2))
+    means, interval = (mean_before, mean_after, change), (change - half, change + half)
+    return Difference(axis, before, after, name, pairs, count, *means, interval, p_value, needed)
+
+
 def interval_of_mean(values: Vector) -> tuple[float, float]:
     """95 % interval of the mean of independent values (N,), by bootstrap (BCa); NaN where there are few."""
-    if len(values) < _FEWEST_PAIRS or not np.isfinite(values).all():
+    if len(values) < _FEWEST_RUNS or not np.isfinite(values).all():
         return float("nan"), float("nan")
     if np.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
@@ -291,16 +347,21 @@ def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:
     return judge_consistency(nees, errors, stddevs).share_in_band
 
 
-def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> NDArray[np.float64]:
-    """(N, 2) a figure of runs that are alike but for one label."""
+def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> tuple[int, NDArray[np.float64]]:
+    """Of how many pairs of runs that are alike but for one label a figure is known; (N, 2) its means by recording."""
     others = [one for one in AXES if one != axis]
     found: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows:
         asked = row["asked"]  # what a filter calls itself may be another, where none was asked for
         found.setdefault(tuple(asked[one] for one in others), {})[asked[axis]] = figure(row, name)
-    pairs = [(pair[before], pair[after]) for pair in found.values() if before in pair and after in pair]
-    out = np.array(pairs).reshape(-1, 2)
-    return out[np.isfinite(out).all(axis=1)]
+    recordings: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for labels, pair in found.items():
+        both = pair.get(before, math.nan), pair.get(after, math.nan)
+        if np.isfinite(both).all():
+            own = tuple(label for one, label in zip(others, labels, strict=True) if one not in COMPARED_AXES)
+            recordings.setdefault(own, []).append(both)
+    means = np.array([np.mean(pairs, axis=0) for pairs in recordings.values()]).reshape(-1, 2)
+    return sum(map(len, recordings.values())), means
 
 
 def _in_words(name: str) -> tuple[str, str]:

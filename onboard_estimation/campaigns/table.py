@@ -23,21 +23,26 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
+import numpy as np
 
-from onboard_estimation.base.errors import UserError
-from onboard_estimation.campaigns.campaign import AXES, FILES, Case
-from onboard_estimation.contract.robot import estimator_name, find_robot
+from onboard_estimation.bags.topics import TRUTH
+from onboard_estimation.base.errors import UserError, first_of
+from onboard_estimation.base.measurement import component_names
+from onboard_estimation.base.parameter_file import read_yaml_file
+from onboard_estimation.base.series import Series
+from onboard_estimation.campaigns.campaign import AXES, FILES, MOST_NAMED, Case
+from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions, Keep, Option, declared, from_typed
+from onboard_estimation.judging.options import EvaluateOptions, Keep, Option, declared, from_typed, is_part
 from onboard_estimation.judging.simulated_bags import SimulatedRun
-from onboard_estimation.judging.sources import load_configuration
+from onboard_estimation.judging.sources import load_configuration, model_file
+from onboard_estimation.judging.what_if import changed_series
 from onboard_estimation.report.run_folder import content_hash
 
 MOST_RUNS = 200_000
@@ -73,6 +78,8 @@ class Table:
         For all runs.
     keep
         Of each run, see `write_run`.
+    faults
+        Of the file that it was read from, which `cases_of` tells with its own.
     """
 
     robot: str | None = None
@@ -82,6 +89,7 @@ class Table:
     what_ifs: Mapping[str, Typed] = field(default_factory=lambda: {AS_IT_IS: {}})
     options: Typed = field(default_factory=dict)
     keep: Keep = "reports"
+    faults: tuple[str, ...] = ()
 
 
 def read_table(path: Path) -> Table:
@@ -90,19 +98,13 @@ def read_table(path: Path) -> Table:
     Raises
     ------
     UserError
-        It cannot be read, or is none: all faults in one line.
+        It cannot be read as YAML. Other faults are kept: `cases_of` tells all at once.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    content, faults = read_yaml_file(path, "YAML")
     reader = _Reader(path.absolute().parent)
+    reader.faults += faults
     table = reader.table(content)
-    if reader.faults:
-        raise UserError(f"{path}: {'; '.join(reader.faults)}")
-    return table
+    return replace(table, faults=(f"{path}: {'; '.join(reader.faults)}",) if reader.faults else ())
 
 
 def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]:
@@ -116,13 +118,14 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
     Raises
     ------
     UserError
-        There is none or there are too many, options that are none, or files that are not there: all faults in one line.
+        There is none or there are too many, options that are none, models that cannot be read, or files that are not
+        there: all faults in one line.
     """
-    if not table.recordings:
+    if not (table.recordings or table.faults):
         raise UserError("a campaign needs bags, or something to simulate")
     estimators: Sequence[str | None] = table.estimators or (None,)
     _refuse_many(len(table.recordings) * len(estimators) * len(table.configurations) * len(table.what_ifs))
-    faults: dict[str, None] = {}
+    faults = dict.fromkeys(table.faults)
     settings: dict[tuple[str, str], EvaluateOptions] = {}
     for chosen in itertools.product(table.configurations, table.what_ifs):
         typed = _merged(table.options, table.configurations[chosen[0]], table.what_ifs[chosen[1]])
@@ -130,9 +133,13 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
             settings[chosen] = _absolute(replace(from_typed(typed, options), robot=table.robot))
         except UserError as error:
             faults[str(error)] = None
-    faults |= dict.fromkeys(_faults(table, settings.values()))
-    if faults:
-        raise UserError("; ".join(faults))
+    faults |= {fault: None for fault in _faults(table, settings.values()) if not any(fault in told for told in faults)}
+    named = {path: None for one in settings.values() for name in FILES if (path := getattr(one, name)) is not None}
+    absent = [str(path) for path in named if not path.exists()]
+    if faults or absent:  # the bags of a sound table are looked for where they are read, by all workers
+        absent += [str(bag) for bag in table.recordings if isinstance(bag, Path) and not bag.exists()]
+        told = [f"not there: {first_of(absent, MOST_NAMED)}"] if absent else []
+        raise UserError("; ".join([*faults, *told]))
     names = bag_names([one for one in table.recordings if isinstance(one, Path)])
     hashed = cache(_hashed)
     cases: dict[str, Case] = {}
@@ -318,22 +325,47 @@ def _merged(*typed: Typed) -> dict[str, Any]:
     return out
 
 
-def _faults(table: Table, settings: Any) -> Iterator[str]:
-    """What of a table cannot be run, as far as it can be seen without reading a bag."""
-    if table.robot is None:
-        return
+def _faults(table: Table, settings: Iterable[EvaluateOptions]) -> Iterator[str]:
+    """What the robot does not take, or where none is named no installed one, as far as no bag tells it."""
     try:
-        robot = find_robot(table.robot)
-        for estimator in table.estimators:
-            estimator_name(robot, estimator)
+        robots = list(all_robots()) if table.robot is None else [find_robot(table.robot)]
     except UserError as error:
         yield str(error)
         return
+    checks: list[Callable[[Robot], Any]] = [partial(estimator_name, asked=name) for name in table.estimators]
     for options in settings:
-        try:
-            load_configuration(robot, options)
-        except UserError as error:
-            yield str(error)
+        if options.config is None or options.config.exists():
+            checks += [partial(check, options=options, table=table) for check in (_check_sensors, _check_model)]
+    for check in checks:
+        reasons = []
+        for robot in robots:
+            try:
+                check(robot)
+                break
+            except UserError as error:
+                reasons.append(str(error))
+        else:
+            yield reasons[0] if table.robot else f"no installed robot fits ({first_of(reasons, 1)})"
+
+
+def _check_sensors(robot: Robot, options: EvaluateOptions, table: Table) -> None:
+    """Raise UserError where a robot has no such parameters, or no such sensors for a what-if."""
+    stamps, channels = np.zeros(0, dtype=np.int64), robot.channels(_configuration(robot, options, table))
+    sensors = [Series(one, stamps, np.zeros((0, len(component_names(one))))) for one in channels]
+    drop = tuple(name for name in options.what_if.drop if not is_part(name, TRUTH))
+    changed_series(sensors, replace(options.what_if, drop=drop))
+
+
+def _check_model(robot: Robot, options: EvaluateOptions, table: Table) -> None:
+    """Raise UserError where a robot's model cannot be read, or does not fit; not where it is not there."""
+    configuration = _configuration(robot, options, table)
+    if model_file(robot, configuration) is not None and (options.model is None or options.model.exists()):
+        for name in [one for one in table.estimators if one in robot.estimators] or robot.estimators[:1]:
+            robot.estimator(configuration, name)
+
+
+def _configuration(robot: Robot, options: EvaluateOptions, table: Table) -> Any:
+    return load_configuration(robot, options, next((one for one in table.recordings if isinstance(one, Path)), None))
 
 
 def _refuse_many(count: int) -> None:

@@ -149,7 +149,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Eva
         As `load_recording`; several robots of the kind; no ground truth of a body; more bodies than are configured.
     """
     with open_bag(path) as bag:
-        match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
+        match = match_topics(robot, configuration, bag.types, options.topics, options.namespace)
         refuse_rivals(path, robot, match, options)
         _refuse_incomplete(path, match, bag.topics)
         _refuse_others(robot, configuration, match, bag.topics)

@@ -11,6 +11,7 @@ import typer
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
+from onboard_estimation.judging.options import path_word
 
 StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 
@@ -52,7 +53,7 @@ def simulate(
     what = ", ".join(word for word in (scenario, variant, f"seed {seed}") if word)
     size = f"{written['messages']} messages on {written['topics']} topics"
     output.say(f"{bag}: {size}, {duration:g} s of {robot} ({what}), simulated")
-    output.say(f"next: {output.program()} evaluate {shlex.quote(str(bag))}")
+    output.say_command("next: ", f"evaluate {shlex.quote(path_word(bag))}")
 
 
 @output.command("inspect BAG", "inspect BAG --json")
@@ -78,11 +79,10 @@ def inspect(
     if lines:
         output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
     for line in lines:
-        output.say(f"  {output.program()} evaluate {shlex.quote(printable(str(bag)))} {line}")
+        output.say_command("  ", f"evaluate {shlex.quote(path_word(bag))} {line}")
     for topic in foreign_topics(found.topics):
         output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")
-        words = f"{shlex.quote(printable(str(bag)))} --trajectory {shlex.quote(printable(topic))}"
-        output.say(f"  {output.program()} evaluate {words}")
+        output.say_command("  ", f"evaluate {shlex.quote(path_word(bag))} --trajectory {shlex.quote(topic)}")
 
 
 def _check_storage(storage: str) -> None:
@@ -148,4 +148,4 @@ def convert(
     output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, {written['source']}")
     for note in written["notes"]:
         output.say(f"- {note}")
-    output.say(f"next: {output.program()} {written['next']} {shlex.quote(str(bag))}")
+    output.say_command("next: ", f"{written['next']} {shlex.quote(path_word(bag))}")

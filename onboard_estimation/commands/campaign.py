@@ -109,9 +109,8 @@ def _table(
     if len(what) == 1 and not any(sign in one for sign in "*?[/") and not Path(one).exists():
         raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(arguments.robots(''))}")
     bags, without = expanded(what, Path.cwd())
-    if without:
-        raise UserError(f"no bag is called {', '.join(without)}")
-    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep), robot or "bags"
+    faults = tuple(f"no bag is called {pattern}" for pattern in without)
+    return Table(robot, tuple(bags), tuple(estimators), keep=settings.keep, faults=faults), robot or "bags"
 
 
 def _default_folder(name: str) -> Path:
@@ -151,18 +150,18 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
-    from onboard_estimation.campaigns.summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+    from onboard_estimation.campaigns import summary as over_runs
     from onboard_estimation.contract.trained import ReportTable
 
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
-    axes = differing_axes(groups)
+    axes = over_runs.differing_axes(groups)
     lines = tuple(cells for group in groups for _, cells in group.lines(axes))
     title = f"{name}: {len(done.rows)} runs, {sources}"
-    tables = [ReportTable(title, FIGURE_HEADINGS, lines, FIGURE_HEADINGS[3:])]
+    tables = [ReportTable(title, over_runs.FIGURE_HEADINGS, lines, over_runs.FIGURE_HEADINGS[3:])]
     if found:
         differing = tuple(one.cells() for one in found)
-        headings = DIFFERENCE_HEADINGS
-        tables.append(ReportTable("What differs, pair by pair", headings, differing, headings[3:7]))
+        headings = over_runs.DIFFERENCE_HEADINGS
+        tables.append(ReportTable("What differs, recording by recording", headings, differing, headings[3:8]))
     output.print_tables(tables)
     if done.earlier:
         output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
@@ -170,9 +169,8 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
         output.say(f"- failed: {row['name']}: {row['reason']}")
     if len(done.failures) > 5:
         output.say(f"- and {len(done.failures) - 5} more failed; the same command tries them again.")
-    output.say(
-        "NEES/dof: 1 is consistent, more is overconfident; in brackets the 95 % interval of its mean over the runs. "
-        "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
-    )
+    output.say(over_runs.FIGURE_CAPTION)
+    if found:
+        output.say(over_runs.DIFFERENCE_CAPTION)
     output.say(f"\nreport: {done.folder}/report.html")
     output.say(f"table:  {done.folder}/results.parquet")

@@ -138,7 +138,7 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     if len(robots) != 1 and (estimator or options.config):
         raise UserError("--estimator and --config are of one robot: name it")
     ros2.require()
-    from onboard_estimation.nodes.estimator import EstimatorHost  # needs rclpy
+    from onboard_estimation.ros.estimator_host import EstimatorHost
 
     node_names = {row.name for row in describe(EstimatorHost)}
     host = {name: value for name, value in options.overrides.items() if name in node_names}

@@ -12,16 +12,17 @@ from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import flag, option
 
 if TYPE_CHECKING:
-    from onboard_estimation.contract.result import EvaluationResult, PartResult
+    from onboard_estimation.contract.result import EvaluationResult
     from onboard_estimation.contract.simulated import Simulated
     from onboard_estimation.contract.trained import Trained
     from onboard_estimation.report.evaluate import Evaluation
 
 # Measured with all robots, see docs/results.md.
-_COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
-_FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
+_COST = "About 140 s of processor time the first time, which compiles the models; 320 MB of disk."
+_FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 430 MB of disk."
 _MARK = ".onboard_estimation_demo"
 _SECONDS = 60.0
+_SET_FOR = "hardware"
 _LEARNED_SECONDS = 20.0
 _TRAINING_SECONDS = 20.0
 _TRAINING_SEEDS = (1000, 1001)
@@ -85,14 +86,14 @@ Lines = list[tuple[str, ...]]
 
 
 def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
-    """The robot's first scenario, with its first estimator as it is configured."""
+    """The scenario that the robot's noise is set for, else its first, with its first estimator as it is configured."""
     from onboard_estimation.contract.simulated import chosen_scenario
     from onboard_estimation.judging.options import EvaluateOptions
     from onboard_estimation.judging.simulated_bags import simulate_to_bag
     from onboard_estimation.judging.sources import load_configuration
     from onboard_estimation.report.evaluate import evaluate_bag
 
-    scenario, variant = chosen_scenario(robot, None, None)
+    scenario, variant = chosen_scenario(robot, _SET_FOR if _SET_FOR in robot.scenarios else None, None)
     bag = folder / f"{robot.name}_{scenario}"
     options = EvaluateOptions(robot=robot.name)
     with _steps(f"{robot.name}: simulating {_SECONDS:g} s") as progress:
@@ -162,6 +163,8 @@ def _steps(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _lines(evaluation: Evaluation, run: str) -> Lines:
+    from onboard_estimation.base.presentation import percent, quantity
+
     result = evaluation.result
     report = f"{evaluation.folder.name}/report.html" if evaluation.folder else ""
     if (lost_s := _lost_since_s(result)) is not None:
@@ -169,36 +172,22 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
     parts = [name for name, part in result.parts.items() if part.matched.any()]
     out: Lines = []
     for name in parts:
-        shares = (f"{100.0 * result.metrics[name][f'coverage_{count}_sigma']:.0f} %" for count in (1, 3))
+        shares = (percent(result.metrics[name][f"coverage_{count}_sigma"]) for count in (1, 3))
         first = ("", "", "") if out else (result.robot, run, report)
-        out.append((*first[:2], f"{name.replace('_', ' ')} {_errors(result.parts[name], result)}", *shares, first[2]))
+        part = result.parts[name]
+        errors = part.rms(part.judged(result.time_s, result.settle_s))
+        words = ", ".join(quantity(rms, unit) for unit, rms in errors.items())
+        out.append((*first[:2], f"{name.replace('_', ' ')} {words}", *shares, first[2]))
     return out
-
-
-def _errors(part: PartResult, result: EvaluationResult) -> str:
-    """RMS error over the part that is judged: of a position its length, of all else by unit."""
-    from onboard_estimation.base.presentation import display_unit, format_number
-    from onboard_estimation.judging.verdict import judged_instants
-
-    error = part.error[judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])]
-    words = []
-    for unit in dict.fromkeys(part.units):
-        squares = error[:, [one == unit for one in part.units]] ** 2
-        rms = float((squares.sum(axis=1).mean() if unit == "m" else squares.mean()) ** 0.5)
-        shown, factor = display_unit(unit, rms)
-        words.append(f"{format_number(factor * rms, 2)} {shown}".rstrip())
-    return ", ".join(words)
 
 
 def _lost_since_s(result: EvaluationResult) -> float | None:
     """Since when the first part that is lost is so, s; None where the filter holds its own."""
     import numpy as np
 
-    from onboard_estimation.judging.verdict import judged_instants
-
     since = []
     for part in result.parts.values():
-        judged = judged_instants(part, result.time_s, result.metrics["run"]["left_out_at_start_s"])
+        judged = part.judged(result.time_s, result.settle_s)
         nees = part.nees[judged] / len(part.names)
         if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
             since.append(float(result.time_s[judged][np.argmax(nees > _LOST_NEES)]))

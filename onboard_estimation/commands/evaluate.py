@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, chain
 from pathlib import Path
+from textwrap import fill, shorten
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +15,16 @@ import typer
 from onboard_estimation.base.errors import EXIT_NOT_JUDGED, UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, option
+
+_WIDEST = 24
+"""Of a column; longer names are folded."""
+_COLUMNS = 120
+"""Of the table of several estimators, where there is no terminal."""
+_CONSISTENCY = {
+    "coverage_1_sigma": "  within 1 sigma (%)",
+    "coverage_3_sigma": "  within 3 sigma (%)",
+    "mean_nees_per_degree_of_freedom": "  NEES per dimension",
+}
 
 
 @output.command(
@@ -85,6 +98,8 @@ def _leave_unjudged(runs: Sequence[Mapping[str, float]]) -> None:
 
 def summary(evaluation: Any) -> dict[str, Any]:
     """What `--json` prints."""
+    from onboard_estimation.contract.result import own_figures
+
     result = evaluation.result
     return {
         "verdict": result.verdict,
@@ -92,6 +107,7 @@ def summary(evaluation: Any) -> dict[str, Any]:
         "estimator": result.estimator,
         "source": result.source,
         "metrics": result.metrics,
+        "figures": {one.label: one.value for one in own_figures(result)},
         "sensors": result.sensors,
         "notes": list(result.notes),
         "command": result.command,
@@ -109,15 +125,48 @@ def show(evaluation: Any) -> None:
         output.say(f"- {note}")
     output.say(f"\n{result.verdict[:1].upper()}{result.verdict[1:]}.", style="bold")
     output.say(f"\nreport: {evaluation.folder}/report.html")
-    output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")
+    output.say_command("again:  ", result.command.removeprefix(f"{output.PROGRAM} "))
 
 
 def show_several(summaries: Sequence[Mapping[str, Any]]) -> None:
-    """Print runs of several estimators on one bag for people, side by side."""
-    compare([Path(one["folder"]) for one in summaries])
+    """Print runs of several estimators on one bag for people: their figures beside each other, and a line on each."""
+    first, console = summaries[0], output.console(_COLUMNS)
+    output.say(f"{first['robot']}, {len(summaries)} estimators, {first['source']} data", style="bold")
+    names = ("", *(fill(one["estimator"], _WIDEST) for one in summaries))
+    labels, *columns = zip(names, *_side_by_side(summaries), strict=True)
+    widths = [3 + max(len(line) for cell in one for line in cell.split("\n")) for one in (labels, *columns)]
+    while columns:  # as many as there is room for
+        fitting = sum(taken <= console.width for taken in accumulate(widths)) - 1 or 1
+        table = output.table("", "", *(one[0] for one in columns[:fitting]), right=names[1:])
+        for row in zip(*(one[1:] for one in (labels, *columns[:fitting])), strict=True):
+            table.add_row(*row)
+        console.print(table)
+        del columns[:fitting], widths[1 : 1 + fitting]
     for one in summaries:
-        output.say(f"\n{one['estimator']}: {one['verdict']}.", style="bold")
-        output.say(f"report: {one['folder']}/report.html")
+        opinion = re.sub(r": [^:;]* RMS[^;]*", "", one["verdict"])  # the table has the errors
+        output.say(shorten(f"{one['estimator']}: {opinion}.", console.width, placeholder=" ..."))
+    runs = Path(first["folder"]).parent
+    output.say(f"\nreports: {runs}/*/report.html")
+    output.say(f"all figures: {output.program()} compare {runs}/*")
+
+
+def _side_by_side(summaries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Rows of errors and consistency of each part, and of the robot's own figures: a label, a cell for each run."""
+    from onboard_estimation.base.presentation import error_keys, error_sizes, shown_metric, words
+
+    runs = [one["metrics"] for one in summaries]
+    for part in dict.fromkeys(name for one in runs for name in one if name not in ("run", summaries[0]["robot"])):
+        groups = [metrics.get(part, {}) for metrics in runs]
+        sizes: dict[str, float] = {}
+        for unit, size in (pair for group in groups for pair in error_sizes(group).items()):
+            sizes[unit] = max(size, sizes.get(unit, 0.0))
+        told = [(*error_keys(group), *(key for key in _CONSISTENCY if key in group)) for group in groups]
+        for key in dict.fromkeys(chain.from_iterable(told)):
+            shown = [shown_metric(key, group.get(key, 0.0), sizes) for group in groups]
+            label = _CONSISTENCY.get(key) or f"{words(part)}: {shown[0][0]} ({shown[0][2]})"
+            yield label, *("-" if key not in group else one[1] for group, one in zip(groups, shown, strict=True))
+    for label in dict.fromkeys(label for one in summaries for label in one["figures"]):
+        yield label, *(one["figures"].get(label, "-") for one in summaries)
 
 
 @output.command("compare runs/walk-strapdown runs/walk-strapdown-2", "compare RUN RUN --json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_library
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +20,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.judging.options import TuningSettings
+from onboard_estimation.judging.options import TuningSettings, override_texts
+from onboard_estimation.judging.options import words as option_words
 
 if TYPE_CHECKING:
     from onboard_estimation.campaigns.tuning import Tuning
@@ -91,7 +91,7 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
     extra = {one.topic: one for one in robot.identification_channels(configuration)}
     with open_bag(path) as bag:
         others = {name: topic for name, topic in renamed.items() if name not in extra}
-        match = match_topics(robot, configuration, bag.topics, others, options.namespace)
+        match = match_topics(robot, configuration, bag.types, others, options.namespace)
         places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
         present = {place: one for place, one in places.items() if bag.types.get(place) == one.message_type}
         match = replace(match, channels={**match.channels, **present})
@@ -107,11 +107,11 @@ def _show(result: IdentificationReport, paths: list[Path]) -> None:
         output.say("do not use it; the configuration given is better")
         return
     label = "use it:  " if result.helps else "try it:  "
-    output.say(f"{label}{output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
+    output.say_command(label, f"evaluate BAG --config {shlex.quote(str(paths[0]))}")
     parameters = result.parameters()
     if len(parameters) <= _PASTED:
-        settings = (f"{name}={json_library.dumps(values)}" for name, values in parameters.items())
-        output.say("or:      " + " ".join(f"--set {shlex.quote(one)}" for one in settings))
+        settings = " ".join(f"--set {shlex.quote(one)}" for one in override_texts(parameters))
+        output.say_command("or:      ", f"evaluate BAG {settings}")
 
 
 @output.command(
@@ -170,8 +170,7 @@ def train(
         return
     output.print_report(report.tables(), report.sentences())
     output.say(f"\nwritten: {model}, {page_of(model)}")
-    with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
-    output.say(f"use it:  {output.program()} evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
+    output.say_command("use it:  ", shlex.join(["evaluate", "BAG", *option_words(options), "--model", str(model)]))
 
 
 # `onboard-estimation tune`.
@@ -241,7 +240,7 @@ def tune(
         return
     show(tuning)
     output.say(f"\nwritten: {file}")
-    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(file))}")
+    output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(file))}")
 
 
 @contextmanager

@@ -248,11 +248,11 @@ def _call(service: str, wanted: str | None, fields: dict[str, Any], timeout_s: f
 
 def parameter_value(text: str) -> dict[str, Any]:
     """Fields of `rcl_interfaces/msg/ParameterValue`: the type is that of the value in YAML."""
-    import yaml
+    from onboard_estimation.base.parameter_file import read_yaml
 
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value, _ = read_yaml(text)
+    except UserError:
         value = text
     several = isinstance(value, list)
     for number, (kind, word) in enumerate(_KINDS, 1):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from onboard_estimation.contract.trained import ReportTable
 
 PROGRAM = "onboard-estimation"
-_COLUMNS = 100
 _LINE_PERIOD_S = 5.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -63,12 +62,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(to_json(value))
 
 
-def console() -> Any:
-    """Console for people; as wide as the terminal, 100 columns where there is none."""
+def console(columns: int = 100) -> Any:
+    """Console for people; as wide as the terminal, so many columns where there is none."""
     from rich.console import Console
 
     # No markup: names of files and topics may look like it.
-    return Console(width=None if sys.stdout.isatty() else _COLUMNS, highlight=False, soft_wrap=False, markup=False)
+    return Console(width=None if sys.stdout.isatty() else columns, highlight=False, soft_wrap=False, markup=False)
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -77,6 +76,11 @@ def say(sentence: str, style: str | None = None) -> None:
     stop = max(start, len(sentence.rstrip("\n")))
     shown = sentence[:start] + printable(sentence[start:stop]) + sentence[stop:]
     console().print(shown, style=style, soft_wrap=not sys.stdout.isatty())
+
+
+def say_command(before: str, words: str) -> None:
+    """Print what to type, in one line: a terminal that wraps it gives it whole to who copies it."""
+    console().print(printable(f"{before}{program()} {words}"), soft_wrap=True)
 
 
 def note(sentence: str, quiet: bool = False) -> None:
@@ -178,7 +182,7 @@ _DEEPEST = 3
 
 def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
     """Table of nested metrics with readable labels; what is nested deeper stays in the files."""
-    from onboard_estimation.base.presentation import flatten, format_value, metric_label, words
+    from onboard_estimation.base.presentation import error_sizes, flatten, shown_metric, words
 
     out = table(title, "part", "figure", "value", "unit", right=("value",))
     last = ""
@@ -186,10 +190,9 @@ def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
         if len(path) > _DEEPEST:
             continue
         part = " ".join(words(name) for name in path[:-1])
-        label, unit = metric_label(path[-1])
         if last and part != last:
             out.add_row()
-        out.add_row("" if part == last else part, label, format_value(value), unit)
+        out.add_row("" if part == last else part, *shown_metric(path[-1], value, error_sizes(metrics[path[0]])))
         last = part
     return out
 

@@ -22,6 +22,7 @@ from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
+from onboard_estimation.judging.options import path_word
 from onboard_estimation.live.discovery import absolute
 from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import graph_node, place, spun_node
@@ -90,7 +91,7 @@ def record(
     if missing := recorder.missing():
         output.say(f"never seen in {place()}: {', '.join(missing)}")
     if recorded.message_count:
-        output.say(f"next: {output.program()} inspect {shlex.quote(str(path))}")
+        output.say_command("next: ", f"inspect {shlex.quote(path_word(path))}")
 
 
 def _simulated(use_sim_time: bool) -> dict[str, object]:

@@ -102,7 +102,8 @@ def config(
     if begins:
         text = _heading(name, file) + text
     if output.put(text, file):
-        output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")
+        output.say(f"{file}: {text.count(chr(10))} lines")
+        output.say_command("next: ", f"evaluate BAG --config {shlex.quote(str(file))}")
 
 
 def _heading(name: str, file: Path | None) -> str:
@@ -158,8 +159,7 @@ def gait(
     """
     import math
 
-    import yaml
-
+    from onboard_estimation.base.parameter_file import to_yaml
     from onboard_estimation.contract.simulated import WithGaits
 
     if file is not None:
@@ -176,7 +176,7 @@ def gait(
     if file is not None and file.suffix == ".png":
         report.write_picture(file)
     elif file is not None:
-        output.put(yaml.safe_dump(report.summary(), sort_keys=False, default_flow_style=None), file)
+        output.put(to_yaml(report.summary(), default_flow_style=None), file)
     if json:
         output.print_json(report.summary())
         return
@@ -204,7 +204,7 @@ def robot(
     output.say(f"{place}: {len(written)} files; the robot is in {name}_estimation/robot.py")
     where = shlex.quote(str(place))
     output.say(f"next: python -m pip install --editable {where}")
-    output.say(f"then: {output.program()} simulate {name} --output bag; {output.program()} evaluate bag")
+    output.say_command("then: ", f"simulate {name} --output bag; {output.program()} evaluate bag")
     output.say(f"      python -m pytest {where}/test")
 
 

@@ -32,7 +32,9 @@ class LoadedRecording:
     held
         What else is known of the truth, by name, see `TruthSpecification`.
     faults
-        What is wrong with its sensors, whatever estimates them, one sentence each; among the notes as well.
+        What is wrong with its sensors, or contradicts them in its truth, one sentence each; among the notes as well.
+    comparable
+        Whether turns and axes of truth and sensors can be compared: none is condemned.
     """
 
     series: tuple[Series, ...]
@@ -42,6 +44,7 @@ class LoadedRecording:
     notes: tuple[str, ...] = ()
     held: Mapping[str, HeldValues] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    comparable: bool = True
 
     def measurements(self) -> Iterator[Measurement]:
         """All measurements in the order of arrival."""

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, PhaseEvent, Vector
-from onboard_estimation.base.presentation import display_unit, format_number, unit_suffix, words
+from onboard_estimation.base.presentation import (
+    error_keys,
+    format_number,
+    percent,
+    quantity,
+    short_unit,
+    shown_figures,
+    words,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +108,8 @@ class Note:
     verdict: str = ""
 
 
+_AXES = frozenset("xyz")
+
 FOREIGN = "trajectory"
 """In the place of a robot's name: nobody knows whose estimates they are."""
 
@@ -145,6 +155,26 @@ class PartResult:
     def states_its_error(self) -> bool:
         """The filter says how sure it is."""
         return bool(np.isfinite(self.stddev).any())
+
+    @property
+    def is_turn(self) -> bool:
+        """A rotation in space, which is estimated as a quaternion."""
+        return self.estimate.shape[1] > len(self.names)
+
+    def judged(self, time_s: Vector, settle_s: float) -> NDArray[np.bool_]:
+        """(K,) where the part is judged: after the start that is left out, if it has a truth there."""
+        used = np.asarray(self.matched & (time_s >= time_s[0] + settle_s), dtype=np.bool_)
+        return used if used.any() else self.matched
+
+    def rms(self, where: NDArray[np.bool_]) -> dict[str, float]:
+        """RMS error by unit: of a place, a velocity or a turn that of its length, of a list that of all in it."""
+        out = {}
+        for unit in dict.fromkeys(self.units):
+            columns = [index for index, one in enumerate(self.units) if one == unit]
+            squares = self.error[where][:, columns] ** 2
+            is_vector = self.is_turn or _AXES.issuperset(self.names[index] for index in columns)
+            out[unit] = float(np.sqrt(np.mean(squares.sum(axis=1) if is_vector else squares)))
+        return out
 
 
 @dataclass(frozen=True)
@@ -271,12 +301,23 @@ class EvaluationResult:
     sections: tuple[ReportSection, ...] = ()
 
     @property
+    def settle_s(self) -> float:
+        """How much at the start the figures leave out."""
+        return float(self.metrics.get("run", {}).get("left_out_at_start_s", 0.0))
+
+    @property
     def provenance(self) -> str:
         """What every figure says of itself: simulated or recorded, robot, estimator, bag."""
         return f"{self.source.upper()} data, {self.robot}, {self.estimator}, {Path(self.bag).name}"
 
 
 COUNT = 5
+
+
+def own_figures(result: EvaluationResult) -> list[KeyFigure]:
+    """What a report of this kind of robot begins with and no other."""
+    common = {one.label for one in (*error_figures(result), *honesty_figures(result))}
+    return [one for one in result.figures if one.label not in common]
 
 
 def key_figures(result: EvaluationResult) -> tuple[KeyFigure, ...]:
@@ -294,23 +335,19 @@ def key_figures(result: EvaluationResult) -> tuple[KeyFigure, ...]:
     return tuple(found.values())[:COUNT]
 
 
+_FIRST_UNITS = ("m", "m/s", "m/s^2", "deg")
+_LABELS = {"position_ate_rmse_m": "Position error", "heading_rmse_deg": "Heading error"}
+_NOTES = {"position_ate_rmse_m": "RMS of the distance", "rotation_ate_rmse_deg": "RMS of the turn"}
+
+
 def error_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
-    """RMS error of each part with a truth: of a position as a distance, of angles as one."""
+    """RMS error of each part with a truth that is a place, a velocity or angles, see `PartResult.rms`."""
     for name in result.parts:
         group = _group(result, name)
-        if (error := _number(group, "position_ate_rmse_m")) is not None:
-            yield KeyFigure("Position error", _quantity(error, "m"), "RMS of the distance")
-            if (heading := _number(group, "heading_rmse_deg")) is not None:
-                yield KeyFigure("Heading error", f"{format_number(heading, 3)} deg", "RMS")
-        elif (angle := _number(group, "rmse_deg")) is not None:
-            yield KeyFigure(f"{words(name)}: error", f"{format_number(angle, 3)} deg", "RMS")
-        else:
-            part = result.parts[name]
-            unit = part.units[0] if part.units and set(part.units) == {part.units[0]} else ""
-            rms = [_number(group, f"{one}_rmse{unit_suffix(unit)}") for one in part.names]
-            known = [one for one in rms if one is not None]
-            if unit in ("m", "m/s", "m/s^2") and len(known) == len(part.names):
-                yield KeyFigure(f"{words(name)}: error", _quantity(math.hypot(*known), unit), "RMS")
+        for key in error_keys(group):
+            if short_unit(key) in _FIRST_UNITS and _number(group, key) is not None:
+                label = _LABELS.get(key, f"{words(name)}: error")
+                yield KeyFigure(label, shown_figures(group)[key], _NOTES.get(key, "RMS"))
 
 
 def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
@@ -320,8 +357,8 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     if shares:
         worst = min(shares, key=lambda name: shares[name])
         third = _number(groups[worst], "coverage_3_sigma")
-        value = f"{100.0 * shares[worst]:.0f} %" + (
-            f" / {format_number(100.0 * third, 3)} %" if third is not None else ""
+        value = (
+            percent(shares[worst]) if third is None else f"{format_number(100.0 * shares[worst])} / {percent(third)}"
         )
         label = "Errors within 1 / 3 sigma" if third is not None else "Errors within 1 sigma"
         yield KeyFigure(label, value, f"{words(worst).lower()}; Gaussian: 68 / 99.7 %")
@@ -330,30 +367,29 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     if nees:
         worst = max(nees, key=lambda name: nees[name])
         note = f"mean NEES per degree of freedom, {words(worst).lower()}; expected 1"
-        yield KeyFigure("Squared error / claimed", format_number(nees[worst], 3), note)
+        yield KeyFigure("Squared error / claimed", format_number(nees[worst]), note)
 
 
 def _path_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     for name in result.parts:
         group = _group(result, name)
-        length = _number(group, "true_path_length_m")
-        percent = _number(group, "final_position_error_percent_of_path")
-        if percent is not None and length is not None:
-            note = f"of the path of {_quantity(length, 'm')}"
-            yield KeyFigure("Position error at the end", f"{format_number(percent, 3)} %", note)
-        if (largest := _number(group, "position_ate_max_m")) is not None:
-            yield KeyFigure("Largest position error", _quantity(largest, "m"))
+        shown = shown_figures({key: value for key, value in group.items() if _number(group, key) is not None})
+        if (at_end := shown.get("final_position_error_percent_of_path")) is not None:
+            note = f"of the path of {shown['true_path_length_m']}"
+            yield KeyFigure("Position error at the end", at_end.removesuffix(" of the path"), note)
+        if (largest := shown.get("position_ate_max_m")) is not None:
+            yield KeyFigure("Largest position error", largest)
 
 
 def _run_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     """What can be said of every run."""
     duration_s = float(result.time_s[-1] - result.time_s[0])
-    yield KeyFigure("Duration", f"{format_number(duration_s)} s")
-    yield KeyFigure("Truth", f"{100.0 * result.matched_ratio:.0f} %", "of the estimates have one")
+    yield KeyFigure("Duration", quantity(duration_s, "s"))
+    yield KeyFigure("Truth", percent(result.matched_ratio), "of the estimates have one")
     received = sum(counts.get("received", 0.0) for counts in result.sensors.values())
     if received > 0.0:
         used = sum(counts.get("used", 0.0) for counts in result.sensors.values())
-        yield KeyFigure("Readings used", f"{100.0 * used / received:.1f} %", f"of {received:.0f}")
+        yield KeyFigure("Readings used", percent(used / received), f"of {received:.0f}")
     yield KeyFigure("Estimates", str(result.time_s.size))
     yield KeyFigure("Sensors", str(len(result.sensors)))
     yield KeyFigure("Parts estimated", str(len(result.parts)))
@@ -368,8 +404,3 @@ def _number(group: Mapping[str, Any], key: str) -> float | None:
     """None where it is missing, not finite or a list."""
     value = group.get(key)
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _quantity(value: float, unit: str) -> str:
-    shown, factor = display_unit(unit, abs(value))
-    return f"{format_number(factor * value, 3)} {shown}"

@@ -37,7 +37,9 @@ class BodyTrack:
     left_out
         Messages left out: not finite, no rotation, a stamp that repeats, or before or after the clock jumped back.
     made_up
-        How many of these motion capture had made up, see `judging.soundness`.
+        How many of these motion capture had made up, see `soundness.stretches`.
+    oriented
+        False where its orientations contradict a gyro: they are NaN wherever it is asked for them.
     """
 
     body: str
@@ -45,6 +47,7 @@ class BodyTrack:
     values: Rows
     left_out: int = 0
     made_up: int = 0
+    oriented: bool = True
 
     @classmethod
     def clean(cls, body: str, stamps_ns: NDArray[np.int64], values: Rows) -> BodyTrack:
@@ -85,7 +88,10 @@ class BodyTrack:
             return np.full((len(stamps_ns), self.values.shape[1]), np.nan), np.zeros(len(stamps_ns), dtype=np.bool_)
         longest_ns = min(longest_gap_s * NANOSECONDS_PER_SECOND, float(2**62))
         stamps = np.ascontiguousarray(stamps_ns, dtype=np.int64)
-        return interpolate(self.stamps_ns, np.ascontiguousarray(self.values), stamps, round(longest_ns))
+        values, valid = interpolate(self.stamps_ns, np.ascontiguousarray(self.values), stamps, round(longest_ns))
+        if not self.oriented:
+            values[:, 3:] = np.nan
+        return values, valid
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.bags.other_poses import possible_truth, unread_poses
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
 from onboard_estimation.inspection.report import (
@@ -26,23 +28,21 @@ from onboard_estimation.inspection.report import (
     TruthReport,
     render,
 )
-from onboard_estimation.judging.body_frames import FrameReport, find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, delay_s, named_after, pair
-from onboard_estimation.judging.soundness import (
+from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
+from onboard_estimation.ros.measurements import value_types
+from onboard_estimation.soundness.at_rest import contradict_gravity, dead
+from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
+from onboard_estimation.soundness.motion import MotionCheck, against_truth
+from onboard_estimation.soundness.stretches import (
     LEAPS,
     Unsound,
     leaps,
-    longest_run,
     marked,
     pose_steps,
     stamps_of_another_age,
     unsound_poses,
-    unsound_readings,
-    unsound_sensor,
     unsound_sentences,
 )
-from onboard_estimation.pipeline.reading_limits import ReadingCheck, finite_readings
-from onboard_estimation.ros.measurements import value_types
 
 __all__ = ["Inspection", "inspect_bag", "render"]
 
@@ -107,14 +107,18 @@ def inspect_bag(
             for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
-        bodies = {name: columns[name][0] for name, topic in bag.topics.items() if is_truth(topic) and name in columns}
+        bodies = {name: columns[name][0] for name in bag.topics if is_truth(bag, name) and name in columns}
         truth = tuple(
             truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
             for name, one in bodies.items()
         )
         if progress and truth:
             progress("truth against IMUs")
-        clocks, frames = _motion_reports(bag, columns)
+        contradicting = contradict_gravity(
+            Series(Channel(name, bag.topics[name].message_type, name), one.stamps_ns, one.values)
+            for name, (one, *_) in columns.items()
+        )
+        motion = _motion(bag, columns).without(contradicting)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         found = Inspection(
             path=str(path),
@@ -129,9 +133,10 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            clocks=clocks,
-            frames=frames,
-            unsound=tuple(_unsound_words(bag, unsound, columns)),
+            clocks=motion.clocks,
+            frames=motion.frames,
+            unsound=(*_unsound_words(bag, unsound, columns), *contradicting.values()),
+            other_poses=() if truth else tuple(filter(None, (possible_truth(bag), unread_poses(bag)))),
         )
         return replace(found, findings=findings(found))
 
@@ -141,17 +146,17 @@ def _of_right_age(column: Column) -> Column:
 
 
 def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping[str, list[Column]]) -> Iterator[str]:
-    """Sentences on stamps of another age, dead sensors and accelerometers that contradict gravity."""
+    """Sentences on stamps of another age, and on dead sensors."""
     for name, found in ages.items():
         yield from unsound_sentences(name, found, bag.start_ns, "; evaluations leave them out")
     for name, (one, *_) in columns.items():
         channel = Channel(name, bag.topics[name].message_type, name)
-        yield from unsound_sensor(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)), name)
+        yield from dead(channel, one.stamps_ns, one.values, bag.start_ns - round(1e9 * delay_s(one)))
 
 
-def is_truth(topic: TopicInfo) -> bool:
+def is_truth(bag: Bag, topic: str) -> bool:
     """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
-    return TRUTH_FOLDER in topic.name.split("/") and topic.message_type in TRUTH_TYPES
+    return TRUTH_FOLDER in topic.split("/") and bag.types[topic] in TRUTH_TYPES
 
 
 def common_namespace(topics: Iterable[str]) -> str:
@@ -228,9 +233,7 @@ def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
 
 def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
-    sensors = {
-        name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag.topics[name])
-    }
+    sensors = {name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag, name)}
     if not sensors:
         return bag.start_ns, bag.end_ns
     # Clocks may differ by sensor: that of the sensors which agree with the recorder counts, if any does.
@@ -241,24 +244,17 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
     return int(stamps.min()), int(stamps.max())
 
 
-def _motion_reports(
-    bag: Bag, columns: Mapping[str, list[Column]]
-) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
-    """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
+def _motion(bag: Bag, columns: Mapping[str, list[Column]]) -> MotionCheck:
+    """Each IMU against the body that it is on, without the poses that were made up."""
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
-            dead = unsound_readings(column.stamps_ns, column.values)
-            imus[name] = column.at(longest_run(~marked(dead, len(column.stamps_ns))))
-        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+            imus[name] = column
+        elif is_truth(bag, name) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
             bodies[name] = TrackedBody(track.without(made_up), delay_s(column))
-    if not imus or not bodies:
-        return (), ()
-    clocks = pair(imus, bodies, named_after(imus, bodies))
-    known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]
-    return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
+    return against_truth(imus, bodies)
 
 
 def _robot_report(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,13 +18,12 @@ from onboard_estimation.bags.bag import size_text
 from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.errors import first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.judging.body_frames import FrameReport
-from onboard_estimation.judging.clock_alignment import ClockReport
+from onboard_estimation.soundness.body_frames import FrameReport
+from onboard_estimation.soundness.clock_alignment import ClockReport
+from onboard_estimation.soundness.motion import Finding
 
 INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
 """Of the histogram of intervals between messages, in their median."""
-
-Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True)
@@ -151,14 +150,6 @@ class RobotReport:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One sentence for a person, and how bad it is."""
-
-    severity: Severity
-    text: str
-
-
-@dataclass(frozen=True)
 class Inspection:
     """A bag at one glance.
 
@@ -176,6 +167,8 @@ class Inspection:
         Where the IMUs sit on their bodies, and which way is up.
     unsound
         Sentences on stamps of another age, dead sensors, and accelerometers that contradict gravity.
+    other_poses
+        Where there is no truth, sentences on poses that may be it or cannot be read.
     """
 
     path: str
@@ -193,6 +186,7 @@ class Inspection:
     clocks: tuple[ClockReport, ...] = ()
     frames: tuple[FrameReport, ...] = ()
     unsound: tuple[str, ...] = ()
+    other_poses: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:

@@ -95,7 +95,7 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
     found = evidence(space, recorded)
     if not any(one.suspicious for one in found.values()):
         return
-    best: tuple[float, str, str] | None = None
+    best: tuple[float, str, str, bool] | None = None
     for axes in MIRRORS:
         other = evidence(space, mirrored(axes))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
@@ -109,13 +109,14 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
             continue
         total = sum(image.misfit / image.extent for _, image in pairs)
         if best is None or total < best[0]:
-            best = total, axes, "; ".join(_sentence(one, image) for one, image in better)
+            turns_alone = all(one.what == "turns" for one, _ in better)
+            best = total, axes, "; ".join(_sentence(one, image) for one, image in better), turns_alone
     if best is not None:
-        _, axes, sentences = best
+        _, axes, sentences, turns_alone = best
         what = "is left-handed" if len(axes) == 1 else "has its z axis down"
         raise UserError(
             f"the ground truth {what}: {sentences}; evaluate with --mirror-truth {axes}, or convert the recording "
-            "(or all sensors' axes are turned round)"
+            f"(or all sensors' axes are turned round{', or its quaternions are inverse' if turns_alone else ''})"
         )
 
 

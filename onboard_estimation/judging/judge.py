@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported, outline_of, planar_position, point_outline
@@ -39,6 +40,7 @@ _SMOOTHED = (
 )
 
 _JUDGED_SHARE = 0.2
+_FAULTS_TOLD = 2
 
 _LONG_GAP_S = 1.0
 _LOSSES = {
@@ -76,13 +78,19 @@ def judge(
     replayed = replays.replay(recording, initial)
     space, record, sensors = replayed.space, replayed.record, replayed.sensors
     if len(record.stamps_ns) == 0:
-        raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, sensors)}")
+        why = "; ".join([no_estimate(recording.series, sensors), *_faults(recording)])
+        raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
-    refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    if recording.comparable:
+        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    # An error of what the estimator takes as known is that of a drawing, not of a filter.
+    held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
+    judged_parts = {name: values for name, values in true_parts.items() if name not in held}
+    held_note = f"{estimator_name} takes {' and '.join(held)} as known: it is not judged on them." if held else ""
     result, settle_s = judged_record(
-        space, record, true_parts, known, settings, recording.tracks, robot, configuration,
-        before=(*recording.notes, initial_note, _SMOOTHED if settings.smooth else ""),
+        space, record, judged_parts, known, settings, recording.tracks, robot, configuration,
+        before=(*recording.notes, initial_note, held_note, _SMOOTHED if settings.smooth else ""),
         between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
@@ -107,8 +115,8 @@ def _opined(
     sentence = verdict.verdict(
         result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
     )
-    # A filter is not to blame for readings that no filter can use.
-    faults = [f"but {fault.rstrip('.').replace('The ', 'the ', 1)}" for fault in recording.faults[:1]]
+    # A filter is not to blame for readings that no filter can use, nor for a truth that contradicts them.
+    faults = [f"but {fault}" for fault in _faults(recording)]
     if not isinstance(robot, Reported):
         return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):
@@ -119,6 +127,11 @@ def _opined(
         notes=(*result.notes, *(note.sentence for note in own)),
         verdict="; ".join([sentence, *faults, *(note.verdict for note in own if note.verdict)]),
     )
+
+
+def _faults(recording: LoadedRecording) -> list[str]:
+    """The first of a recording's faults, as parts of a sentence."""
+    return [fault.rstrip(".").replace("The ", "the ", 1) for fault in recording.faults[:_FAULTS_TOLD]]
 
 
 @dataclass(frozen=True)
@@ -230,7 +243,9 @@ def truth_at(
     for name, values in known.items():
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
-    return parts, valid
+    if not all(recording.tracks[body].oriented for body in bodies):  # without an orientation nothing may be left
+        valid &= np.any([np.isfinite(values).all(axis=1) for values in parts.values()], axis=0)
+    return (parts if valid.any() else {}), valid
 
 
 def judged_record(
@@ -449,8 +464,7 @@ def truth_notes(
 ) -> list[str]:
     """How much of the run has a truth; where it lies in time, if that is not most of it."""
     notes = [
-        f"Truth matched by interpolation at {100.0 * matched_ratio:.1f} % of the estimates "
-        f"(gaps up to {longest_gap_s:g} s)."
+        f"Truth matched by interpolation at {percent(matched_ratio)} of the estimates (gaps up to {longest_gap_s:g} s)."
         if matched_ratio > 0.0
         else "No estimate has a ground truth: nothing is judged."
     ]

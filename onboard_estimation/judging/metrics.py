@@ -7,7 +7,7 @@ whole path. They are taken from a pose every tenth of a second, all pairs, withi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,6 @@ from onboard_estimation.filtering.consistency import chi_square_band, coverage
 
 Rows = NDArray[np.float64]
 _POSITION_NAMES = ("x", "y", "z")
-_HEADLINES = ("position_ate_rmse_m", "rmse_deg")
 Metrics = dict[str, float | dict[str, float]]
 
 BY_DISTANCE = "rpe_over_share_of_path"
@@ -38,20 +37,13 @@ _SHARES_PERCENT = range(10, 101, 10)
 _MOST_POSES = 2000
 
 
-def headline_keys(keys: Iterable[str]) -> list[str]:
-    """Of a part's figures the one to look at: the distance of a position, the RMS of several angles, else of each
-    dimension.
-    """
-    known = list(keys)
-    return [key for key in _HEADLINES if key in known][:1] or [key for key in known if "_rmse" in key]
-
-
 def part_metrics(
     part: PartResult, time_s: Vector, settle_s: float, attitude: PartResult | None = None
 ) -> dict[str, Any]:
     """Metrics of one part, its first `settle_s` seconds left out; empty where nothing is matched.
 
-    Keys: RMS errors `<name>_rmse_<unit>`, for positions the path metrics, for groups of angles their common RMS; then
+    Keys: for positions the path metrics, for all else of one unit the RMS of all of it (see `PartResult.rms`), RMS
+    errors of each dimension `<name>_rmse_<unit>`; then
     `mean_nees_per_degree_of_freedom` (1 for a consistent filter, more: overconfident), `nees_in_band_ratio`,
     `coverage_1_sigma`, `coverage_3_sigma`, where there is a covariance.
 
@@ -60,7 +52,7 @@ def part_metrics(
     attitude
         Of the body whose position the part is; relative errors of the path are taken in its frame then.
     """
-    used = part.matched & (time_s >= time_s[0] + settle_s)
+    used = part.judged(time_s, settle_s)
     if not used.any():
         return {}
     error = part.error[used]
@@ -71,16 +63,15 @@ def part_metrics(
         figures = path_metrics(path_of(part, attitude, used, time_s))
         by_distance = figures.pop(BY_DISTANCE, None)
         metrics |= figures
-    elif len(part.names) > 1 and set(part.units) == {"rad"}:
-        metrics["rmse_deg"] = _rms_deg(error)
-        metrics["max_abs_deg"] = float(np.rad2deg(np.max(np.abs(error))))
-        if part.truth.shape[1] > len(part.names):  # a quaternion: of the whole turn, as evo counts it
-            metrics["rotation_ate_rmse_deg"] = _rms_deg(np.linalg.norm(error, axis=1))
+    elif part.is_turn:  # the whole of it, as evo counts it
+        metrics["rotation_ate_rmse_deg"] = float(np.rad2deg(part.rms(used)["rad"]))
+        metrics["rotation_ate_max_deg"] = float(np.rad2deg(np.max(np.linalg.norm(error, axis=1))))
+    elif len(part.names) > 1 and len(set(part.units)) == 1:
+        metrics |= _in_degrees("rmse", *part.rms(used).popitem())
+        if set(part.units) == {"rad"}:
+            metrics["max_abs_deg"] = float(np.rad2deg(np.max(np.abs(error))))
     for column, (name, unit) in enumerate(zip(part.names, part.units, strict=True)):
-        if unit == "rad":
-            metrics[f"{name}_rmse_deg"] = _rms_deg(error[:, column])
-        else:
-            metrics[f"{name}_rmse{unit_suffix(unit)}"] = float(np.sqrt(np.mean(error[:, column] ** 2)))
+        metrics |= _in_degrees(f"{name}_rmse", unit, _rms(error[:, column]))
     degrees = len(part.names)
     nees = part.nees[used & np.isfinite(part.nees)]  # a singular covariance has none
     if len(nees):
@@ -117,8 +108,9 @@ def all_metrics(
     return metrics
 
 
-def _rms_deg(angles_rad: NDArray[np.float64]) -> float:
-    return float(np.rad2deg(np.sqrt(np.mean(np.square(angles_rad)))))
+def _in_degrees(name: str, unit: str, value: float) -> dict[str, float]:
+    """A figure under its key, angles in degrees."""
+    return {f"{name}_deg": float(np.rad2deg(value))} if unit == "rad" else {f"{name}{unit_suffix(unit)}": value}
 
 
 class Path(NamedTuple):

@@ -8,10 +8,10 @@ the field, its help the first paragraph that the docstring of its dataclass has 
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
@@ -23,7 +23,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 
 Keep = Literal["figures", "reports", "everything"]
-Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive"]
+Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive", "vicon"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
@@ -134,28 +134,29 @@ def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> di
     return pairs
 
 
+def path_word(path: str | Path) -> str:
+    """A path as an argument of a command, where none may begin like an option."""
+    return f"./{path}" if isinstance(path, Path) and str(path).startswith("-") else str(path)
+
+
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` with the value in YAML, as in a parameter file."""
-    import yaml
+    from onboard_estimation.base.parameter_file import yaml_value
 
     out: dict[str, Any] = {}
     for name, value in parse_pairs(texts, "--set").items():
         try:
-            out[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"--set {name}={value}: the value is no YAML") from None
+            out[name] = yaml_value(value)
+        except UserError as error:
+            raise UserError(f"--set {name}={value}: the value is no YAML: {error}") from None
     return out
 
 
 def override_texts(overrides: Mapping[str, Any]) -> list[str]:
-    """Each as `--set` reads it: plain where that reads back as it is."""
-    import yaml
+    """Each as `--set` reads it."""
+    from onboard_estimation.base.parameter_file import to_yaml
 
-    def text(value: Any) -> str:
-        plain = str(value)
-        return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
-
-    return [f"{name}={text(value)}" for name, value in overrides.items()]
+    return [f"{name}={to_yaml(value, default_flow_style=True).strip()}" for name, value in overrides.items()]
 
 
 def _one_of(known: Sequence[str], text: str) -> str:
@@ -335,7 +336,7 @@ class EvaluateOptions:
 
         None: the bag that it is in.
     body
-        Of several bodies in the truth's bag, or in an export of Motive, the one that was estimated.
+        Of several bodies in the truth's bag, or in an export of Motive or Vicon, the one that was estimated.
     format
         Format of the trajectory file; told by its name and first lines otherwise.
     truth_format
@@ -380,7 +381,7 @@ class EvaluateOptions:
         panel="What is written",
         read=_rate,
         must="a rate in Hz above 0, or all",
-        texts=lambda rate_hz: [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"],
+        texts=lambda rate_hz: [str(rate_hz) if math.isfinite(rate_hz) else "all"],
     )
 
 
@@ -491,6 +492,11 @@ def words(options: EvaluateOptions) -> list[str]:
     return out
 
 
+def again(start: Iterable[str | Path], options: EvaluateOptions) -> str:
+    """The command that repeats a run, which begins so."""
+    return shlex.join(["onboard-estimation", *map(path_word, start), *words(options)])
+
+
 def recorded(options: EvaluateOptions) -> dict[str, Any]:
     """The options for `run.json`, by the names of their fields; a rate without a limit as it is typed."""
     values = {name: value for name, it, value in declared(options) if it.is_recorded}
@@ -512,7 +518,7 @@ def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
     def value(it: Option, told: Any) -> Any:
         if it.typed == Path | None and told is not None:
             return Path(told)
-        return tuple(told) if isinstance(told, list) else math.inf if told == "all" else told
+        return tuple(told) if isinstance(told, list) else math.inf if it.read is _rate and told == "all" else told
 
     return _changed(EvaluateOptions(), {name: value(it, record[name]) for name, it, _ in declared() if it.is_recorded})
 

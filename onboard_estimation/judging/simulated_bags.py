@@ -21,7 +21,7 @@ from onboard_estimation.contract.converters import GROUP, Converted, Converter
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.judging.options import EvaluateOptions, from_typed
 from onboard_estimation.judging.sources import Source, load_configuration
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.ros.sensor_messages import to_message
@@ -188,18 +188,11 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions, estimators: Se
     configuration = load_configuration(robot, options)
     names = tuple(estimator_name(robot, asked) for asked in estimators)
     recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
+    options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if)
-    again = [
-        "onboard-estimation",
-        "campaign",
-        run.robot,
-        "--scenario",
-        scenario,
-        *(["--gait", variant] if variant else []),
-    ]
-    again += ["--duration", f"{run.duration_s:g}", "--seeds", "1", "--first-seed", str(run.seed)]
+    again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
+    again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)
-    options = replace(options, settings=replace(options.settings, seed=run.seed))
     name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
     return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)
 

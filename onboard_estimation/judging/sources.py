@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.other_poses import unread_poses
 from onboard_estimation.bags.topics import (
-    TRANSFORM_TREE,
     TRUTH,
     FreeTopics,
     TopicMatch,
@@ -31,27 +31,31 @@ from onboard_estimation.bags.topics import (
     suggested_options,
     truth_channels,
 )
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
-from onboard_estimation.judging.clock_alignment import aligned
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.soundness import (
+from onboard_estimation.judging.what_if import changed
+from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
+from onboard_estimation.ros.estimator_host import EstimatorHost
+from onboard_estimation.soundness.at_rest import contradict_gravity, dead, is_imu
+from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
+from onboard_estimation.soundness.motion import checked_truth
+from onboard_estimation.soundness.stretches import (
     marked,
     stamps_of_another_age,
     unsound_poses,
-    unsound_sensor,
     unsound_sentences,
 )
-from onboard_estimation.judging.what_if import changed
-from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Source:
     """
 
     name: str
-    again: tuple[str, ...]
+    again: tuple[str | Path, ...]
     options: EvaluateOptions
     robot: Robot
     configuration: Any
@@ -125,8 +129,10 @@ def read_bag(
         notes = [*recording.notes, *losses(read_channels(bag, others))]
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
+    if options.config and (unused := sections_of_others(options.config, [_node(robot, options)])):
+        notes.append(f"{options.config} has parameters for {', '.join(unused)} too, which are left out.")
     recording = replace(recording, notes=tuple(notes))
-    again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
+    again = ("evaluate", bag_path, "--robot", robot.name)
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 
@@ -282,7 +288,13 @@ def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None 
         if name in overrides:
             raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
         overrides[name] = str(options.model.absolute())
-    return load(robot.configuration_type, source, overrides)
+    return load(robot.configuration_type, source, overrides, _node(robot, options), EstimatorHost)
+
+
+def _node(robot: Robot, options: EvaluateOptions) -> str:
+    """Name of the robot's node in parameter files, with its namespace where that is known."""
+    name = f"{robot.name}_estimator"
+    return name if options.namespace is None else f"/{options.namespace}/{name}".replace("//", "/")
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:
@@ -331,24 +343,30 @@ def load_recording(
     notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    faults = [said for one in series for said in unsound_sensor(one.channel, one.stamps_ns, one.values, bag.start_ns)]
-    notes += faults
     tracks, held, lost = _known(bag, match, columns, mirror_truth)
-    notes += lost
-    if align_clock:
-        tracks, note = aligned(
-            {channel: columns[topic] for topic, channel in match.channels.items()},
-            {channel: columns[topic] for topic, channel in match.truth.items()},
-            tracks,
-        )
-        notes.append(note)
+    faults = [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    wrong = contradict_gravity(series)
+    imus = {one.topic: columns[topic] for topic, one in match.channels.items() if is_imu(one)}
+    bodies = {one.topic: TrackedBody(tracks[one.sensor], delay_s(columns[topic])) for topic, one in match.truth.items()}
+    checked = checked_truth(imus, bodies, wrong, align_clock)
+    faults += [*wrong.values(), *checked.contradictions]
+    notes += [*faults, *lost, *checked.clock]
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
-    notes += _missing_truth(match, bag.types)
+    notes += _missing_truth(match, bag)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
-    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held, tuple(faults))
+    loaded = LoadedRecording(
+        series,
+        arrival,
+        {one.sensor: checked.tracks[one.topic] for one in match.truth.values()},
+        is_simulated(bag),
+        tuple(notes),
+        held,
+        tuple(faults),
+        checked.comparable and not wrong,
+    )
     return changed(loaded, replace(what_if, drop=()))
 
 
@@ -363,14 +381,14 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     match = replace(match, channels={})
     columns, notes = _read(bag, robot, match)
     tracks, held, lost = _known(bag, match, columns, None)
-    notes += [*lost, *_missing_truth(match, bag.types)]
+    notes += [*lost, *_missing_truth(match, bag)]
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
 
 
 def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
     """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
     refuse_wrong_types(robot.name, match, bag.types)
-    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
+    columns = read_topics(bag, {**match.channels, **match.truth, **match.held})
     return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
 
 
@@ -486,18 +504,19 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
     return sources[order].astype(np.int64), order
 
 
-def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> list[str]:
-    """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
+def _missing_truth(match: TopicMatch, bag: Bag) -> list[str]:
+    """Sentences on the bodies without ground truth, with the option to paste where a topic may hold it."""
     if not match.missing_bodies:
         return []
-    free = FreeTopics(match, kinds)
+    free = FreeTopics(match, bag.types)
     found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
     options = [option for body in found if (option := next(filter(None, body), None))]
-    hint = f" ({' '.join(options)}?)" if options else ""
-    if not options and (trees := free.of_type(TRANSFORM_TREE)):
-        hint = f" ({', '.join(trees)} holds transforms between frames, which are not read: record the body's pose)"
+    doubt = ", where no estimator sent it" if any(":" in option for option in options) else ""
+    hint = f" ({' '.join(options)}?{doubt})" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
-    return [f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."]
+    unread = unread_poses(bag)
+    said = f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
+    return [said, unread] if unread else [said]
 
 
 def losses(columns: Mapping[str, Column]) -> list[str]:

@@ -12,13 +12,14 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import format_number
+from onboard_estimation.base.presentation import format_number, percent, quantity
 from onboard_estimation.contract.result import PartResult
 from onboard_estimation.filtering.consistency import effective_sample_size, nees, overconfidence_p_value
 
@@ -28,7 +29,7 @@ LEAST_SHARE = 0.2
 _WHOLE = 0.995
 _LOST = ("too_late", "stray", "invalid", "out_of_range", "incomplete", "breakdowns")
 _MOST_NAMED = 2
-_COVERAGE_WORDS = {1: ("one standard deviation", "68"), 3: ("three standard deviations", "99.7")}
+_EXPECTED = {1: "68", 3: "99.7"}
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.float64]
@@ -36,6 +37,8 @@ Rows = NDArray[np.float64]
 # A filter's claims mislead when its errors are 1.5 times, or a third of, what it states.
 OVERCONFIDENT_FACTOR = 1.5
 CONSERVATIVE_FACTOR = 1.0 / 3.0
+# Where one standard deviation holds what three should, half of it is too unsure already.
+UNSURE_FACTOR, MOST_COVERAGE = 0.5, 0.997
 # Coverage of Gaussian errors that are 1.5 times as large as stated, at one and at three standard deviations.
 LEAST_COVERAGE = {1: 0.5, 3: 0.95}
 _EXPECTED_COVERAGE = {sigmas: 2.0 * float(norm.cdf(sigmas)) - 1.0 for sigmas in LEAST_COVERAGE}
@@ -44,6 +47,9 @@ FEWEST_IN_STRETCH = 50
 # Errors of one run are correlated, often over most of the run, and then even a consistent filter's look too large in
 # many runs. It is called overconfident only where that has less than this probability, over all that is checked.
 SIGNIFICANCE = 0.01
+FEWEST_SAMPLES = 5
+"""Independent ones that the errors of each part must be worth to be called consistent: with fewer, not even errors
+twice as large as stated would be beyond chance."""
 _WINDOW_S = 2.0
 _STARTS_AT_ONCE = 100_000
 
@@ -60,8 +66,8 @@ def verdict(
     """One sentence on accuracy, consistency and suspects.
 
     "Consistent" is said only where the errors of every dimension, of every part together and of each in every stretch
-    of the run are as large as stated, and as often within one and three standard deviations as they should be. Of what
-    has no covariance, only the accuracy is said.
+    of the run are as large as stated, and as often within one and three standard deviations as they should be, and
+    where the run is worth `FEWEST_SAMPLES` of each part. Of what has no covariance, only the accuracy is said.
 
     Parameters
     ----------
@@ -76,22 +82,22 @@ def verdict(
     judged = {name: part for name, part in parts.items() if part.matched.any()}
     if not judged:
         return "not judged: no estimate has a ground truth" + _suspect(sensors, "; ")
-    judged_count = min(int(judged_instants(part, time_s, settle_s).sum()) for part in judged.values())
+    judged_count = min(int(part.judged(time_s, settle_s).sum()) for part in judged.values())
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
     holes = []
     if estimated_ratio <= _WHOLE:
-        holes.append(f"estimates cover {_percent(estimated_ratio)} of the recording")
+        holes.append(f"estimates cover {percent(estimated_ratio)} of the recording")
     if matched_ratio <= _WHOLE:
-        holes.append(f"truth covers {_percent(matched_ratio)} of the run")
+        holes.append(f"truth covers {percent(matched_ratio)} of the run")
     if is_too_small(matched_ratio, estimated_ratio):
-        least = f"{_percent(LEAST_SHARE)} of the recording at least need both"
+        least = f"{percent(LEAST_SHARE)} of the recording at least need both"
         return f"not judged: {', '.join(holes)}; {least}{_suspect(sensors, '; look at ')} ({accuracy} there)"
     if holes:
         accuracy += f" ({', '.join(holes)})"
     stated = {
         name: part
         for name, part in judged.items()
-        if np.isfinite(part.stddev[judged_instants(part, time_s, settle_s)]).all(axis=1).any()
+        if np.isfinite(part.stddev[part.judged(time_s, settle_s)]).all(axis=1).any()
     }
     if not stated:
         return f"accuracy only, for there is no covariance: {accuracy}"
@@ -103,28 +109,39 @@ def verdict(
     # Of many looks at a consistent filter one shows something that is improbable by itself.
     significance = SIGNIFICANCE / len(found)
     proven = [check for check in failing if check.p_value() < significance]
+    unsure = _unsure(found, significance)
+    also = f"; {unsure}" if unsure else ""
     if proven:
-        return f"{_overconfident(proven, time_s, settle_s)}{_suspect(sensors, '; suspect ')}: {accuracy}"
+        return f"{_overconfident(proven, time_s, settle_s)}{also}{_suspect(sensors, '; suspect ')}: {accuracy}"
     if failing:
-        opinion = f"not shown to be inconsistent by this one run, which leaves doubt in {_doubtful(failing)}"
-        return f"{opinion}{_suspect(sensors, ', look at ')}: {accuracy}"
-    whole = [check for check in found if len(check.columns) == len(check.part.names)]
-    largest = max(check.factor for check in whole if not check.stretch)
+        most = max(check.samples for check in failing)
+        opinion = f"doubtful in {_doubtful(failing)}; this run is worth {_samples(most)}, too few to prove it"
+        return f"{opinion}{also}{_suspect(sensors, ', look at ')}: {accuracy}"
+    return f"{_within_bounds(found, unsure)}{_suspect(sensors, ', but look at ')}: {accuracy}"
+
+
+def _within_bounds(found: Sequence[Check], unsure: str) -> str:
+    """Opinion where no errors are larger than stated; `unsure` tells what is too unsure, if anything."""
+    whole = [check for check in found if check.of_part and not check.stretch]
+    largest = max(check.factor for check in whole)
     if largest < CONSERVATIVE_FACTOR:
-        return f"conservative, errors are {largest:.2f} of the stated ones: {accuracy}"
-    # A drift that happens to be small is no fault of the filter; of several dimensions one always is the smallest.
-    unsure = [check for check in whole if check.factor < CONSERVATIVE_FACTOR and check.small_p_value() < significance]
-    opinion = f"consistent, though too unsure {_unsure(unsure, whole)}" if unsure else "consistent"
-    return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}"
+        return f"conservative, errors are {format_number(largest, 2)} of the stated ones"
+    fewest = min((check for check in whole if check.factor >= CONSERVATIVE_FACTOR), key=lambda check: check.samples)
+    rest = "consistent"
+    if fewest.samples < FEWEST_SAMPLES:
+        worth = f"this run is worth {_samples(fewest.samples)} of {fewest.name}, {FEWEST_SAMPLES} are needed"
+        rest = f"undecided, for {worth}"
+    return f"{unsure}, otherwise {rest}" if unsure else rest
+
+
+def _samples(count: float) -> str:
+    number = format_number(count, 2)
+    return f"{number} independent sample{'' if number == '1' else 's'}"
 
 
 def is_too_small(matched_ratio: float, estimated_ratio: float) -> bool:
     """Whether estimates with a truth, where there are any, stand for too little of the recording to judge it."""
     return 0.0 < matched_ratio * estimated_ratio < LEAST_SHARE
-
-
-def _percent(share: float) -> str:
-    return f"{format_number(100.0 * share, 2) if share < 0.01 else f'{100.0 * share:.0f}'} %"
 
 
 def _overconfident(proven: Sequence[Check], time_s: Vector, settle_s: float) -> str:
@@ -154,14 +171,20 @@ def _doubtful(failing: Sequence[Check]) -> str:
     return _listed([check for check in failing if not check.joint or (check.part.name, check.stretch) not in alone])
 
 
-def _unsure(unsure: Sequence[Check], found: Sequence[Check]) -> str:
-    """What is far smaller than stated: a stretch in which every part is, else each part."""
-    for stretch in {check.stretch: None for check in unsure}:
-        smaller = [check for check in unsure if check.stretch == stretch]
-        if len(smaller) == sum(check.stretch == stretch for check in found):
+def _unsure(found: Sequence[Check], significance: float) -> str:
+    """What is far smaller than stated, in words: each part; a stretch, or a dimension of another part, if proven."""
+    small = [check for check in found if check.is_small]
+    of_parts = [check for check in small if check.factor < CONSERVATIVE_FACTOR and check.of_part and not check.stretch]
+    named = {check.part.name for check in of_parts}
+    # A drift that happens to be small is no fault of the filter; of several dimensions one always is the smallest.
+    others = [check for check in small if check.part.name not in named and (check.of_part or not check.stretch)]
+    proven = [check for check in others if check.small_p_value() < significance]
+    for stretch in {check.stretch: None for check in proven if check.stretch}:
+        smaller = [check for check in proven if check.stretch == stretch]
+        if len(smaller) == sum(check.of_part and check.stretch == stretch for check in found):
             largest = max(check.factor for check in smaller)
-            return f"{stretch} (errors at most {format_number(largest, 2)} of the stated ones)"
-    return f"in {_listed(unsure)}"
+            return f"too unsure {stretch} (errors at most {format_number(largest, 2)} of the stated ones)"
+    return f"too unsure in {_listed([*of_parts, *proven])}" if of_parts or proven else ""
 
 
 def _listed(found: Sequence[Check]) -> str:
@@ -183,22 +206,11 @@ def _described(check: Check) -> str:
 def _coverage(check: Check) -> str:
     sigmas = check.too_small_coverage
     assert sigmas is not None
-    words, expected = _COVERAGE_WORDS[sigmas]
-    return f"{100.0 * check.coverage[sigmas]:.0f} % within {words}, {expected} expected"
+    return f"{percent(check.coverage[sigmas])} within {sigmas} sigma, {_EXPECTED[sigmas]} expected"
 
 
 def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
-    error = part.error[judged_instants(part, time_s, settle_s)]
-    lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
-    angles = [i for i, unit in enumerate(part.units) if unit == "rad"]
-    words = []
-    if lengths:
-        rms = float(np.sqrt(np.mean(np.sum(error[:, lengths] ** 2, axis=1))))
-        words.append(f"{100.0 * rms:.1f} cm")
-    if angles:
-        words.append(f"{np.rad2deg(np.sqrt(np.mean(error[:, angles] ** 2))):.2f} deg")
-    if not words:
-        words.append(f"{np.sqrt(np.mean(error**2)):.3g} {part.units[0]}".rstrip())
+    words = [quantity(rms, unit) for unit, rms in part.rms(part.judged(time_s, settle_s)).items()]
     return f"{part.name.replace('_', ' ')} within {' and '.join(words)} RMS"
 
 
@@ -261,9 +273,22 @@ class Check:
         return len(self.columns) > 1
 
     @property
+    def of_part(self) -> bool:
+        """All dimensions of a part together, of which there may be one."""
+        return len(self.columns) == len(self.part.names)
+
+    @property
     def too_small_coverage(self) -> int | None:
         """The number of standard deviations within which too few errors lie; None: enough lie within each."""
         return next((n for n, share in self.coverage.items() if share < LEAST_COVERAGE[n]), None)
+
+    @property
+    def is_small(self) -> bool:
+        """Errors are far smaller than stated, by chance or not."""
+        if not self.part.stddev[self.where][:, self.columns].any():  # known exactly
+            return False
+        within_one = self.coverage.get(1, 0.0) >= MOST_COVERAGE and self.factor < UNSURE_FACTOR
+        return self.factor < CONSERVATIVE_FACTOR or within_one
 
     @property
     def fails(self) -> bool:
@@ -273,22 +298,21 @@ class Check:
     def p_value(self) -> float:
         """Probability that a consistent filter looks as bad in one run whose errors are as correlated."""
         dimensions = len(self.columns)
-        samples = self._samples()
-        by_size = overconfidence_p_value(self.factor**2 * dimensions, dimensions, samples)
+        by_size = overconfidence_p_value(self.factor**2 * dimensions, dimensions, self.samples)
         sigmas = self.too_small_coverage
         if sigmas is None:
             return by_size
-        count = round(samples)
+        count = round(self.samples)
         within = math.floor(self.coverage[sigmas] * count)
         return min(by_size, float(binom.cdf(within, count, _EXPECTED_COVERAGE[sigmas])))
 
     def small_p_value(self) -> float:
         """Probability that a consistent filter's errors look as small in one run in which they are as correlated."""
         dimensions = len(self.columns)
-        samples = self._samples()
-        return 1.0 - overconfidence_p_value(self.factor**2 * dimensions, dimensions, samples)
+        return 1.0 - overconfidence_p_value(self.factor**2 * dimensions, dimensions, self.samples)
 
-    def _samples(self) -> float:
+    @cached_property
+    def samples(self) -> float:
         """How many independent samples the errors are worth."""
         return max(effective_sample_size(_normalised(self.part, self.where, self.columns)), 1.0)
 
@@ -318,14 +342,8 @@ def checks(
     return [check for part in parts.values() for check in _of_part(part, time_s, settle_s, stretches)]
 
 
-def judged_instants(part: PartResult, time_s: Vector, settle_s: float) -> Mask:
-    """(K,) where the part is judged: after the start that is left out, if it has a truth there."""
-    used = np.asarray(part.matched & (time_s >= time_s[0] + settle_s), dtype=np.bool_)
-    return used if used.any() else part.matched
-
-
 def _of_part(part: PartResult, time_s: Vector, settle_s: float, stretches: Mapping[str, Mask]) -> Iterator[Check]:
-    judged = judged_instants(part, time_s, settle_s) & np.isfinite(part.stddev).all(axis=1)
+    judged = part.judged(time_s, settle_s) & np.isfinite(part.stddev).all(axis=1)
     if not judged.any():
         return
     for stretch, mask in {"": judged, **stretches}.items():
@@ -350,8 +368,10 @@ def _alone(part: PartResult, column: int, where: Mask, stretch: str) -> Check:
 def _together(part: PartResult, where: Mask, stretch: str) -> Check:
     exact_but_wrong = np.any((part.stddev[where] == 0.0) & (part.error[where] != 0.0))
     known = part.nees[where]
-    known = known[np.isfinite(known)]  # a singular covariance has none
-    mean = float(np.mean(known)) if len(known) else 0.0
+    known = known[np.isfinite(known)]
+    if not len(known):  # a singular covariance has none
+        known = np.sum(np.square(_normalised(part, where, tuple(range(len(part.names))))), axis=1)
+    mean = float(np.mean(known))
     factor = math.inf if exact_but_wrong else math.sqrt(mean / len(part.names))
     name = f"{part.name.replace('_', ' ')} {stretch}".rstrip()
     return Check(name, part, tuple(range(len(part.names))), where, stretch, factor, {})

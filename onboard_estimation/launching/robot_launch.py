@@ -23,14 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutdown
 from launch.launch_context import LaunchContext
 from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from onboard_estimation.nodes.for_launch import GivesUp, name_in, published_topics
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, sections_of_others, to_yaml
+from onboard_estimation.nodes.for_launch import REASON_VARIABLE, GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _MOTION_CAPTURE = ("optitrack", "vicon")
@@ -258,7 +258,7 @@ class RobotLaunch:
                     options["remappings"] = list(one.moved.items())
                 parameters = [*files, own.get(one.executable, dict(one.parameters))]
                 found.append(_node(values, one.package or self.package, one.executable, parameters, **options))
-        found += self._beside_it(values, host["use_sim_time"])
+        found += [*self._beside_it(values, host["use_sim_time"]), *self._for_nobody(values)]
         if source == "bag":
             found.append(_node(values, PACKAGE, "bag_player", [self._played(values)], namespace=None))
         elif not drivers:
@@ -302,7 +302,9 @@ class RobotLaunch:
         played = {**self._played(values), "start_offset": _number(values, "start_offset")}
         ends = Shutdown(reason="the bag has ended")
         player = _node(values, PACKAGE, "bag_player", [played], namespace=None, on_exit=ends)
-        return [*found, *self._beside_it(values, use_sim_time=True), player]
+        # The robot's own file has sections for what only its other launch starts.
+        named = values | {"nodes": values["nodes"].removeprefix(self._beside(f"{self.robot}_nodes.yaml"))}
+        return [*found, *self._beside_it(values, use_sim_time=True), *self._for_nobody(named), player]
 
     def _nodes(
         self,
@@ -347,9 +349,9 @@ class RobotLaunch:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         named = [one.executable for one, _ in nodes if one.takes_robot]
         restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
-        sections = {f"/**/{one.executable}": {"ros__parameters": own} for one, own in nodes}
+        sections = {f"/**/{one.executable}": {PARAMETERS_KEY: own} for one, own in nodes}
         last = folder / "last.yaml"
-        last.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
+        last.write_text(to_yaml(sections), encoding="utf-8")
         words = [f"{one.package or self.package}/{one.executable}" for one, _ in nodes]
         return _node(values, PACKAGE, "composed", [*restricted, str(last)], name=None, arguments=words, **options)
 
@@ -365,6 +367,17 @@ class RobotLaunch:
             rviz = {"package": "rviz2", "executable": "rviz2", "name": "rviz", "output": "log"}
             found.append(Node(arguments=arguments, parameters=clock, **rviz))
         return found
+
+    def _for_nobody(self, values: dict[str, str]) -> list[LogInfo]:
+        """Says which sections of parameter files are for no node that this launch file could start."""
+        own = [one.executable for drivers in self._drivers().values() for one in drivers]
+        own += [f"{self.robot}_estimator", "markers", *_MOTION_CAPTURE, *(f"{one}_emulator" for one in _MOTION_CAPTURE)]
+        nodes = [name_in(values["namespace"], one) for one in own]
+        return [
+            LogInfo(msg=f"warning: {file} has parameters for {', '.join(others)}; no node of this launch is called so")
+            for file in _files_of(values)
+            if (others := sections_of_others(Path(file), nodes))
+        ]
 
     def _played(self, values: dict[str, str]) -> dict[str, Any]:
         """Parameters of the player: it waits for its listeners, and leaves out what the nodes publish themselves."""
@@ -429,7 +442,13 @@ def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
 def _node(values: Mapping[str, str], package: str, executable: str, parameters: list[Any], **options: Any) -> Node:
     """An executable under its own name, in the robot's namespace."""
     level = ["--log-level", values["log_level"]]
-    usual = {"name": executable, "namespace": values["namespace"], "output": "screen", "ros_arguments": level}
+    usual: dict[str, Any] = {
+        "name": executable,
+        "namespace": values["namespace"],
+        "output": "screen",
+        "ros_arguments": level,
+    }
+    usual |= {"additional_env": {REASON_VARIABLE: ""}}  # a node in a launch leaves what only that knows to it
     return Node(package=package, executable=executable, parameters=parameters, **{**usual, **options})
 
 

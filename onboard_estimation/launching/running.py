@@ -17,8 +17,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
-import yaml
-
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
 from onboard_estimation.launching.entities import LaunchContext, LogInfo, Process, Shutdown, plan
 
 _LOOK_S = 0.1
@@ -179,8 +178,7 @@ def words_of(process: Process, folder: Path) -> list[str]:
     for number, given in enumerate(process.parameters):
         path = folder / f"launch_params_{process.name}_{number}.yaml"
         if not isinstance(given, str):
-            content = {process.parameters_for: {"ros__parameters": given}}
-            path.write_text(yaml.dump(content, Dumper=_Quoting, allow_unicode=True, width=10**9), encoding="utf-8")
+            path.write_text(to_yaml({process.parameters_for: {PARAMETERS_KEY: given}}), encoding="utf-8")
         words += ["--params-file", given if isinstance(given, str) else str(path)]
     return [*words, *(word for pair in process.remappings for word in ("-r", ":=".join(pair)))]
 
@@ -191,10 +189,3 @@ def _send(group: int, number: int) -> bool:
         os.killpg(group, number)
         return True
     return False
-
-
-class _Quoting(yaml.SafeDumper):
-    """Writes text in quotes, also where YAML 1.1 needs none: nodes take 1e3 for a number."""
-
-
-_Quoting.add_representer(str, lambda dumper, said: dumper.represent_scalar("tag:yaml.org,2002:str", said, style='"'))

@@ -21,11 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_origin
 
-import yaml
-
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.executables import command, executables
 from onboard_estimation.base.installed import resource
+from onboard_estimation.base.parameter_file import yaml_value
 from onboard_estimation.launching import entities
 from onboard_estimation.launching.entities import (
     Action,
@@ -77,7 +76,7 @@ class ParameterValue(Entity):
 
 
 def _from_yaml(said: str) -> Any:
-    return yaml.safe_load(said or "''")
+    return yaml_value(said or "''")
 
 
 _READERS: Any = {
@@ -105,7 +104,7 @@ def values_of(parameters: Mapping[Any, Any], context: LaunchContext, prefix: str
             continue
         try:
             found[name] = _value(value, context)
-        except (TypeError, ValueError, yaml.YAMLError) as error:
+        except (TypeError, ValueError, UserError) as error:
             raise TypeError(f"parameter '{name}': {error}; {_AS_TEXT}") from None
     return found
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import yaml
 
+from onboard_estimation.base import parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import discovery
 from onboard_estimation.live.messages import interface_class
@@ -31,9 +31,9 @@ def split_words(kind: str, words: Sequence[str]) -> tuple[str | None, dict[str, 
     if len(rest) > 1:
         raise UserError(f"write the fields as one word, '{' '.join(rest)[:80]}', in quotation marks")
     try:
-        fields = yaml.safe_load(rest[0]) if rest else {}
-    except yaml.YAMLError as error:
-        raise UserError(f"{rest[0][:80]!r} is no YAML: {' '.join(str(error).split())}") from error
+        fields = parameter_file.yaml_value(rest[0]) if rest else {}
+    except UserError as error:
+        raise UserError(f"{rest[0][:80]!r} is no YAML: {error}") from error
     if not isinstance(fields, dict):
         raise UserError(f"{rest[0][:80]!r}: write fields as '{{name: value}}', with a blank after the colon")
     return wanted and (wanted if f"/{kind}/" in wanted else wanted.replace("/", f"/{kind}/")), fields
@@ -115,10 +115,8 @@ def _value(node: Any, kind: str, value: Any, path: str) -> Any:
         fill(node, part, value, path)
         return part
     if kind in ("float", "double"):
-        try:
-            return float(value if not isinstance(value, bool) else "")  # `1e-3` is a text to YAML
-        except (TypeError, ValueError):
-            pass
+        if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
+            return float(value)
     elif "int" in kind:
         limits = np.iinfo(kind)
         if type(value) is int and limits.min <= value <= limits.max:
@@ -142,9 +140,7 @@ def to_yaml(value: Any, longest: int | None = LONGEST) -> str:
     plain = to_plain(value, longest)
     if not isinstance(plain, (dict, list)):
         return f"{plain}\n"
-    return yaml.dump(
-        plain, allow_unicode=True, width=sys.maxsize, default_flow_style=False, sort_keys=False, Dumper=_Dumper
-    )
+    return parameter_file.to_yaml(plain)
 
 
 def to_plain(value: Any, longest: int | None = None) -> Any:
@@ -189,10 +185,3 @@ def pick(message: Any, path: str) -> Any:
 def _kind(value: Any) -> str:
     module, _, _ = type(value).__module__.partition(".msg")
     return f"{module}/msg/{type(value).__name__}" if hasattr(value, "get_fields_and_field_types") else "a value"
-
-
-class _Dumper(yaml.SafeDumper):
-    """No anchors: two fields with the same text are still two."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True

@@ -11,7 +11,9 @@ from typing import Any
 
 from rosbags.interfaces import Qos, QosDurability, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.bags.files import DEPTH, LATCHED_TOPICS, NEVER, bounded_yaml, offer
+from onboard_estimation.bags.files import DEPTH, LATCHED_TOPICS, MOST_NODES, NEVER, offer
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.parameter_file import read_yaml
 
 _INFINITE_NS = 2**63 - 1
 _FOXY_INFINITE_NS = (2**31 - 1) * 1_000_000_000
@@ -71,8 +73,8 @@ def _profile(depth: int, reliable: bool, past: bool, **durations: Any) -> Any:
 def parse_offers(text: str) -> list[Qos]:
     """The offers of a topic's publishers as a bag notes them (`Bag.offers`); what is damaged is left out."""
     try:
-        recorded = bounded_yaml(text) if len(text) <= _MAX_YAML_CHARACTERS else None
-    except ValueError:
+        recorded = read_yaml(text, most_nodes=MOST_NODES)[0] if len(text) <= _MAX_YAML_CHARACTERS else None
+    except UserError:
         return []
     if not isinstance(recorded, list):
         return []

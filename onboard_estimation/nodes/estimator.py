@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
-from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.contract.robot import Robot, estimator_name
@@ -31,12 +29,13 @@ from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.estimator_host import EstimatorHost
 from onboard_estimation.ros.measurements import to_measurement
 from onboard_estimation.ros.message_templates import SerializedEstimates
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 from onboard_estimation.ros.sensor_messages import New
 from onboard_estimation.ros.thinning import Thinning, Trail
-from onboard_estimation.ros.transforms import AUTOMATIC, MapToOdom, resolved_prefix
+from onboard_estimation.ros.transforms import MapToOdom, resolved_prefix
 
 _STREAM = QoSProfile(depth=500)
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -51,39 +50,6 @@ _ASKS_S = 0.1
 _AWAKE_BEFORE_NS = NANOSECONDS_PER_SECOND // 500
 """So much before something is to go out the node takes what has gathered: the reading that it goes out with finds it
 awake, and nothing before it."""
-
-
-@dataclass(frozen=True)
-class EstimatorHost:
-    """What the node itself wants to know, beside the robot's configuration."""
-
-    estimator: str = parameter("", 'which of the robot\'s estimators; "" for its first')
-    frame_prefix: str = parameter(AUTOMATIC, 'before the names of all frames but world; "auto": the node\'s namespace')
-    world_to_map_m_rad: tuple[float, float, float, float, float, float] = parameter(
-        (0.0,) * 6, "static transform from world to map: x, y, z, roll, pitch, yaw", unit="m, rad"
-    )
-    publish_tf: bool = parameter(True, "publish world -> map -> odom -> base_link and base_link -> first body")
-    initial_from_truth: bool = parameter(
-        False, "wait for the ground truth of all bodies and start from it, with the configured covariance"
-    )
-    reliable_sensors: bool = parameter(
-        False, "subscribe to sensors reliably, for replay without loss; drivers often offer best effort only"
-    )
-    output_rate_hz: float = bounded(
-        100.0,
-        0.0,
-        10000.0,
-        "odometry, state and what else has an estimate in it go out at most so often; 0: with every estimate",
-        "Hz",
-    )
-    rests_between_outputs: bool = parameter(
-        True, "let readings gather until something is to go out, which saves much of a processor; not for reliable ones"
-    )
-    longest_event_delay_s: float = bounded(
-        0.0024, 0.0, 1.0, "of a robot with phases: so long readings gather at most, for events are as much later", "s"
-    )
-    diagnostics_period_s: float = bounded(1.0, 0.1, 60.0, "time between two reports on /diagnostics", "s")
-    waiting_period_s: float = bounded(5.0, 0.5, 60.0, "time between two sentences on what the node waits for", "s")
 
 
 class EstimatorNode(ArrivalsNode):

@@ -13,14 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
+from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
-from onboard_estimation.nodes.for_launch import leave_reason
+from onboard_estimation.nodes.for_launch import REASON_VARIABLE, leave_reason
 
 EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
@@ -99,6 +101,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for target in targets:
             module, _, name = target.partition(":")
             nodes.append(_node_class(module, name)())
+        _tell_of_other_sections(sys.argv if arguments is None else arguments, nodes)
         connect(nodes)
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
@@ -127,6 +130,14 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for node in nodes:
             node.destroy_node()
         rclpy.try_shutdown()
+
+
+def _tell_of_other_sections(arguments: Sequence[str], nodes: Sequence[Any]) -> None:
+    """Say whom parameter files are for beside these nodes; in a launch, which knows all nodes, the launch does."""
+    own = [node.get_fully_qualified_name() for node in nodes]
+    for word, file in [] if REASON_VARIABLE in os.environ else pairwise(arguments):
+        if word == "--params-file" and (others := sections_of_others(Path(file), own)):
+            nodes[0].get_logger().warning(f"{file} has parameters for {', '.join(others)}; here runs {', '.join(own)}")
 
 
 def new_executor() -> Any:

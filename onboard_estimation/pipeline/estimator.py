@@ -74,10 +74,13 @@ class Estimator(ABC, Generic[State]):
         State space of the estimates.
     phases
         Names of the phases of its motion, by number; empty: it tells of none.
+    held
+        Blocks of the space that it takes as known before the run and never changes: it is not judged on them.
     """
 
     space: StateSpace
     phases: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
     @abstractmethod
     def start(self, initial: Estimate | None) -> State:

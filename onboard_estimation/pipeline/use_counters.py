@@ -26,10 +26,12 @@ class UseCounters(NamedTuple):
     recoveries
         Measurements for which the covariance was inflated after too many refusals.
     nis_sum, nis_degrees, updates
-        Sums over all updates: NIS and degrees of freedom; their number.
+        Sums over all measurements that the gate let pass: NIS and degrees of freedom; their number.
+
+        One outlier weighs more in a mean than a thousand good readings: `gated` and `recoveries` count those.
     normalised_sums
-        Sums over all updates of each component of the innovation in its standard deviations: one is far from zero for
-        a sensor with a bias that the filter does not know.
+        Sums over the same of each component of the innovation in its standard deviations: one is far from zero for a
+        sensor with a bias that the filter does not know.
     """
 
     used: int = 0
@@ -46,12 +48,16 @@ class UseCounters(NamedTuple):
         """With one more measurement; those without an innovation (commands) are used as they are."""
         if innovation is None:
             return UseCounters(self.used + 1, *self[1:])
+        recovers = innovation.inflation > 1.0
+        used, gated = self.used + innovation.accepted, self.gated + (not innovation.accepted)
+        if recovers or not innovation.accepted:
+            return self._replace(used=used, gated=gated, recoveries=self.recoveries + recovers)
         return UseCounters(
-            self.used + innovation.accepted,
-            self.gated + (not innovation.accepted),
+            used,
+            gated,
             self.left_out,
             self.breakdowns,
-            self.recoveries + (innovation.inflation > 1.0),
+            self.recoveries,
             self.nis_sum + innovation.nis,
             self.nis_degrees + len(innovation.value),
             self.updates + 1,

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import describe, load, to_mapping, to_parameter_file
@@ -31,6 +30,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.executables import command, executables
 from onboard_estimation.base.installed import package_of, resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.robot import GROUP, Robot, all_robots, find_robot
@@ -196,7 +196,7 @@ def _estimator_node(job: Job) -> Iterator[_EstimatorNode]:
     with tempfile.TemporaryDirectory(prefix="budget-") as place:
         log, files = Path(place) / "log", [Path(place) / "robot.yaml", Path(place) / "host.yaml"]
         files[0].write_text(to_parameter_file(job.configuration), encoding="utf-8")
-        files[1].write_text(yaml.safe_dump({f"/**/{name}": {"ros__parameters": host}}), encoding="utf-8")
+        files[1].write_text(to_yaml({f"/**/{name}": {PARAMETERS_KEY: host}}), encoding="utf-8")
         with suppress(UserError):
             files.insert(1, resource(f"config/{job.robot.name}_nodes.yaml"))
         words = [*_executable(job.robot.name), "--ros-args", "-r", f"__ns:=/{job.robot.name}", "-r", f"__node:={name}"]

@@ -6,7 +6,7 @@ The report's script and the PNG files draw the same ones.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
-from onboard_estimation.base.presentation import CORRELATION_CAPTION, SIGMA_CAPTION, display_unit, format_number, words
+from onboard_estimation.base.presentation import (
+    CORRELATION_CAPTION,
+    SIGMA_CAPTION,
+    display_unit,
+    format_number,
+    percent,
+    words,
+)
 from onboard_estimation.contract.result import Drawing, EvaluationResult, Panel, PartResult, ReportSection
 from onboard_estimation.filtering.consistency import chi_square_band
 
@@ -92,7 +99,8 @@ def error_charts(result: EvaluationResult) -> list[Charts]:
         remark = "; ".join(filter(None, (_truth_remark(part), left_out)))
         notes = [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
         caption = (SIGMA_CAPTION if part.states_its_error else "No covariance.", *notes)
-        charts = charts_of(panels, result.time_s)
+        sizes = part.rms(part.judged(result.time_s, result.settle_s)) if judged else {}
+        charts = charts_of(panels, result.time_s, sizes)
         out.append(Charts(title, result.time_s, charts, (part.name,) * len(charts), remark, caption))
     return out
 
@@ -104,9 +112,12 @@ def consistency_charts(result: EvaluationResult) -> Charts:
     for part in judged:
         dimension = part.error.shape[1]
         low, high = chi_square_band(dimension)
-        values = part.nees[np.isfinite(part.nees)]
-        inside = 100.0 * float(np.mean((values >= low) & (values <= high)))
-        note = f"mean {values.mean():.3g} (expected {dimension}), {inside:.0f} % of the instants in the band"
+        values = part.nees[part.judged(result.time_s, result.settle_s) & np.isfinite(part.nees)]
+        note = ""
+        if values.size:
+            inside = percent(float(np.mean((values >= low) & (values <= high))))
+            mean = format_number(float(values.mean()) / dimension)
+            note = f"mean {mean} per dimension (expected 1), {inside} of the instants in the band"
         lines = {"NEES": np.where(part.nees > 0.0, part.nees, np.nan)}
         panels.append(Panel(words(part.name), "", lines, interval=(low, high), note=note))
     charts = charts_of(panels, result.time_s)
@@ -125,22 +136,29 @@ def section_charts(section: ReportSection) -> list[Charts]:
     return [Charts(group.title, section.time_s, charts_of(group.panels, section.time_s)) for group in section.groups]
 
 
-def charts_of(panels: Sequence[Panel], time_s: Vector) -> tuple[Chart, ...]:
-    """The panels as they are shown; all of one kind of unit in one, so that their axes can be compared."""
+def charts_of(panels: Sequence[Panel], time_s: Vector, sizes: Mapping[str, float] = {}) -> tuple[Chart, ...]:
+    """The panels as they are shown; all of one kind of unit in one, so that their axes can be compared.
+
+    Parameters
+    ----------
+    sizes
+        By unit what the one that is shown is chosen by; of others the largest value decides.
+    """
     limits = [_limits(panel, time_s) for panel in panels]
     largest: dict[str, float] = {}
     for panel, (low, high, _) in zip(panels, limits, strict=True):
         largest[panel.unit] = max(largest.get(panel.unit, 0.0), abs(low), abs(high))
     out = []
     for panel, (low, high, off_until_s) in zip(panels, limits, strict=True):
-        unit, factor = display_unit(panel.unit, largest[panel.unit])
+        unit, factor = display_unit(panel.unit, sizes.get(panel.unit, largest[panel.unit]))
         note = panel.note
         if not any(np.isfinite(values).any() for values in panel.lines.values()):
             note = "not known"
         elif off_until_s is not None:
             rows = ({} if panel.band is None else {"3 sigma": panel.band}) | dict(panel.lines)
             peaks = (f"{name} to {format_number(factor * _largest(row), 2)}" for name, row in rows.items())
-            note = f"first {format_number(off_until_s - time_s[0], 2)} s off scale: {', '.join(peaks)} {unit}"
+            first = f"{format_number(off_until_s - time_s[0], 2)} s" if off_until_s > time_s[0] else "instant"
+            note = f"first {first} off scale: {', '.join(peaks)} {unit}"
         out.append(Chart(panel, unit, factor, factor * low, factor * high, note))
     return tuple(out)
 
@@ -170,7 +188,7 @@ def _truth_remark(part: PartResult) -> str:
     if not part.matched.any():
         return "no truth for this part: the error is unknown"
     share = part.matched.mean()
-    known = "" if share == 1.0 else f"; truth for {100.0 * share:.1f} % of the estimates"
+    known = "" if share == 1.0 else f"; truth for {percent(share)} of the estimates"
     return f"estimate minus truth{', ' + part.convention if part.convention else ''}{known}"
 
 

@@ -1,13 +1,17 @@
-"""Evaluated runs side by side: what `compare` prints, from the `metrics.json` and `run.json` of each run folder."""
+"""Evaluated runs side by side, what they differ in before their figures: what `compare` prints of run folders."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +19,7 @@ from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.presentation import flatten, format_number, format_value, metric_label, words
 from onboard_estimation.contract.result import FOREIGN
+from onboard_estimation.judging import options
 
 _FACTS = ("robot", "estimator", "source", "bag")
 _UNKNOWN = "unknown"
@@ -30,6 +35,8 @@ class Run:
         Name of the folder, made unique among the runs compared.
     facts
         `robot`, `estimator`, `source`, `bag` from `run.json`; `unknown` where it does not say.
+    made
+        What else it was made with and came to: verdict, options, parameters by their dotted names, hashes, versions.
     metrics
         Leaves of `metrics.json`; keys of nested groups joined by dots.
     """
@@ -37,6 +44,7 @@ class Run:
     folder: Path
     name: str
     facts: Mapping[str, str]
+    made: Mapping[str, str]
     metrics: Mapping[str, Any]
 
 
@@ -51,10 +59,17 @@ class Comparison:
         """All metrics' keys in the order in which the runs name them."""
         return list(dict.fromkeys(key for run in self.runs for key in run.metrics))
 
+    def differing(self) -> dict[str, list[str]]:
+        """What the runs differ in, with one value a run, empty where a run has none: facts first."""
+        each = [{**run.facts, **run.made} for run in self.runs]
+        found = {key: [one.get(key, "") for one in each] for key in dict.fromkeys(itertools.chain(*each))}
+        return {key: values for key, values in found.items() if len(set(values)) > 1}
+
     def mapping(self) -> dict[str, Any]:
-        """For `--json`: facts of the runs, and for each metric one value per run (null: not there, or not finite)."""
+        """For `--json`: facts of the runs, what differs, of each metric one value a run (null: none, or not finite)."""
         return {
             "runs": [{"folder": str(run.folder), "name": run.name, **run.facts} for run in self.runs],
+            "differs": self.differing(),
             "metrics": {key: [plain(run.metrics.get(key)) for run in self.runs] for key in self.keys()},
             "notes": list(self.notes),
         }
@@ -68,9 +83,12 @@ class Comparison:
             table.add_column(Text(printable(run.name)), justify="right", overflow="fold")
         if two:
             table.add_column("change", justify="right")
-        for fact in _FACTS:
-            cells = [Text(printable(run.facts[fact])) for run in self.runs]
-            table.add_row(fact, *cells, *([""] if two else []), end_section=fact == _FACTS[-1])
+        differing = self.differing()
+        alike = {fact: [run.facts[fact] for run in self.runs] for fact in _FACTS if fact not in differing}
+        for section in (differing, alike):
+            for name, said in section.items():
+                table.add_row(Text(printable(name)), *(Text(printable(one) or "-") for one in said), *[""] * two)
+            table.add_section()
         for key in self.keys():
             values = [run.metrics.get(key) for run in self.runs]
             shown = [
@@ -113,14 +131,28 @@ def _read_run(folder: Path, name: str) -> Run:
     run_path = folder / "run.json"
     facts = read_mapping(run_path) if run_path.exists() else {}
     known = {fact: value if isinstance(value := facts.get(fact), str) else _UNKNOWN for fact in _FACTS}
-    return Run(folder, name, known, metrics)
+    parameters = read_mapping(path, yaml.safe_load) if (path := folder / "config.yaml").exists() else {}
+    return Run(folder, name, known, _made(facts, parameters), metrics)
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Content of a JSON file of a run folder; UserError where it is damaged or holds no object."""
+def _made(facts: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, str]:
+    """What a run was made with and came to, as far as `run.json` and `config.yaml` say."""
+    settings, hashes, versions = (
+        value if isinstance(value := facts.get(key), dict) else {} for key in ("settings", "inputs_sha256", "versions")
+    )
+    typed = ""
+    with suppress(KeyError, TypeError, ValueError):  # of a version with other options
+        typed = shlex.join(options.words(replace(options.recalled(settings), overrides={})))  # parameters tell those
+    named = {".".join(keys[2:]): str(value) for keys, value in flatten(parameters)}  # behind node and ros__parameters
+    contents = {f"content of {role}": str(value)[:12] for role, value in hashes.items()}
+    return {"verdict": str(facts.get("verdict", "")), "options": typed, **named, **contents, **versions}
+
+
+def read_mapping(path: Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """Content of a file of a run folder; UserError where it is damaged or holds no mapping."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as fault:
+        content = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as fault:
         raise UserError(f"{path} cannot be read ({fault}): repeat the evaluation") from fault
     if not isinstance(content, dict):
         raise UserError(f"{path} holds a {type(content).__name__}, not a mapping: repeat the evaluation")

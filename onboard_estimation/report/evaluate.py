@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import match_topics
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
 from onboard_estimation.contract.result import EvaluationResult, PartResult
@@ -26,7 +26,7 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, declared, recorded, words
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, again, declared, recorded
 from onboard_estimation.judging.sources import (
     Source,
     is_simulated,
@@ -38,7 +38,7 @@ from onboard_estimation.judging.sources import (
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
-from onboard_estimation.trajectories.files import read_trajectory, with_formats
+from onboard_estimation.trajectories.files import EXPORTS, read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,
@@ -49,7 +49,7 @@ from onboard_estimation.trajectories.trajectory import (
     shifted,
     true_parts,
 )
-from onboard_estimation.trajectories.units import scale_note, stamp_factor
+from onboard_estimation.trajectories.units import stamp_factor, unit_notes
 
 Rows = NDArray[np.float64]
 Parts = dict[str, Rows]
@@ -156,7 +156,7 @@ def evaluated(
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given, see `write_run`."""
     robot, configuration, options = source.robot, source.configuration, source.options
-    command = shlex.join([*source.again, "--estimator", estimator, *words(options)])
+    command = again([*source.again, "--estimator", estimator], options)
     progress("filtering")
     result = judge(
         robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
@@ -218,7 +218,7 @@ def evaluate_trajectory(
     """
     _refuse_others(path, options)
     inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
-    if absent := [str(one) for one in inputs.values() if one is not None and not one.exists()]:
+    if absent := [str(one) for one in inputs.values() if one and not file_and_node(one)[0].exists()]:
         raise UserError(f"{absent[0]} does not exist")
     with _new_run(inputs, output) as (hashes, claim):
         progress("reading")
@@ -275,7 +275,8 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
     if place in formats:
-        if options.robot is not None or options.topics or (options.body and "motive" not in formats.values()):
+        of_others = options.body and EXPORTS.keys().isdisjoint(formats.values())
+        if options.robot is not None or options.topics or of_others:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
         tracked = file_truth(read_file(place))
     else:
@@ -285,7 +286,7 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
             if options.robot is not None:
                 robot = find_robot(options.robot)
                 configuration = load_configuration(robot, options, place)
-                match = match_topics(robot, configuration, bag.topics, options.topics, options.namespace)
+                match = match_topics(robot, configuration, bag.types, options.topics, options.namespace)
                 recording = load_truth(bag, robot, match)
                 trajectory = trajectory or read_file(path)
                 return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
@@ -336,16 +337,18 @@ def _judged(
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
     turned = f"Ground truth mirrored in {axes}." if axes else ""
+    track = next(iter(recording.tracks.values()))
+    doubts = unit_notes(trajectory.name, record, parts, known, track.stamps_ns)
     result, settle_s = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
-        unaligned=partial(_unaligned, options.settings.alignment),
+        unaligned=partial(_unaligned, options.settings.alignment or ("none" if doubts else None)),
         before=(*told, *trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
-        between=(*covariance_notes, *scale_note(trajectory.name, record.means, parts, known)),
+        between=(*covariance_notes, *doubts),
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,
         sensors={},
-        command=shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)]),
+        command=again(["evaluate", path, *robot], options),
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept

@@ -29,9 +29,12 @@ from onboard_estimation.base.presentation import (
     SIGMA_CAPTION,
     axis_label,
     display_unit,
+    error_sizes,
+    flatten,
     format_number,
-    format_value,
-    metric_label,
+    percent,
+    quantity,
+    shown_metric,
     words,
 )
 from onboard_estimation.contract.picture import ELLIPSE_SCALE, NORMAL_SCALE
@@ -57,6 +60,7 @@ from onboard_estimation.report.charts import (
     truth_centre,
     worst_window,
 )
+from onboard_estimation.report.explanation import explained
 
 _TEMPLATE, _STYLE = "page.html", "page.css"
 _SCRIPTS = ("numbers.js", "charts.js", "scene.js", "page.js")
@@ -94,6 +98,7 @@ def render(result: EvaluationResult) -> str:
         "source_class": "simulated" if result.source == "simulated" else "recorded",
         "facts": _facts(result),
         "verdict": text(result.verdict),
+        "explained": "".join(_explanation(*one) for one in explained(result.verdict)),
         "figures": "".join(_figure(figure) for figure in key_figures(result)),
         "spread": _spread(result),
         "band": '<li class="band">3 sigma</li>' if states_errors(result) else "",
@@ -132,12 +137,17 @@ def _spread(result: EvaluationResult) -> str:
 
 
 def _facts(result: EvaluationResult) -> str:
-    duration = float(result.time_s[-1] - result.time_s[0])
-    estimates = f"{result.time_s.size} estimates in {format_number(duration)} s"
-    truth = f"truth for {format_number(100.0 * result.matched_ratio)} % of them"
+    duration_s = float(result.time_s[-1] - result.time_s[0])
+    estimates = f"{result.time_s.size} estimates in {quantity(duration_s, 's')}"
+    truth = f"truth for {percent(result.matched_ratio)} of them"
     if not any(part.matched.any() for part in result.parts.values()):
         truth = "no truth: errors are unknown"
     return f"Bag <code>{text(result.bag)}</code>. {text(estimates)}, {text(truth)}."
+
+
+def _explanation(words: str, meaning: str, section: str) -> str:
+    place = section.split()[0].lower()
+    return f'<li><b>{text(words)}</b>: {text(meaning)} <a href="#{place}">{text(section)}</a></li>\n'
 
 
 def _figure(figure: KeyFigure) -> str:
@@ -384,38 +394,22 @@ def lined_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers:
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:
-    """Metrics of the top level as one table, and a table for each group of them below, all folded."""
-    blocks = []
-    if any(not isinstance(value, Mapping) for value in metrics.values()):
-        blocks.append(f"<details><summary>Whole run</summary>{_metric_table(metrics)}</details>")
-    groups = [_metric_group((key,), value) for key, value in metrics.items() if isinstance(value, Mapping)]
-    if groups:
-        blocks.append(f'<div class="groups">{"".join(groups)}</div>')
-    return "\n".join(blocks) or "<p>None.</p>"
-
-
-def _metric_group(path: tuple[str, ...], metrics: Mapping[str, Any]) -> str:
-    leaves = [value for value in metrics.values() if not isinstance(value, Mapping)]
-    name = text(words(path[0]) + "".join(f" / {key}" for key in path[1:]))
-    below = [_metric_group((*path, key), value) for key, value in metrics.items() if isinstance(value, Mapping)]
-    block = ""
-    if leaves or not below:
-        block = f"<details><summary>{name}</summary>{_metric_table(metrics)}</details>"
-    return block + "".join(below)
-
-
-def _metric_table(metrics: Mapping[str, Any]) -> str:
-    rows = []
-    for key, value in metrics.items():
-        if isinstance(value, Mapping):
-            continue
-        label, unit = metric_label(key)
+    """Metrics of the top level as one table, and a table for each group of them, all folded."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for path, value in flatten(metrics):
+        label, shown, unit = shown_metric(path[-1], value, error_sizes(metrics[path[0]]))
         kind = "number list" if isinstance(value, (str, list, tuple, np.ndarray)) else "number"
-        rows.append(
-            f'<tr><th scope="row" title="{text(key)}">{text(label)}</th>'
-            f'<td class="{kind}">{text(format_value(value))}</td><td class="unit">{text(unit)}</td></tr>\n'
+        groups.setdefault(path[:-1], []).append(
+            f'<tr><th scope="row" title="{text(path[-1])}">{text(label)}</th>'
+            f'<td class="{kind}">{text(shown)}</td><td class="unit">{text(unit)}</td></tr>\n'
         )
-    return table([("metric", ""), ("value", "number"), ("unit", "")], rows)
+    head = [("metric", ""), ("value", "number"), ("unit", "")]
+    blocks = [
+        f"<details><summary>{text(' / '.join([words(path[0]), *path[1:]]) if path else 'Whole run')}</summary>"
+        f"{table(head, rows)}</details>"
+        for path, rows in groups.items()
+    ]
+    return f'<div class="groups">{"".join(blocks)}</div>' if blocks else "<p>None.</p>"
 
 
 def sensor_table(sensors: Mapping[str, Mapping[str, float]]) -> str:

@@ -27,6 +27,7 @@ from onboard_estimation.base import installed
 from onboard_estimation.base.atomic_file import to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, disk_fault
+from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.options import Keep
@@ -126,6 +127,7 @@ def _holder(folder: Path) -> str:
 def content_hash(path: Path, stop: threading.Event | None = None) -> str:
     """SHA-256, hexadecimal, of a file, or of all files of a folder with their names; empty where it was stopped."""
     digest = hashlib.sha256()
+    path, _ = file_and_node(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
         digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")

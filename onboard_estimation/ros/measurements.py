@@ -6,7 +6,7 @@ is in the table at `onboard_estimation.base.measurement.Channel`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -25,6 +25,7 @@ from onboard_estimation.base.measurement import (
 
 NOT_MEASURED = -1.0
 """Element 0 of a covariance of `sensor_msgs/Imu` whose quantity is not measured."""
+_TRANSFORM = Channel("transform", "geometry_msgs/msg/TransformStamped", "transform")
 UNIT_TOLERANCE = 0.01
 """Of a quaternion's squared length, as tf2 has it."""
 
@@ -74,6 +75,22 @@ def message_value(channel: Channel, message: Any) -> Vector:
         return value(channel, message)
     except (AttributeError, TypeError, ValueError) as error:
         raise MessageFault(f"lacks what a {channel.message_type} has ({error})") from error
+
+
+def transforms(message: Any) -> Iterator[tuple[str, str, int, Vector]]:
+    """Parent, child, stamp in ns and pose (7,) of each in a message of tf; ROS 1 has a slash before names of frames.
+
+    Raises
+    ------
+    MessageFault
+        It is no such message.
+    """
+    try:
+        for one in message.transforms:
+            names = one.header.frame_id.lstrip("/"), one.child_frame_id.lstrip("/")
+            yield *names, stamp_ns(one), message_value(_TRANSFORM, one)
+    except (AttributeError, TypeError) as error:
+        raise MessageFault(f"holds no transforms ({error})") from error
 
 
 def value_types() -> tuple[str, ...]:

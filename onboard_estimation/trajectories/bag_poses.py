@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onboard_estimation.bags.bag import Bag
-from onboard_estimation.bags.bulk import Column, read_channels
-from onboard_estimation.bags.topics import TRUTH, listed, nearest_name
+from onboard_estimation.bags.bulk import Column
+from onboard_estimation.bags.other_poses import unread_poses
+from onboard_estimation.bags.topics import TRANSFORM, TRUTH, is_frame, listed, nearest_name
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.tracks import BodyTrack, clock_parts
@@ -52,27 +54,35 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     UserError
         There is no such topic, or its type is none of `POSE_TYPES`; says what there is.
     """
-    found = bag.topics.get(topic) or bag.topics.get(f"/{topic}")
-    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag.topics[one])]
-    if found is None or found.message_type not in POSE_TYPES:
-        what = "is no topic of the bag that holds poses"
-        if found is not None:
-            what = f"is {found.message_type}, which holds no pose with a stamp"
-        others = (
-            f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {listed(list(bag.topics))}"
-        )
+    name = topic if topic in bag.types or topic.startswith("/") else f"/{topic}"
+    kind = _pose_type(bag, name)
+    there = [f"--trajectory {printable(one)}" for one in pose_topics(bag) if not is_truth(bag, one)]
+    if kind not in POSE_TYPES:
+        what = f"is {kind}, which is not read as poses" if kind else "is no topic of the bag that holds poses"
+        others = f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {_all_topics(bag)}"
         raise UserError(f"--trajectory {topic} {what}; {others}")
-    column = _column(bag, found.name, found.message_type)
+    column = _column(bag, name, kind)
     values = column.values[:, : 3 if column.values.shape[1] == 3 else 7]
     kept, notes = _longest(column)
     covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
-    one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
-    return replace(one, notes=(*column.notes(printable(found.name)), *notes, *one.notes))
+    one = cleaned(printable(name), column.stamps_ns[kept], values[kept], covariances)
+    return replace(one, notes=(*column.notes(printable(name)), *notes, *one.notes))
 
 
 def pose_topics(bag: Bag) -> list[str]:
-    """Topics that hold poses."""
-    return [name for name, topic in bag.topics.items() if topic.message_type in POSE_TYPES and topic.count]
+    """Topics that hold poses, and frames of transforms."""
+    empty = {name for name, topic in bag.topics.items() if not topic.count}
+    return [name for name, kind in bag.types.items() if kind in POSE_TYPES and name not in empty]
+
+
+def _pose_type(bag: Bag, topic: str) -> str:
+    """Type of a topic, or of the poses of a frame; empty where there is neither."""
+    return bag.types.get(topic) or (TRANSFORM if is_frame(topic, bag.topics) else "")
+
+
+def _all_topics(bag: Bag) -> str:
+    """All of them, and which of them look like poses."""
+    return f"{listed(list(bag.topics))}. {unread_poses(bag)}".rstrip(". ")
 
 
 def foreign_topics(topics: Iterable[TopicReport]) -> list[str]:
@@ -100,11 +110,11 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
             f"--topic {others[0]}=...: of a trajectory only {TRUTH}=TOPIC can be given, or name its --robot"
         )
     candidates = [name for name in pose_topics(bag) if name.lstrip("/") != (judged or "").lstrip("/")]
-    named = {_body(name): name for name in candidates if is_truth(bag.topics[name])}
+    named = {_body(name): name for name in candidates if is_truth(bag, name)}
     bodies = ", ".join(f"--body {one}" for one in named) or "none"
     offers = ", ".join(f"--topic {TRUTH}={printable(name)}" for name in candidates) or "none"
     if (topic := topics.get(TRUTH)) is not None:
-        if topic not in candidates:
+        if topic not in candidates and not is_frame(topic, bag.topics):
             raise UserError(f"--topic {TRUTH}={topic}: that is no other topic with poses; there are {offers}")
         return _tracked(bag, topic, topic)
     if body is not None:
@@ -123,7 +133,7 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
         return TrackedTruth(found.track, found.planar, (note, *found.notes))
     raise UserError(
         f"{bag.path} has no topic {TRUTH}/BODY/pose; of its topics that hold poses choose: {offers}"
-        + ("" if candidates else f"; its topics are {listed(list(bag.topics))}")
+        + ("" if candidates else f"; its topics are {_all_topics(bag)}")
     )
 
 
@@ -139,7 +149,7 @@ def _body(topic: str) -> str:
 
 
 def _column(bag: Bag, topic: str, message_type: str) -> Column:
-    return read_channels(bag, {topic: Channel(topic, message_type, topic)})[topic]
+    return read_topics(bag, {topic: Channel(topic, message_type, topic)})[topic]
 
 
 def _longest(column: Column) -> tuple[slice, list[str]]:
@@ -152,10 +162,10 @@ def _longest(column: Column) -> tuple[slice, list[str]]:
 
 
 def _tracked(bag: Bag, name: str, topic: str) -> TrackedTruth:
-    column = _column(bag, topic, bag.topics[topic].message_type)
+    column = _column(bag, topic, _pose_type(bag, topic))
     track = BodyTrack.clean(printable(name), column.stamps_ns, column.values[:, :7])
     notes = tuple(column.notes(printable(topic)))
     if not len(track.stamps_ns):
         why = f" ({' '.join(notes)})" if notes else ""
-        raise UserError(f"none of the {bag.topics[topic].count} messages on {printable(topic)} is a pose{why}")
+        raise UserError(f"none of the messages on {printable(topic)} is a pose{why}")
     return TrackedTruth(track, notes=notes)

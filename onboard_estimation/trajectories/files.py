@@ -8,7 +8,7 @@
 | `euroc` | `stamp, x, y, z, qw, qx, qy, qz` and maybe velocity and biases, which are not read | ns |
 | `kitti` | twelve numbers: the upper three rows of the pose's 4 x 4 matrix; before them maybe a frame's number | none |
 | `csv` | columns by name, see `columns` | s or ns |
-| `motive` | rigid bodies, see `motive` | s |
+| `motive`, `vicon` | rigid bodies, see `motive` and `vicon` | s, frames |
 
 Cells are separated by commas, semicolons or blanks.
 """
@@ -30,6 +30,7 @@ from onboard_estimation.trajectories.columns import QUATERNION, STAMPS, columns_
 from onboard_estimation.trajectories.lines import Lines, is_number, numbers_of, read_lines
 from onboard_estimation.trajectories.motive import is_motive, read_motive
 from onboard_estimation.trajectories.trajectory import Trajectory, cleaned, is_trajectory_file
+from onboard_estimation.trajectories.vicon import is_vicon, read_vicon
 
 Rows = NDArray[np.float64]
 
@@ -39,6 +40,7 @@ _TRIANGLE = [(i, j) for i in range(3) for j in range(i, 3)]
 _NAMES: Mapping[str, Sequence[str]] = {
     "tum": ("time_s", *_POSE),
     "tum_ns": ("stamp_ns", *_POSE),
+    "euroc": ("stamp_ns", *_POSE[:3], "qw", *QUATERNION[:3]),
     "openvins": (
         "time_s",
         *_POSE,
@@ -48,7 +50,8 @@ _NAMES: Mapping[str, Sequence[str]] = {
 }
 _TUM, _OPENVINS, _KITTI = len(_NAMES["tum"]), len(_NAMES["openvins"]), (12, 13)
 _LEAST_NS = 1e15  # as seconds, 30 million years
-_VICON = ("Objects", "Segments", "Trajectories", "Model Outputs")
+EXPORTS = {"motive": read_motive, "vicon": read_vicon}
+"""Readers of what motion capture's own programs write, of several bodies."""
 _HINTS = {
     "tum_ns": ": nanoseconds, x y z qx qy qz qw; the other order, w first, looks the same and is {flag} euroc",
     "euroc": ": nanoseconds, x y z qw qx qy qz where no header says else; w last looks the same and is {flag} tum_ns",
@@ -93,7 +96,7 @@ def read_trajectory(
     stamps_ns
         Of a KITTI file without times: stamps of the truth's poses, one for each of its own.
     body
-        Of an export of Motive: name of the rigid body; None: the only one.
+        Of an export of Motive or Vicon's: name of the rigid body; None: the only one.
 
     Raises
     ------
@@ -101,8 +104,8 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = read_lines(file)
-    if format == "motive":
-        stamps, values, numbers, notes = read_motive(file, lines, body)
+    if format in EXPORTS:
+        stamps, values, numbers, notes = EXPORTS[format](file, lines, body)
         one = cleaned(file.name, stamps, values, None, np.array(numbers))
         return replace(one, notes=(*notes, *one.notes))
     if format == "kitti":
@@ -110,14 +113,12 @@ def read_trajectory(
         _, values = numbers_of(file, lines, count, count, None, range(count))
         stamps = _kitti_stamps(file, values[:, : count - _KITTI[0]], times, stamps_ns)
         return cleaned(file.name, stamps, _poses(values[:, count - _KITTI[0] :]), None, np.array(lines.numbers))
-    if format == "euroc":
-        names: Sequence[str] = _euroc_names(file, lines)
-    elif format == "csv":
+    if format == "csv":
         first = 0 if lines.header else 1
         names = lines.names or lines.rows[0]
         lines = Lines(lines.header, lines.rows[first:], lines.numbers[first:])
     else:
-        names = _NAMES[format or "tum"]
+        names = _ordered(file, lines, _NAMES[format or "tum"])
     table = columns_of(file, names)
     most = None if format == "euroc" else len(names)
     stamps, values = numbers_of(file, lines, len(names), most, table.stamp, list(table.read.values()))
@@ -134,33 +135,30 @@ def format_of(file: Path, flag: str = "--format") -> Format:
     suffix = file.suffix.lower()
     if is_motive(header):
         return "motive"
-    if header.strip(", ") in _VICON:
-        raise UserError(
-            f"{file} is Vicon's own CSV export, which is not read (its angles and its start are not told in it): "
-            f"write columns time_s,x_m,y_m,z_m,qx,qy,qz,qw of it"
-        )
+    if is_vicon(header):
+        return "vicon"
     names = lines.names
     if set(STAMPS) & {name.lower() for name in names}:
         return "csv"
     if suffix in (".kitti", ".euroc"):
         return "kitti" if suffix == ".kitti" else "euroc"
-    bare = suffix == ".csv" and (not header or header.startswith("#"))
+    bare, table = not header or header.startswith("#"), suffix == ".csv"
     if (
         len(first) >= _TUM
         and is_number(first[0])
-        and (abs(float(first[0])) >= _LEAST_NS or (bare and first[0].isdecimal()))
+        and (abs(float(first[0])) >= _LEAST_NS or (table and bare and first[0].isdecimal()))
     ):
         ordered = len(names) >= _TUM and names[4].lower().startswith("q")
         return "tum_ns" if len(first) == _TUM and not (lines.commas or ordered) else "euroc"
-    if suffix == ".csv" and not (len(first) in _KITTI and all(map(is_number, first))):
+    if table and not (bare and all(map(is_number, first))):
         return "csv"
-    if suffix == ".tum" or len(first) == _TUM:
+    if suffix == ".tum" or len(first) in (_TUM, _OPENVINS):
         return "openvins" if len(first) == _OPENVINS else "tum"
-    if len(first) in (*_KITTI, _OPENVINS) and all(map(is_number, first)):
-        return "openvins" if len(first) == _OPENVINS else "kitti"
+    if len(first) in _KITTI and all(map(is_number, first)):
+        return "kitti"
     raise UserError(
-        f"{file}: cannot tell its format, line {lines.numbers[0]} has {len(first)} columns; name it with "
-        f"{flag} {'|'.join(FORMATS)}"
+        f"{file}: cannot tell its format, line {lines.numbers[0]} has {len(first)} columns; name it with {flag} "
+        f"{'|'.join(FORMATS)}, or its columns in a line above them: time_s,x_m,y_m,z_m,qx,qy,qz,qw or without q"
     )
 
 
@@ -218,12 +216,12 @@ def _along_fixed_axes(one: Trajectory) -> Trajectory:
     return replace(one, covariances=covariances, notes=(*one.notes, note))
 
 
-def _euroc_names(file: Path, lines: Lines) -> list[str]:
-    """Of the columns that are read; the quaternion's by the header (some filters write w last), else w first."""
-    found = [name.lower() for name in lines.names[4:8]]
-    letters = "wxyz"
-    if len(found) == len(letters) and any(name.startswith("q") for name in found):
-        letters = "".join(name[-1:] for name in found)
+def _ordered(file: Path, lines: Lines, names: Sequence[str]) -> list[str]:
+    """The names of columns with the quaternion's in the order of the header, where that tells it."""
+    letters = [name.lower()[-1:] for name in lines.names[4:8] if name.lower().startswith("q")]
+    if len(letters) < len(QUATERNION):
+        return list(names)
     if sorted(letters) != sorted("wxyz"):
-        raise UserError(f"{file}: columns 5 to 8 are {', '.join(found)}; a quaternion w, x, y, z must stand there")
-    return ["stamp_ns", "x_m", "y_m", "z_m", *(f"q{letter}" for letter in letters)]
+        found = ", ".join(lines.names[4:8])
+        raise UserError(f"{file}: columns 5 to 8 are {found}; a quaternion w, x, y, z must stand there")
+    return [*names[:4], *(f"q{letter}" for letter in letters), *names[8:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.trajectories.units import stamp_unit
 
 Rows = NDArray[np.float64]
@@ -140,6 +140,18 @@ def _stamp_ns(text: str, ns: int) -> int | None:
         return int((Decimal(text) * ns).to_integral_value())
     except (ValueError, InvalidOperation):
         return None
+
+
+def chosen_body(file: Path, bodies: Collection[str], body: str | None) -> str:
+    """The body asked for, or the only one; UserError, naming all, where it is not there or one has to be chosen."""
+    if not bodies:
+        raise UserError(f"{file} holds no rigid body")
+    offers = first_of([f"--body {printable(name)}" for name in bodies], 20)
+    if body is not None and body not in bodies:
+        raise UserError(f"--body {body}: {file} has no such rigid body; it has {offers}")
+    if body is None and len(bodies) != 1:
+        raise UserError(f"{file} has {len(bodies)} rigid bodies; choose: {offers}")
+    return body or next(iter(bodies))
 
 
 def shown(cell: str) -> str:

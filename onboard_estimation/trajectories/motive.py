@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.base.errors import UserError, first_of, printable
+from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.trajectories.lines import Lines, cells, numbers_of
+from onboard_estimation.trajectories.lines import Lines, cells, chosen_body, numbers_of
 
 Rows = NDArray[np.float64]
 
@@ -77,12 +77,7 @@ def _columns(file: Path, lines: Lines, body: str | None) -> tuple[str, list[int]
     for column, (type, name, kind, axis) in enumerate(zip(heads["Type"], heads["Name"], kinds, axes, strict=False)):
         if type == "Rigid Body":
             bodies.setdefault(name.strip('"'), {})[kind, axis] = column
-    offers = first_of([f"--body {printable(name)}" for name in bodies], 20) or "none"
-    if body is not None and body not in bodies:
-        raise UserError(f"--body {body}: {file} has no such rigid body; it has {offers}")
-    if body is None and len(bodies) != 1:
-        raise UserError(f"{file} has {len(bodies)} rigid bodies; choose: {offers}")
-    name = body or next(iter(bodies))
+    name = chosen_body(file, bodies, body)
     if absent := [f"{kind} {axis}" for kind, axis in _WANTED if (kind, axis) not in bodies[name]]:
         raise UserError(f"{file}: {printable(name)} has no {', '.join(absent)}: export rotations and positions")
     return name, [bodies[name][one] for one in _WANTED], end + 1

@@ -155,7 +155,7 @@ def shifted(trajectory: Trajectory, by_s: float) -> Trajectory:
     """With so many seconds added to its stamps."""
     if not by_s:
         return trajectory
-    note = f"{trajectory.name}: {by_s:g} s added to its stamps."
+    note = f"{trajectory.name}: {by_s:.15g} s added to its stamps."
     stamps_ns = trajectory.stamps_ns + round(by_s * NANOSECONDS_PER_SECOND)
     return replace(trajectory, stamps_ns=stamps_ns, notes=(*trajectory.notes, note))
 

@@ -14,6 +14,7 @@ from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.bags.topics import match_topics
+from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
@@ -193,9 +194,9 @@ def _truth(
     bag: Bag, subject: Subject, stamps_ns: NDArray[np.int64], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
     """Poses of the bodies and parts of the true state at the stamps, as far as the bag has them."""
-    names, namespace = list(bag.topics), settings.get("namespace")
+    names, namespace = list(bag.types), settings.get("namespace")
     match = match_topics(subject.robot, subject.configuration, names, settings.get("topics"), namespace)
-    columns = read_channels(bag, match.truth)
+    columns = read_topics(bag, match.truth)
     bodies: dict[str, Rows] = {}
     for topic, channel in match.truth.items():
         values = columns[topic].values

@@ -13,10 +13,8 @@ longer than a fifth of the low-pass's period split the motion into stretches, wh
 the edges of every stretch are not valid.
 
 A solver of rigid bodies that confuses markers gives a pose that jumps by centimetres or many degrees, stays there for
-some frames and jumps back. A median over a window finds such frames only while they are fewer than half of the window,
-so a track is cut wherever it jumps faster than the body can move, and the longest chain of pieces that fit each other
-is kept: a flip of any length is found as long as more frames are right than wrong. Single frames that stray less than
-a jump are found by a running median.
+some frames and jumps back: such frames are found by `longest_chain`, single ones that stray less than a jump by a
+running median.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.soundness.stretches import longest_chain
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import ChainConfiguration
@@ -51,7 +50,6 @@ _EDGE_PERIODS = 1.0  # so much at both ends of a stretch is not valid
 _HIGHEST_RATE_HZ = 240.0
 _MISSED_FRAMES = 2.5  # between frames further apart than so many usual intervals the motion is not valid
 _OPEN_JOINT = 0.1  # ends of links that should meet may be so far apart on the whole, in link lengths
-_PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
 _MEDIAN_FRAMES = 7
 _ROBUST_SIGMAS = 8.0  # of white noise, one frame in 1e15 strays so far
 _SIGMA_OF_MEDIAN = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
@@ -304,12 +302,9 @@ def flipped_frames(stamps_ns: Stamps, poses: Rows) -> Mask:
     count = len(stamps_ns)
     if count < 2:
         return np.zeros(count, dtype=np.bool_)
-    breaks = ~_reachable(stamps_ns[:-1], poses[:-1], stamps_ns[1:], poses[1:])
-    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    stops = np.append(starts[1:], count)
-    kept = np.zeros(count, dtype=np.bool_)
-    for piece in _longest_chain(stamps_ns, poses, starts, stops):
-        kept[starts[piece] : stops[piece]] = True
+    kept = longest_chain(
+        count, lambda first, then: _reachable(stamps_ns[first], poses[first], stamps_ns[then], poses[then])
+    )
     good = np.flatnonzero(kept)
     kept[good[_spikes(poses[good])]] = False
     return ~kept
@@ -322,23 +317,6 @@ def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows)
     turn = np.abs(np.remainder(poses_b[:, 2] - poses_a[:, 2] + np.pi, 2.0 * np.pi) - np.pi)
     near: Mask = (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
     return near
-
-
-def _longest_chain(stamps_ns: Stamps, poses: Rows, starts: NDArray[np.intp], stops: NDArray[np.intp]) -> list[int]:
-    """Pieces, in order, each reachable from the one before, that hold the most frames (dynamic programming)."""
-    lengths = stops - starts
-    total, before = lengths.copy(), np.full(len(starts), -1)
-    for piece in range(1, len(starts)):
-        earlier = np.arange(max(0, piece - _PIECES_BACK), piece)
-        last, first = stops[earlier] - 1, np.full(len(earlier), starts[piece])
-        near = _reachable(stamps_ns[last], poses[last], stamps_ns[first], poses[first])
-        if near.any():
-            best = earlier[near][np.argmax(total[earlier[near]])]
-            before[piece], total[piece] = best, total[best] + lengths[piece]
-    chain = [int(np.argmax(total))]
-    while before[chain[-1]] >= 0:
-        chain.append(int(before[chain[-1]]))
-    return chain[::-1]
 
 
 def _spikes(poses: Rows) -> Mask:

@@ -62,6 +62,7 @@ class OpenLoop(Estimator[OpenLoopState]):
     """Nominal segment, driven by the measured pressures."""
 
     space = SPACE
+    held = ("stiffness",)
 
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         self._configuration = configuration

@@ -46,7 +46,7 @@ def test_figures_and_drawing_of_a_hopper(result: EvaluationResult) -> None:
     figures = {one.label: (one.value, one.note) for one in key_figures(shown)}
     assert figures["Apex height: error"][0] == "12.9 %"
     assert figures["Hops found"] == ("8 of 9", "and 2 that were none")
-    assert figures["Touchdown seen after"][0] == "2.0 ms"
+    assert figures["Touchdown seen after"][0] == "2 ms"
     assert figures["Height: error"][0].endswith(" cm")
     drawing, height_m = shown.drawing, result.parts["height"].estimate[:, 0]
     assert drawing is not None

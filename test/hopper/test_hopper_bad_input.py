@@ -240,9 +240,17 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
 }
 
 
+ATTITUDE = {
+    "w_first": (lambda v: v[:, [3, 0, 1, 2]], ("imu/attitude says that up is 17", "its quaternion may be w first")),
+    "z_down": (lambda v: v[:, [3, 2, 1, 0]] * [1, 1, -1, -1], ("a frame with z down", "--drop imu/attitude")),
+}
+WRONG |= ATTITUDE
+
+
 def wrong(what: str, recording: Recording) -> Recording:
     spoil, _ = WRONG[what]
-    return changed(recording, {imu: values_by(lambda t, v: spoil(v)) for imu in IMUS})
+    sensors = ("imu/attitude",) if what in ATTITUDE else IMUS
+    return changed(recording, {one: values_by(lambda t, v: spoil(v)) for one in sensors})
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -247,6 +247,8 @@ _sequence = itertools.count()
 
 def to_ros1(message: Any) -> Any:
     """The same message with the classes of ROS 1, whose headers have a sequence number."""
+    if isinstance(message, list):
+        return list(map(to_ros1, message))
     if not dataclasses.is_dataclass(message):
         return message
     kind: str = getattr(message, "__msgtype__")  # noqa: B009

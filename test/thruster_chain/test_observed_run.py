@@ -16,12 +16,14 @@ from matplotlib import image
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
+from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.simulated_bags import simulate_to_bag, simulated_recording
 from thruster_chain_estimation.judging.information import assumed_chain, blocks
 from thruster_chain_estimation.judging.observability import observed_now
 from thruster_chain_estimation.judging.observed_run import ObservedRun, observe_run
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.space import TRUE_PARAMETERS
 from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()
@@ -78,9 +80,13 @@ def test_rank_and_conditions_follow_the_square_waves() -> None:
 def test_tolerance_of_thrust_ends_what_can_be_known_of_the_scale() -> None:
     """Without paper: gains of the thrusters are uncertain, and with them the common scale of masses and inertias."""
     run = replayed("physical", "gyros", 4.0)
+    # It learns neither, and is not judged on them.
+    assert list(run.result.parts) == ["headings", "position"]
+    assert any("gyros takes masses and inertias as known" in note for note in run.result.notes)
     # Weighed late only: a truth that follows an estimate is no jump from which a scale could be learned.
-    for name in ("masses", "inertias"):
-        run.result.parts[name].truth[: len(run.result.stamps_ns) // 2] = np.nan
+    weighed, half = run.recording.held[TRUE_PARAMETERS], run.result.stamps_ns[len(run.result.stamps_ns) // 2 :][:1]
+    late = {TRUE_PARAMETERS: HeldValues(half, weighed.at(half))}
+    run = replace(run, recording=replace(run.recording, held=late))
     assumed, scaled = assumed_chain(CONFIGURATION), slice(blocks(3).mass.start, None)
     seen = observe_run(CONFIGURATION, run, 0.3)
     scale_stddev = np.sum((assumed.design[scaled] / assumed.prior_stddev[scaled]) ** 2) ** -0.5

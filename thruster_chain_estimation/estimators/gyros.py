@@ -84,6 +84,8 @@ class GyrosState(NamedTuple):
 class GyrosEstimator(Estimator[GyrosState]):
     """Headings by integrated gyros."""
 
+    held = ("masses", "inertias")
+
     def __init__(self, configuration: ThrusterChainConfiguration) -> None:
         self.space = published_space(configuration)
         self._c = configuration

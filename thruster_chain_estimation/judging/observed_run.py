@@ -41,7 +41,7 @@ from thruster_chain_estimation.judging.observability import (
     theorem_conditions,
 )
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import COMMAND
+from thruster_chain_estimation.model.space import COMMAND, TRUE_PARAMETERS
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""
@@ -124,9 +124,8 @@ def observe_run(configuration: ThrusterChainConfiguration, run: ReplayedRun, win
     rows = np.searchsorted(result.stamps_ns, stamps, side="right") - 1
     time = (stamps - result.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     parameters = slice(2 * count, 4 * count)  # here as in `Blocks`
-    estimate, unknown = result.mean[rows, parameters], np.full((len(rows), count), np.nan)
-    parts = [result.parts.get(name) for name in ("masses", "inertias")]
-    true = np.hstack([unknown if part is None else part.truth[rows] for part in parts])
+    estimate, weighed = result.mean[rows, parameters], run.recording.held.get(TRUE_PARAMETERS)
+    true = np.full(estimate.shape, np.nan) if weighed is None else weighed.at(result.stamps_ns[rows])
     known = np.split(_constant(true, estimate), 2, axis=1)
     states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)

@@ -198,6 +198,7 @@ document.addEventListener("keydown", (event) => {
   action();
 });
 window.addEventListener("hashchange", () => {
+  if (!location.hash.includes("=")) return; // a place on the page
   pause();
   readAddress();
 });

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onboard_estimation.base.configuration import (
@@ -24,6 +24,7 @@ from onboard_estimation.base.configuration import (
     to_parameter_file,
 )
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.parameter_file import read_yaml, sections_of_others, to_yaml, yaml_value
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def test_overrides_prevail_integers_become_floats_and_arrays_tuples() -> None:
 
 
 def test_numbers_are_those_of_ros2_and_what_only_yaml_1_1_takes_for_one_stays_text(tmp_path: Path) -> None:
-    for text in ("1:30", "2017-11-22", "0b11", "1_000", "010", "nan", "<<"):
+    for text in ("1:30", "2017-11-22", "0b11", "1_000", "010", "<<"):
         file = written(tmp_path, f"/**: {{ros__parameters: {{gate_probability: 1e-3, frame: {text}}}}}")
         assert (load(Robot, file).frame, load(Robot, file).gate_probability) == (text, 0.001)
 
@@ -161,20 +162,53 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
     assert [line.strip() for line in lines[1:]] == list(caught.value.faults)
 
 
-def test_file_for_several_nodes(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """/**: {ros__parameters: {links: 4, frame: all}}
-robot_1:
-  salp_estimator: {ros__parameters: {frame: mine}}
-""",
-    )
-    robot = load(Robot, path)
-    assert (robot.links, robot.frame) == (4, "mine")
-    path.write_text(path.read_text() + "  markers: {ros__parameters: {colour: red}}\n")
-    assert faults(path) == (
-        "parameters for several nodes (/robot_1/salp_estimator, /robot_1/markers): say for which one",
-    )
+FLEET = """/**: {ros__parameters: {links: 4, frame: all}}
+/robot_1/salp_estimator: {ros__parameters: {frame: mine, colour: red}}
+robot_2: {salp_estimator: {ros__parameters: {frame: yours}}, markers: {ros__parameters: {links: 5}}}
+/**/imu: {ros__parameters: {frame: hers}}
+/robot_2/imu: {ros__parameters: {frame: his}}
+"""
+
+
+@dataclass(frozen=True)
+class Beside:
+    colour: str = parameter("", "of the node, not of the robot")
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "frame"),
+    [
+        ("", "/robot_1/salp_estimator", "mine"),
+        (":/robot_2/salp_estimator", "salp_estimator", "yours"),
+        (":markers", "salp_estimator", "all"),
+        ("", "other", "all"),
+        ("", "imu", "his"),
+    ],
+)
+def test_of_a_file_for_several_nodes_a_node_gets_its_sections(
+    tmp_path: Path, asked: str, node: str, frame: str
+) -> None:
+    path = written(tmp_path, FLEET)
+    robot = load(Robot, f"{path}{asked}", None, node, Beside)
+    assert (robot.links, robot.frame) == (5 if asked == ":markers" else 4, frame)
+    with pytest.raises(ConfigurationError, match="colour: unknown parameter"):  # on the command line it is of no use
+        load(Robot, f"{path}{asked}", {"colour": "red"}, node, Beside)
+
+
+def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path, FLEET)
+    several = "parameters for several nodes (/robot_1/salp_estimator, /robot_2/salp_estimator"
+    with pytest.raises(ConfigurationError) as caught:
+        load(Robot, path, None, "salp_estimator")
+    assert caught.value.faults == (f"{several}): choose one, FILE:/robot_2/salp_estimator",)
+    assert faults(path) == (f"{several}, /robot_2/markers, /**/imu, /robot_2/imu): choose one, FILE:/robot_2/imu",)
+    others = sections_of_others(path, ["/robot_1/salp_estimator", "/robot_2/imu"])
+    assert others == ["/robot_2/salp_estimator", "/robot_2/markers"]
+    path.write_text("markers: {ros__parameters: {colour: red}}")
+    with pytest.raises(
+        ConfigurationError, match=r"for /markers, none for salp_estimator: call .*, or choose one, FILE:"
+    ):
+        load(Robot, path, None, "salp_estimator")
 
 
 @pytest.mark.parametrize(
@@ -182,9 +216,9 @@ robot_1:
     [
         ("links: 4", "no ros__parameters: a ROS 2 parameter file has"),
         ("/**: {ros__parameters: {? [1, 2] : 3}}", "line 1: a name is a text, not a sequence"),
-        ("/**: [1,\n 2", "is no valid parameter file in line 2, column 3"),
-        ("/**: {ros__parameters: {links: &n 4, frame: *n}}", "in line 1, column 45: ROS 2 reads no aliases"),
-        ("/**: {ros__parameters: {frame: !!python/name:os.system x}}", "is no valid parameter file in line 1"),
+        ("/**: [1,\n 2", "is no valid parameter file: line 2, column 3"),
+        ("/**: {ros__parameters: {links: &n 4, frame: *n}}", ": line 1, column 45: ROS 2 reads no aliases"),
+        ("/**: {ros__parameters: {frame: !!python/name:os.system x}}", "is no valid parameter file: line 1"),
         ("[" * 1000, "is no valid parameter file: "),
     ],
 )
@@ -243,6 +277,47 @@ def test_written_file_and_mapping_read_back(tmp_path_factory: pytest.TempPathFac
     text, mapping = to_parameter_file(robot), to_mapping(robot)
     assert load(Robot, written(tmp_path_factory.getbasetemp(), text)) == load(Robot, mapping) == robot
     assert yaml.safe_load(text) == {"/**": {"ros__parameters": mapping}}
+
+
+ROS_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+ROS_SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | ROS_TEXTS
+SPELLED = """
+1e-3 1E3 .5 5. 5.e3 +.5 -0.0 -0 0x1F -0x1F 0b11 1_000 1:30 2017-11-22 yes No on OFF y N tRue inf
+-inf nan .inf -.inf .nan -.nan infinity 1e309x 1e16 9223372036854775807 1,5 1.2.3 1e e5 = << '1' "y" 0o17 0x /a -a
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.live
+@settings(max_examples=8, deadline=None)
+@given(st.lists(ROS_SCALARS, min_size=30, max_size=60))
+@example([5e-324, -2.3e-310, 2.0**-1022, 1.7976931348623157e308, -0.0, 1e16, 1e-05, math.inf, math.nan])
+@example(
+    ["1e3", "08", "010", "0x1p3", "nan", "-Infinity", "on", "n", "~", "null", ".5x", "12:30", "", "\x85", "\u2028a\n"]
+)
+def test_ros2_reads_a_written_value_as_it_was_and_a_spelled_one_as_we_do(
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any]
+) -> None:
+    import rclpy
+    from rclpy.node import Node
+
+    named = {f"p{number}": value for number, value in enumerate(values)}
+    lines = "".join(f"s{number}: {text}\n" for number, text in enumerate(SPELLED))
+    spelled = read_yaml(lines, of_ros=True)[0]
+    path = tmp_path_factory.getbasetemp() / "of_ros.yaml"
+    text = to_yaml({"/**": {"ros__parameters": named}}) + "".join(f"    {line}\n" for line in lines.splitlines())
+    path.write_text(text, encoding="utf-8")
+    context = rclpy.Context()
+    rclpy.init(args=["--ros-args", "--params-file", str(path)], context=context)
+    try:
+        node = Node("reader", context=context, automatically_declare_parameters_from_overrides=True)
+        read = {name: one.value for name, one in node.get_parameters_by_prefix("").items()}
+        node.destroy_node()
+    finally:
+        rclpy.shutdown(context=context)
+    assert {name: repr(read[name]) for name in spelled} == {name: repr(value) for name, value in spelled.items()}
+    assert {name: repr(read[name]) for name in named} == {name: repr(value) for name, value in named.items()}
+    for same in (yaml.safe_load(to_yaml(named)), yaml_value(to_yaml(named, default_flow_style=True))):
+        assert repr(same) == repr(named)
 
 
 @settings(max_examples=40)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import yaml
 from bag_samples import Sample
 from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from live_graph import LONGEST_WAIT_S, wait_until
 from report_samples import Page
 from scipy.stats import ttest_rel
@@ -25,9 +31,9 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.workers import Workers, open_workers
-from onboard_estimation.campaigns.campaign import Campaign, read_errors, run_campaign
+from onboard_estimation.campaigns.campaign import AXES, Campaign, read_errors, run_campaign
 from onboard_estimation.campaigns.report import write_campaign_report
-from onboard_estimation.campaigns.summary import Difference, differences, differing_axes, groups_of, interval_of_mean
+from onboard_estimation.campaigns.summary import compared, differences, differing_axes, groups_of, interval_of_mean
 from onboard_estimation.campaigns.table import Table, cases_of, read_table, simulated_runs
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.judging.options import EvaluateOptions
@@ -137,10 +143,11 @@ def test_pairs_are_compared_and_lines_say_medians_and_worst_runs(small: Campaign
     assert (one.axis, one.before, one.after, one.pairs) == ("what_if", "as recorded", "biased", 4)
     assert one.mean_change == pytest.approx(np.mean(biased - plain))
     assert one.interval[0] <= one.mean_change <= one.interval[1]
-    _, figure, _, pairs, before, after, mean, verdict = one.cells()
-    assert (figure, pairs, verdict) == ("Joint angles: RMSE", "4", "worse")
-    said = [float(cell) for cell in (before, after, mean.partition(" (")[0])]
-    assert said == pytest.approx([np.median(plain), np.median(biased), np.mean(biased - plain)], rel=0.01)
+    _, figure, _, recordings, before, after, change, percent, verdict = one.cells()
+    assert (figure, recordings, verdict) == ("Joint angles: RMSE", "4", "too few recordings: 5 % needs 1000 or more")
+    said = [float(cell) for cell in (before, after, change.partition(" (")[0], percent)]
+    means = np.mean(plain), np.mean(biased), np.mean(biased - plain)
+    assert said == pytest.approx([*means, 100.0 * means[2] / means[0]], rel=0.01)
     groups = groups_of(small)
     lines = [line for group in groups for line in group.lines(differing_axes(groups))]
     assert [cells[0] for _, cells in lines if cells[0]] == ["as recorded (4)", "biased (4)"]  # once each
@@ -160,10 +167,79 @@ def test_the_interval_of_a_mean_is_that_of_the_t_test() -> None:
     assert 0.85 <= np.mean(covered) <= 1.0
     assert np.isnan(interval_of_mean(np.array([1.0, 2.0, 3.0]))).all()
     assert interval_of_mean(np.full(5, 2.0)) == (2.0, 2.0)
-    same = Difference("estimator", "a", "b", "f", 5, 1.0, 1.0, 0.0, (-0.1, 0.1))
-    assert same.verdict == "no difference shown"
-    assert same._replace(interval=(float("nan"), float("nan"))).verdict == "no difference shown"
-    assert same._replace(interval=(-0.2, -0.1)).verdict == "better"
+
+
+Figure = st.floats(0.01, 100.0)
+
+
+@given(st.lists(st.tuples(Figure, Figure), min_size=3, max_size=7))
+@settings(max_examples=8)
+def test_of_configurations_that_are_the_same_at_most_one_in_twenty_is_called_another(pairs: list[Any]) -> None:
+    """Which of two that are the same is called the first is chance: of all choices, whatever the figures are."""
+    found, shown = np.array(pairs), []
+    for swaps in itertools.product((False, True), repeat=len(found)):
+        one = compared(
+            "estimator", "a", "b", "f", len(found), np.where(np.array(swaps)[:, None], found[:, ::-1], found)
+        )
+        shown.append(one.verdict not in ("no difference shown", "too few recordings"))
+    assert np.mean(shown) <= 0.05
+    assert len(found) >= 6 or not any(shown)
+
+
+@pytest.mark.parametrize("count", [6, 12, 40])
+def test_a_change_has_the_interval_of_the_t_test_and_as_many_recordings_as_are_needed_show_it(count: int) -> None:
+    rng = np.random.default_rng(count)
+    before, after = rng.normal(1.0, 0.1, count), rng.normal(1.1, 0.1, count)
+    one = compared("estimator", "a", "b", "f", count, np.column_stack([before, after]))
+    expected = ttest_rel(after, before)
+    assert one.interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert one.p_value == pytest.approx(expected.pvalue, rel=0.5)
+    seen = [
+        ttest_rel(rng.normal(1.05, 0.1, one.needed), rng.normal(1.0, 0.1, one.needed)).pvalue < 0.05 for _ in range(200)
+    ]
+    assert 0.4 < np.mean(seen) < 0.99
+
+
+def table_of(figures: dict[tuple[str, str, str], float]) -> Campaign:
+    """A campaign that came to a figure by seed, configuration and what-if."""
+    rows = []
+    for (seed, configuration, what_if), value in figures.items():
+        asked = dict.fromkeys(AXES, "") | {"seed": seed, "configuration": configuration, "what_if": what_if}
+        rows.append(
+            {"status": "done", "asked": asked, "parts": ["pose"], "figures": {"pose.position_ate_rmse_m": value}}
+        )
+    return Campaign(Path(), tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("changes_mm", "verdict"),
+    [
+        ((-0.09, -0.06, -0.04, 0.02), "too few recordings"),  # twelve pairs would be better
+        (
+            (-0.04, -0.05, -0.06, -0.03, -0.04, -0.05, -0.04),
+            "less than 5 %",
+        ),  # of 14 mm: surely, and nothing to choose by
+        ((-1.4, -1.5, -1.6, -1.3, -1.4, -1.5, -1.4), "better"),
+        ((-14.0, 15.0, -16.0, 13.0, 14.0, -15.0, -14.0), "no difference shown"),
+    ],
+)
+def test_a_recording_counts_once_however_many_configurations_it_is_run_with(
+    changes_mm: tuple[float, ...], verdict: str
+) -> None:
+    names = ("as shipped", "quiet", "quieter")
+    figures = {
+        (str(seed), name, what_if): 1e-3 * (14.0 + seed + 1e-3 * number + (change if what_if else 0.0))
+        for seed, change in enumerate(changes_mm)
+        for number, name in enumerate(names)
+        for what_if in ("", "biased")
+    }
+    configurations, many = list(differences(table_of(figures)))[:2], list(differences(table_of(figures)))[2]
+    [few] = differences(table_of({key: value for key, value in figures.items() if key[1] == names[0]}))
+    assert (many.pairs, many.recordings) == (3 * few.pairs, len(changes_mm))
+    assert (many.verdict, few.verdict) == (verdict, verdict)
+    assert many.interval == pytest.approx(few.interval)
+    assert many.mean_change == pytest.approx(1e-3 * np.mean(changes_mm))
+    assert {one.verdict for one in configurations} <= {"less than 5 %", "too few recordings"}
 
 
 # The same on any number of workers; interrupted, taken up again.
@@ -346,6 +422,28 @@ def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:
     assert path.read_bytes() == before
 
 
+def test_the_page_says_too_unsure_and_cuts_no_name(small: Campaign, tmp_path: Path) -> None:
+    """With deviations a hundred times as large; groups that differ in the ends of their names alone."""
+    folder = tmp_path / "unsure"
+    shutil.copytree(small.folder, folder)
+    factors = {"stddev": 100.0, "nees": 1e-4}
+    for path in folder.glob("runs/*/errors.parquet"):
+        was = pyarrow.parquet.read_table(path)
+        columns = {name: was[name].to_numpy() * factors.get(name.rpartition(".")[2], 1.0) for name in was.column_names}
+        pyarrow.parquet.write_table(pyarrow.table(columns).replace_schema_metadata(was.schema.metadata), path)
+    rows = [{**row, "what_if": f"{'a long name ' * 20}{row['what_if']}"} for row in small.rows]
+    write_campaign_report(Campaign(folder, tuple(rows)), "unsure")
+    page = (folder / "report.html").read_text()
+    verdict = page.partition('class="verdict">')[2].partition("<")[0].lower()
+    assert verdict.startswith("too unsure in ")
+    assert "overconfident" not in verdict
+    labels = re.findall(r'<text x="20" y="[0-9]+">([^<]*)<title>([^<]*)<', page)
+    assert len(labels) == 4
+    for label, name in labels:
+        assert len(label) <= 100 < len(name)
+        assert (label[:20], label[-10:]) == (name[:20], name[-10:])
+
+
 def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:
     bags = tuple(tmp_path / day / "bag" for day in ("monday", "tuesday"))
     labels = [case.labels["recording"] for case in cases_of(Table("salp", bags))]
@@ -405,7 +503,7 @@ keep: figures
     ("text", "said"),
     [
         ("", ["is no table: it needs keys such as robot, bags"]),
-        ("robot: salp\n bags: x", ["is no YAML"]),
+        ("robot: salp\n bags: x", ["is no valid YAML"]),
         ("robot: salp", ["needs either bags or simulated"]),
         # All are told at once.
         (
@@ -442,6 +540,32 @@ def test_tables_with_typos(text: str, said: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "campaign").exists()
 
 
+def test_faults_of_all_kinds_are_told_at_once_and_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("no model")
+    text = """
+robot: salp
+bags: ['monday_*', tuesday]
+estimators: [ukf, ekf]
+configurations:
+  trained: {model: text.npz}
+  other: {model: gone.npz, config: gone.yaml}
+  quiet: {set: {gyro.noise: 1}}
+what_ifs: {late: {delay: imu/link_9=20ms}, none: {}}
+options: {setle: 3}
+"""
+    told = refusal("campaign", table(tmp_path, text), "--output", tmp_path / "campaign")
+    kinds = (
+        *("setle is no key here; did you mean settle?", "no bag is called monday_*", "no estimator 'ekf'"),
+        *("text.npz: not a model", "--delay imu/link_9: no such sensor", "gyro.noise: unknown parameter"),
+        f"not there: {tmp_path}/gone.yaml, {tmp_path}/gone.npz, {tmp_path}/tuesday",
+    )
+    assert [told.count(kind) for kind in kinds] == [1] * len(kinds)
+    (tmp_path / "tuesday").mkdir()
+    told = refusal("campaign", table(tmp_path, text.replace("robot: salp", "")), "--output", tmp_path / "campaign")
+    assert [one for one in ("text.npz", "imu/link_9: no such", "gyro.noise", "'ekf'") if one not in told] == []
+    assert not (tmp_path / "campaign").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -449,7 +573,7 @@ def test_tables_with_typos(text: str, said: list[str], tmp_path: Path) -> None:
         (("salp", "--gait", "sideways"), "salp, scenario ideal: no variant 'sideways'; there are forward, backward"),
         (("salp", "--keep", "all"), "--keep all: must be one of figures, reports, everything"),
         (("a.yaml", "b.yaml"), "one table makes a campaign, 2 are given"),
-        (("gone.yaml",), "gone.yaml cannot be read"),
+        (("gone.yaml",), "gone.yaml: cannot be read"),
         (("gone_*",), "no bag is called gone_*"),
         (("./gone",), "not there: "),
     ],

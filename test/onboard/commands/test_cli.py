@@ -187,7 +187,7 @@ def test_it_starts_with_the_repository_around_it_and_says_what_to_type_next(repo
     assert done.returncode == 0, done.stderr
     shown = str(file).replace("öß", r"\xf6\xdf")
     assert done.stdout.startswith(f"{shown}: ")
-    assert f"-m onboard_estimation evaluate BAG --config {shown}" in done.stdout
+    assert f"-m onboard_estimation evaluate BAG --config '{shown}'" in done.stdout
     assert file.is_file()
 
 

@@ -34,6 +34,7 @@ from onboard_estimation.base.measurement import Channel, Limit
 from onboard_estimation.inspection import inspect as inspecting
 from onboard_estimation.inspection.inspect import inspect_bag, render, timing_report, truth_report
 from onboard_estimation.inspection.report import Inspection, TopicReport, TruthReport
+from onboard_estimation.soundness.motion import MotionCheck
 
 MS = 1_000_000
 IMU_1 = "/salp/imu/link_1/data_raw"
@@ -181,7 +182,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
     rate = Limit("angular rate", 0, 3, 34.9, "rad/s", "gyro.range_rad_s")
     channels = [Channel("imu/link_1/data_raw", IMU, "imu/link_1", limits=(rate,))]
     with pytest.MonkeyPatch.context() as patch:  # clocks have tests of their own, and eighteen pairs take seconds
-        patch.setattr(inspecting, "_motion_reports", lambda *_: ((), ()))
+        patch.setattr(inspecting, "_motion", lambda *_: MotionCheck((), ()))
         return inspect(tmp_path_factory.mktemp("spoilt"), samples, {"salp": channels})
 
 

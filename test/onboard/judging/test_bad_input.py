@@ -236,7 +236,8 @@ def test_a_wrong_type_is_named_with_the_right_one_and_can_be_done_without(tmp_pa
     assert refusal("evaluate", bag) == (
         f"salp: /salp/imu/link_1/data_raw {kinds} (--drop imu/link_1); "
         f"/salp/imu/link_3/data_raw {kinds} (--drop imu/link_3); /salp/ground_truth/link_1/pose is "
-        "geometry_msgs/msg/PointStamped, not geometry_msgs/msg/PoseStamped (--drop ground_truth/link_1)"
+        "geometry_msgs/msg/PointStamped, not geometry_msgs/msg/PoseStamped "
+        "(--topic ground_truth/link_1/position=/salp/ground_truth/link_1/pose or --drop ground_truth/link_1)"
     )
     found = judged(bag, *["--drop", "imu/link_1", "--drop", "imu/link_3", "--drop", "ground_truth/link_1"])
     assert "What if: left out imu/link_1, imu/link_3, ground_truth/link_1." in found["notes"]

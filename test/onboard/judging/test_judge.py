@@ -60,7 +60,7 @@ def note(result: EvaluationResult, start: str) -> str:
 def test_everything_matched() -> None:
     result = judged()
     assert result.matched_ratio == 1.0
-    assert "at 100.0 % of the estimates (gaps up to 0.1 s)" in note(result, "Truth matched")
+    assert "at 100 % of the estimates (gaps up to 0.1 s)" in note(result, "Truth matched")
     assert result.source == "simulated"
     assert result.time_s[0] == 0.0
     assert len(result.time_s) == 201  # one estimate an instant, though three gyros share it
@@ -146,7 +146,7 @@ def test_truth_that_ends_early() -> None:
     result = judged(with_truth_between(0.0, 8.0))
     assert result.matched_ratio == pytest.approx(161 / 201)
     assert "at 80.1 % of the estimates" in note(result, "Truth matched")
-    assert "(truth covers 80 % of the run)" in result.verdict
+    assert "(truth covers 80.1 % of the run)" in result.verdict
     joints = result.parts["joint_angles"]
     assert joints.matched.tolist() == (result.time_s <= 8.0).tolist()
     settled = joints.matched & (result.time_s >= 6.0)

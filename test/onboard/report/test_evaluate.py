@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from rich.console import Console
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.atomic_file import to_json
-from onboard_estimation.base.configuration import load
+from onboard_estimation.base.configuration import load, to_parameter_file
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.judging.options import EvaluateOptions
+from onboard_estimation.commands.evaluate import show_several
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf, recorded
 from onboard_estimation.report import run_folder
 from onboard_estimation.report.comparison import Comparison, compare_runs
 from onboard_estimation.report.evaluate import evaluate_bag
@@ -181,6 +183,24 @@ def test_several_estimators_on_one_bag_are_compared(tmp_path: Path, monkeypatch:
     assert "hopper has no estimator 'ukf'" in refusal(*words, "--estimator", "ukf")
 
 
+@pytest.mark.parametrize(
+    ("count", "name", "blocks"), [(2, "kf", 1), (8, "kf", 1), (12, "bounce_encoder", 3), (8, "n" * 60, 3)]
+)
+def test_a_table_of_several_estimators(count: int, name: str, blocks: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimators are columns, beside each other while there is room; a line for each verdict, whatever its length."""
+    part = {"z_rmse_m": 0.0907, "coverage_1_sigma": 0.81, "mean_nees_per_degree_of_freedom": 0.8}
+    one = {"robot": "hopper", "source": "simulated", "folder": "runs/x/a", "figures": {"Hops found": "9 of 9"}}
+    one["verdict"] = f"doubtful in {'z, ' * 60}(position: 1 % expected): height within 54 cm RMS; no leg encoder"
+    metrics = [{"run": {}, "height": part | {"z_rmse_m": 0.01 * (k + 1)}, "hopper": {}} for k in range(count)]
+    show_several([{**one, "estimator": f"{name}{k}", "metrics": found} for k, found in enumerate(metrics)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+    assert sum("Height: Z RMSE (cm)" in line for line in lines) == blocks
+    assert sum(": doubtful in" in line for line in lines) == count
+    assert "54 cm" not in " ".join(lines)  # the table has it
+
+
 def test_json_has_no_numbers_that_json_does_not_have() -> None:
     text = to_json({"b": float("nan"), "a": (1, np.float64(2.5), np.array([1.0, np.inf])), 3: {"x": np.bool_(True)}})
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
@@ -233,7 +253,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert comparison.notes == ()
     table = printed(comparison)
     assert row(table, "robot") == ["robot", "salp", "salp", ""]
-    assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (degrees)", "0.2", "0.15", "-25 %"]
+    assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (deg)", "0.2", "0.15", "-25 %"]
     assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
@@ -242,6 +262,31 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     assert mapping["metrics"]["pose.x.error_max_m"] == [0.02, None]
     assert mapping["runs"][0] == {"folder": str(tmp_path / "a"), "name": "a", "robot": "salp", **FACTS}
     assert row(printed(other), "Joint angle RMSE")[1:] == ["0.2", "not available", ""]
+
+
+def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> None:
+    quiet = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, noise_stddev_rad_s=0.001))
+    biased = EvaluateOptions(what_if=WhatIf(bias=("imu/link_3.gyro_z=0.01",)), settings=JudgeSettings(bulk=False))
+    for name, configuration, options, model in (
+        ("a", CONFIGURATION, EvaluateOptions(), "1" * 64),
+        ("b", quiet, biased, "2" * 64),
+    ):
+        known = {"settings": recorded(options), "inputs_sha256": {"bag": "0" * 64, "model": model}}
+        run = facts() | known | {"verdict": f"consistent: {name}", "versions": {"numpy": "2.0", "evo": model[:1]}}
+        (run_of(tmp_path / name, CHAIN, run) / "config.yaml").write_text(to_parameter_file(configuration))
+    comparison = compare_runs([tmp_path / "a", tmp_path / "b"])
+    differs = {
+        "verdict": ["consistent: a", "consistent: b"],
+        "options": ["", "--bias imu/link_3.gyro_z=0.01 --message-by-message"],
+        "gyro.noise_stddev_rad_s": [str(CONFIGURATION.gyro.noise_stddev_rad_s), "0.001"],
+        "content of model": ["1" * 12, "2" * 12],
+        "evo": ["1", "2"],
+    }
+    assert comparison.differing() == json.loads(json.dumps(comparison.mapping()))["differs"] == differs
+    table = printed(comparison)
+    assert row(table, "options") == ["options", "-", differs["options"][1], ""]
+    places = [table.index(name) for name in (*differs, "estimator", "Joint angle RMSE")]
+    assert max(places[: len(differs)]) < places[-2] < places[-1]
 
 
 def test_three_runs_of_different_robots_say_what_does_not_compare(tmp_path: Path) -> None:

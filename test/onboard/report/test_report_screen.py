@@ -24,6 +24,8 @@ from onboard_estimation.contract.result import (
     ReportSection,
     key_figures,
 )
+from onboard_estimation.judging.metrics import all_metrics
+from onboard_estimation.judging.verdict import verdict
 from onboard_estimation.report.page import render, write_report
 from onboard_estimation.report.plots import motion_figure, write_plots
 
@@ -107,13 +109,44 @@ def test_figures_are_those_of_the_metrics_in_words_and_units() -> None:
         ("Position error", "8.43 mm"),
         ("Heading error", "3.18 deg"),
         ("Joint angles: error", "0.0566 deg"),
-        ("Errors within 1 / 3 sigma", "40 % / 98.7 %"),  # of the worst part
+        ("Errors within 1 / 3 sigma", "40 / 98.7 %"),  # of the worst part
         ("Squared error / claimed", "2.5"),
     ]
     own = KeyFigure("Apex height: error", "12.9 %", "mean of all hops")
     assert key_figures(replace(chain_result(10), figures=(own,)))[0] == own
-    velocity = replace(walk_result(10), metrics={"velocity": {f"{axis}_rmse_m_per_s": 2.0 for axis in "xyz"}})
+    velocity = replace(walk_result(10), metrics={"velocity": {"rmse_m_per_s": 3.464}})
     assert key_figures(velocity)[0] == KeyFigure("Velocity: error", "3.46 m/s", "RMS")
+
+
+@pytest.mark.parametrize("size", [0.2, 1.0, 40.0, 300.0])
+def test_one_quantity_has_one_value_and_one_unit(size: float) -> None:
+    """In the verdict, the figures, the tables, the axes and what explains the verdict, whatever its size."""
+    walk = walk_result()
+    parts = {}
+    for name, one in {**walk.parts, **chain_result().parts}.items():
+        known = replace(walk.parts["position"], name=name, names=one.names, units=one.units, convention="")
+        d = len(one.names)
+        error, stddev = size * known.error[:, [0] * d], size * known.stddev[:, [0] * d]
+        estimate = np.zeros((len(error), 4)) if name == "attitude" else error
+        truth = np.zeros_like(estimate)
+        if name == "attitude":
+            truth[:, 3] = estimate[:, 3] = 1.0
+        parts[name] = replace(known, estimate=estimate, truth=truth, error=error, stddev=stddev)
+    metrics = all_metrics(parts, walk.time_s, 6.0, walk.matched_ratio)
+    said = verdict(parts, walk.time_s, 6.0, {}, walk.matched_ratio)
+    page = Page(render(replace(walk, parts=parts, metrics=metrics, verdict=said)))
+    told = dict(re.findall(r"(\w[\w ]*) within ([\d.]+ [\w/]+(?: and [\d.]+ deg)?) RMS", said))
+    assert told.keys() == {"position", "velocity", "attitude", "pose", "joint angles"}
+    rows = " ".join(re.sub(r"\s+", " ", row) for row in page.texts["tr"])
+    units = {one["title"].partition(":")[0].lower(): one["charts"][0]["unit"] for one in page.data["groups"]}
+    for name, shown in told.items():
+        value, unit = shown.split(" and ")[0].split()
+        assert re.search(rf"RMSE ?{re.escape(value)} ?{unit}\b", rows), (name, shown, rows)
+        assert units[name] == unit
+    figures = " ".join(one.value for one in key_figures(replace(walk, parts=parts, metrics=metrics)))
+    assert told["position"] in figures
+    assert told["velocity"] in figures
+    assert "#errors" in {attributes.get("href") for tag, attributes in page.elements if tag == "a"}
 
 
 def test_phases_have_names_and_cycles_a_button() -> None:

@@ -31,8 +31,12 @@ Rows = NDArray[np.float64]
         ("orbslam3_int_ns.txt", (), ("read as tum_ns", "looks the same and is --format euroc")),
         ("g6_stamps.txt", (), ("397 of 400 poses have the stamp of another pose: digits were lost",)),
         ("us.txt", (), ("in another unit: multiplied by 1000 they are those of the truth",)),
-        ("us.txt", ("--format", "tum"), ("is no time in seconds (in microseconds it would be one)",)),
-        ("mm.tum", (), ("most likely it is in millimetres. Multiply its positions by 0.001",)),
+        (
+            "us.txt",
+            ("--format", "tum"),
+            ("(in microseconds it would be one: multiply stamps by 1e-06)",),
+        ),
+        ("mm.tum", (), ("most likely mm.tum is in millimetres (multiply its positions by 0.001)",)),
         ("semicolon.csv", (), ("read as csv",)),
         ("kitti_13.txt", (), ("is of the format kitti, which has no stamps",)),
         ("motive_export.csv", (), ("(--shift 52484435.877 where both start at once)",)),
@@ -82,20 +86,51 @@ def motive(stamps_ns: list[int], poses: Rows) -> str:
     return f"{first},Length Units,Millimeters\n\n{lines}"
 
 
+def vicon(stamps_ns: list[int], poses: Rows, quaternions: bool) -> str:
+    """A force plate, two bodies and a marker, that has a hole, in mm and deg, at 1 Hz."""
+    turns = Rotation.from_quat(poses[:, 3:])
+    places, rest = 1e3 * poses[:, :3], turns.as_quat() if quaternions else np.rad2deg(turns.as_rotvec())
+    axes = ["RX", "RY", "RZ", *["RW"] * quaternions, "TX", "TY", "TZ"]
+    units = [*([""] * 4 if quaternions else ["deg"] * 3), "mm", "mm", "mm"]
+    gaps = len(axes) * ","
+    text = "Devices\n1000\n,,plate,,\nFrame,Sub Frame,Fx,Fy\n,,N,N\n1,0,1,2\n1,1,1,2\n\nObjects\n1\n"
+    text += f",,left{gaps}right{gaps}\nFrame,Sub Frame,{','.join(2 * axes)}\n,,{','.join(2 * units)}\n"
+    for stamp, row in zip(stamps_ns, np.hstack([rest, places]).tolist(), strict=True):
+        text += f"{stamp // 10**9},0,{','.join(map(repr, row))}{gaps}\n"
+    text += "\nTrajectories\n1\n,,toe,,\nFrame,Sub Frame,X,Y,Z\n,,mm,mm,mm\n"
+    for stamp, row in zip(stamps_ns[:-1], places[:-1].tolist(), strict=True):
+        text += f"{stamp // 10**9},0,{','.join(map(repr, row))}\n"
+    return text + f"{stamps_ns[-1] // 10**9},0,,,\n"
+
+
 def decimal(ns: int) -> str:
     return f"{ns // 10**9}.{ns % 10**9:09d}"
 
 
-FORMS = ["tum", "tum_ns", "openvins", "euroc", "kitti", "kitti 13", "csv", "csv;", "csv;,", "motive"]
-"""Formats, and what else is particular: a frame's number, semicolons, commas as decimal points."""
+FORMS = [
+    "tum",
+    "tum_ns",
+    "openvins",
+    "euroc",
+    "kitti",
+    "kitti-13",
+    "csv",
+    "csv;",
+    "csv;,",
+    "motive",
+    "vicon",
+    "vicon-w",
+]
+"""Formats, and what else is particular: a frame's number, semicolons, commas as decimal points, quaternions."""
 NAMES = "time_s,x_m,y_m,z_m,qx,qy,qz,qw"
 
 
 def written(form: str, folder: Path, stamps_ns: list[int], poses: Rows) -> Path:
     """A file of that form under a name that many have, and `times.txt`."""
     (folder / "times.txt").write_text("\n".join(map(decimal, stamps_ns)))
-    if form == "motive":
-        (folder / "a.csv").write_text(motive(stamps_ns, poses))
+    if form.startswith(("motive", "vicon")):
+        text = motive(stamps_ns, poses) if form == "motive" else vicon(stamps_ns, poses, form == "vicon-w")
+        (folder / "a.csv").write_text(text)
         return folder / "a.csv"
     values, firsts, separator = poses, list(map(decimal, stamps_ns)), "," if form[:3] in ("csv", "eur") else " "
     if form in ("tum_ns", "euroc"):
@@ -127,11 +162,14 @@ def test_a_trajectory_written_in_any_form_is_read_back(tmp_path: Path, form: str
     start = 1_000_043_200_250_000_000  # that of the capture
     stamps_ns = [start + int(ns) for ns in np.cumsum(rng.integers(1, 10**9, count))]
     stamps_ns[0] = start
+    if form.startswith("vicon"):
+        stamps_ns = [(5 + k) * 10**9 for k in range(count)]
     turns = Rotation.from_rotvec(rng.normal(0.0, 1.0, (count, 3)))
     poses = np.hstack([rng.normal(0.0, 100.0, (count, 3)), turns.as_quat()])
     file = written(form, tmp_path, stamps_ns, poses)
-    found = read_trajectory(file, format_of(file), tmp_path / "times.txt", None, "left" if form == "motive" else None)
-    assert format_of(file) == form.rstrip(";,").removesuffix(" 13")
+    body = "left" if form.startswith(("motive", "vicon")) else None
+    found = read_trajectory(file, format_of(file), tmp_path / "times.txt", None, body)
+    assert format_of(file) == form.rstrip(";,").partition("-")[0]
     assert found.stamps_ns.tolist() == stamps_ns
     np.testing.assert_allclose(found.poses[:, :3], poses[:, :3], rtol=1e-12)
     assert (Rotation.from_quat(found.poses[:, 3:]) * turns.inv()).magnitude().max() < 1e-7
@@ -155,10 +193,12 @@ def test_bodies_of_an_export_are_chosen_and_lost_ones_are_left_out(tmp_path: Pat
         other.write_text(file.read_text().replace(header, "XYZ"))
         with pytest.raises(UserError, match=said):
             read_trajectory(other, "motive", body="left")
-    vicon = tmp_path / "c.csv"
-    vicon.write_text("Objects\n100\n,,foot:foot,,,,,\nFrame,Sub Frame,RX,RY,RZ,TX,TY,TZ\n")
-    with pytest.raises(UserError, match="is Vicon's own CSV export"):
-        format_of(vicon)
+    vicon = written("vicon", tmp_path, [0, 10**9, 2 * 10**9], poses)
+    assert len(read_trajectory(vicon, "vicon", body="toe").stamps_ns) == 2
+    with pytest.raises(UserError, match="no such rigid body; it has --body left, --body right, --body toe"):
+        read_trajectory(vicon, "vicon", body="hand")
+    with pytest.raises(UserError, match="has 2 rigid bodies; choose: --body left, --body right"):
+        read_trajectory(vicon, "vicon")
 
 
 def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
@@ -166,6 +206,40 @@ def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
     file.write_text("\n".join(f"{frame} 1 0 0 5 0 1 0 0 0 0 1 0" for frame in (1, 3)))
     times.write_text("0\n1\n2\n3\n")
     assert read_trajectory(file, "kitti", times).stamps_ns.tolist() == [10**9, 3 * 10**9]
+
+
+@pytest.mark.parametrize(
+    ("header", "separator", "factors", "order", "said"),
+    [
+        ("# t x y z qw qx qy qz\n", " ", (1.0, 1.0), [3, 0, 1, 2], "attitude within 0.00 deg"),
+        ("", ";", (1.0, 1.0), [0, 1, 2, 3], "a.csv: read as tum"),
+        ("", ",", (1e3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 0.001"),
+        ("", ",", (1e-3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 1000"),
+        ("", ",", (1.0, 1e-3), [0, 1, 2, 3], "the truth is in millimetres (multiply its positions by 0.001)"),
+        ("", ",", (1.0, 1.0), [3, 0, 1, 2], "most likely a.csv has w first, or the truth w last"),
+    ],
+)
+def test_other_units_and_orders_are_followed_or_proposed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    header: str,
+    separator: str,
+    factors: tuple[float, float],
+    order: list[int],
+    said: str,
+) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    t = 0.1 * np.arange(1, 100)
+    turns = Rotation.from_euler("zyx", np.column_stack([0.4 * t, 0.1 * np.sin(t), 0.2 * np.cos(t)])).as_quat()
+    true = np.column_stack([t, np.sin(t), np.cos(2.0 * t), 0.1 * t, turns])
+    other = np.column_stack([factors[0] * t, factors[1] * true[:, 1:4], turns[:, order]])
+    for name, rows, between, first in (("truth.tum", true, " ", ""), ("a.csv", other, separator, header)):
+        text = "\n".join(between.join(map(repr, row)) for row in rows.tolist())
+        (tmp_path / name).write_text(first + text)
+    outcome = command("evaluate", tmp_path / "a.csv", "--truth", tmp_path / "truth.tum", "--output", tmp_path / "run")
+    assert said in " ".join((outcome.out + outcome.error).split())
+    assert "ask for --alignment" not in outcome.out
 
 
 @pytest.mark.parametrize("variance", [np.finfo(np.float64).max, 1e6, 1e-310, np.inf])

@@ -228,6 +228,31 @@ def test_covariances_that_are_none_are_said_to_be(tmp_path: Path) -> None:
         assert ("attitude" in found["metrics"]) == (name != "unknown")
 
 
+EXTREME = st.floats() | st.sampled_from(
+    [0.0, -1.0, 1e-310, 5e-324, 1e6, 1e154, *np.array([-1, 1]) * np.finfo(float).max]
+)
+CHANGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 5), EXTREME), min_size=1, max_size=9)
+
+
+@settings(max_examples=60)
+@given(CHANGES, st.sampled_from(["pose", "planar", "position"]))
+def test_of_extreme_covariances_nothing_is_made(changes: list[tuple[int, int, int, float]], kind: Any) -> None:
+    """They are sound or not known, which is said; numpy has nothing to warn of; others stay."""
+    covariances = np.tile(0.01 * np.eye(6), (5, 1, 1))
+    for k, i, j, value in changes:
+        covariances[k, i, j] = value
+    with np.errstate(all="raise", under="ignore"):
+        trajectory = cleaned("odom", TIMES_NS[:5], walk(np.random.default_rng(3))[0][:5], covariances)
+        space, record, notes = as_record(trajectory, kind)
+    for block in space.blocks:
+        found = record.covariances[:, space.tangent(block.name), space.tangent(block.name)]
+        known = np.isfinite(found).all(axis=(1, 2))
+        assert known[[k not in {change[0] for change in changes} for k in range(5)]].all()
+        assert np.isnan(found[~known]).all()
+        assert (np.linalg.eigvalsh(found[known]) > 0.0).all()
+        assert known.all() or any(f"of the {block.name}" in one for one in notes)
+
+
 def about_z(headings: Rows) -> Rotation:
     return Rotation.from_rotvec(headings[:, None] * [0.0, 0.0, 1.0])
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.presentation import quantity
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.reported import Reported
 from onboard_estimation.contract.result import Note
@@ -103,7 +104,7 @@ class PendulumRobot(WithTrueRates[Pendulum], Reported[Pendulum]):
         found: Any = result.metrics[self.name]
         for horizon_s in HORIZONS_S[-1:0:-1]:
             if foreseen := found.get(f"forecast_{_horizon(horizon_s)}"):
-                words = f"foresees angles {horizon_s:g} s ahead within {1e3 * foreseen['rms_rad']:.1f} mrad RMS"
+                words = f"foresees angles {horizon_s:g} s ahead within {quantity(foreseen['rms_rad'], 'rad')} RMS"
                 notes.append(Note(f"It {words}, over the whole run, while it learns.", words))
                 break
         estimator, _, left_open = _left_open(configuration, series, result)

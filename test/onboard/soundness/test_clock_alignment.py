@@ -6,7 +6,7 @@ The same over a hundred seeds and other motions: `python -m benchmarks --only cl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,16 +18,16 @@ from scipy.spatial.transform import Rotation
 
 from benchmarks.drivers.clock_alignment import START_NS, Moved, Recorded, readings_of, record
 from onboard_estimation.bags.bulk import Column
-from onboard_estimation.bags.topics import truth_channels
-from onboard_estimation.base.series import imu_channel
+from onboard_estimation.base.series import Series, imu_channel
 from onboard_estimation.contract.tracks import BodyTrack, mirror
-from onboard_estimation.inspection.findings import frame_findings
 from onboard_estimation.inspection.inspect import inspect_bag, truth_report
-from onboard_estimation.judging.body_frames import FrameReport, find_frames
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, aligned, find_offset, named_after, pair
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import convert
 from onboard_estimation.report.evaluate import evaluate_bag
+from onboard_estimation.soundness.at_rest import contradict_gravity
+from onboard_estimation.soundness.body_frames import FrameReport, find_frames
+from onboard_estimation.soundness.clock_alignment import ClockReport, TrackedBody, find_offset, named_after, pair
+from onboard_estimation.soundness.motion import checked_truth, frame_findings
 
 STILL = Moved(rate_rad_s=0.0, reach_m=0.0, vibration_rad_s=0.0, vibration_m_s2=0.0)
 UP = (0.0, 0.0, 1.0)
@@ -132,13 +132,10 @@ def test_rest_a_steady_turn_and_a_motion_that_repeats_are_refused() -> None:
     refused = found_in(recorded).refused
     assert "deg RMS beside what is even" in refused
     assert "mm RMS beside what is even" in refused
-    channel = imu_channel("foot")
-    poses = Column(recorded.truth_ns, recorded.truth_ns, recorded.poses, np.arange(len(recorded.truth_ns)))
-    tracks = {"foot": BodyTrack.clean("foot", recorded.truth_ns, recorded.poses)}
-    left, note = aligned({channel: imu_of(recorded)}, {truth_channels("foot")[0]: poses}, tracks)
-    assert left["foot"] is tracks["foot"]
-    assert note.startswith("The truth's clock is left as it was recorded")
-    assert "deg RMS beside what is even" in note
+    left = checked_truth({"imu": imu_of(recorded)}, {"body": body_of(recorded)}, (), True)
+    np.testing.assert_array_equal(left.tracks["body"].stamps_ns, recorded.truth_ns)
+    assert left.clock[0].startswith("The truth's clock is left as it was recorded")
+    assert "deg RMS beside what is even" in left.clock[0]
     recorded.poses[:, 3:] = (Rotation.from_rotvec(np.outer(truth_s, UP)) * Rotation.from_quat(rest[0])).as_quat()
     recorded.readings[:, 2] += 1.0
     assert "a steady turn, tells nothing" in found_in(recorded).refused
@@ -178,6 +175,47 @@ def test_clocks_that_are_far_apart_are_brought_together_by_the_recorder_and_jump
     report = found_in(moved)
     assert abs(error_s(report, moved)) < 0.5e-3
     assert (report.explained or 0.0) > 0.99
+
+
+# What contradicts
+
+
+def times(factors: list[float]) -> Callable[[Recorded], Recorded]:
+    """Readings, gyro x y z and accelerometer x y z, by factors."""
+    return lambda one: one._replace(readings=one.readings * factors)
+
+
+def posed(change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Callable[[Recorded], Recorded]:
+    """Poses, x y z and quaternion x y z w, changed."""
+    return lambda one: one._replace(poses=change(one.poses))
+
+
+SPOILT: dict[str, tuple[Callable[[Recorded], Recorded], str]] = {
+    "w first": (posed(lambda poses: poses[:, [0, 1, 2, 6, 3, 4, 5]]), "as w, x, y, z: its driver writes w first"),
+    "inverse": (posed(lambda poses: poses * [1, 1, 1, -1, -1, -1, 1]), "from the world to the body"),
+    "constant": (posed(lambda poses: poses * [1, 1, 1, 0, 0, 0, 0] + np.eye(7)[6]), "never changes"),
+    "mm": (posed(lambda poses: poses * [1e3, 1e3, 1e3, 1, 1, 1, 1]), "one is in mm"),
+    "mirrored": (posed(lambda poses: mirror(poses, "y")), "mirror image"),
+    "dead gyro": (times([0, 0, 0, 1, 1, 1]), "reads zero while the body turns"),
+    "deg/s": (times([57.3, 57.3, 57.3, 1, 1, 1]), "in deg/s"),
+    "other sign": (times([1, 1, 1, -1, -1, -1]), "other sign"),
+    "late": (lambda one: one._replace(truth_ns=one.truth_ns + 60_000_000), "--align-clock"),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int, kept: list[Recorded]) -> None:
+    spoil, said = SPOILT[fault]
+    sound = kept[seed]._replace(truth_ns=kept[seed].truth_ns + round(1e9 * kept[seed].truth.offset_s))
+    for one, wanted in ((sound, []), (spoil(sound), [True])):
+        series = Series(imu_channel("foot"), one.imu_ns, one.readings)
+        condemned = contradict_gravity([series])
+        found = checked_truth({series.channel.topic: imu_of(one)}, {"body": body_of(one)}, condemned, False)
+        sentences = [*condemned.values(), *found.contradictions]
+        assert [said in sentence for sentence in sentences] == wanted, sentences
+        assert found.comparable or condemned or fault not in ("mirrored", "late")
+        assert found.tracks["body"].oriented == (not wanted or fault not in ("w first", "inverse", "constant"))
 
 
 # Frames

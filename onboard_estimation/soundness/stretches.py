@@ -1,9 +1,7 @@
-"""Which stretches of a recording are unsound, and why: found once, before anything is filtered.
-
-Used by inspections, evaluations and trainings alike. Three kinds are looked for:
+"""Which stretches of a recording are unsound, and why. Three kinds are looked for:
 
 - *poses* that motion capture has made up: the last one repeated while the body is lost, the origin in its place, a leap
-  away and back where markers were swapped. They are left out of errors and of training;
+  away where markers were swapped. They are left out of errors and of training;
 - *readings* of a sensor that has stopped measuring: zeros, or one reading over and over. They are named, not left out:
   a robot gets them too;
 - *stamps* of another age: a clock that falls back and returns, or that is set while recording. The recorder's clock
@@ -15,16 +13,17 @@ Each needs a sign that rest does not have: a body at rest repeats its pose to th
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 Integers = NDArray[np.int64]
+Places = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 JUMP_SPEED_M_S = 10.0
@@ -38,24 +37,16 @@ _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
 _LEAST_LAST_S = 0.5
-_LONGEST_LEAP_S = 1.0
-LEAPS = "leaps away and back as no body moves"
+_PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
+LEAPS = "leaps away as no body moves"
 
-_LEAST_DEAD_S, _FEWEST_DEAD, _FEWEST_CHANGES = 0.25, 20, 50
+_LEAST_DEAD_S, FEWEST_DEAD, _FEWEST_CHANGES = 0.25, 20, 50
 _MOST_REPEATS = 0.01
 _OUT_OF_DEAD = 0.2
 
 _CLOCK_STEP_NS = 10 * NANOSECONDS_PER_SECOND
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 _ENOUGH_SHARE, _MOST = 0.1, 0.8
-
-_REST_NS = NANOSECONDS_PER_SECOND // 4
-_RESTING_RAD_S, _RESTING_SHARE, _FEWEST_RESTS = 0.05, 0.03, 4
-_GRAVITY_OFF, _NO_GRAVITY_M_S2 = 0.1, 0.5
-_UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", STANDARD_GRAVITY_M_S2 / 1e3: "it is in mg"}
-
-NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped"})
-"""Of sensors that never repeat a reading by chance."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ def marked(stretches: list[Unsound], count: int) -> Mask:
 
 def longest_run(where: Mask) -> Integers:
     """Numbers of what is set without a break for longest."""
-    first, stop = max(_runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
+    first, stop = max(runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
     return np.arange(first, stop)
 
 
@@ -118,14 +109,18 @@ def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, conseq
 
 def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
     """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbours of poses (K, 7) or (K, 3)."""
+    return _between(poses[:-1], poses[1:])
+
+
+def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
     with np.errstate(over="ignore"):
-        distances = np.linalg.norm(np.diff(poses[:, :3], axis=0), axis=1)
-    if poses.shape[1] == 3:
+        distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
+    if first.shape[1] == 3:
         return distances, np.zeros(len(distances))
     # A quaternion and its negative are the same rotation.
-    cosines = np.abs((poses[1:, 3:] * poses[:-1, 3:]).sum(axis=1))
-    norms = np.linalg.norm(poses[:, 3:], axis=1)
-    return distances, 2.0 * np.arccos(np.clip(cosines / (norms[1:] * norms[:-1]), 0.0, 1.0))
+    cosines = np.abs((then[:, 3:] * first[:, 3:]).sum(axis=1))
+    norms = np.linalg.norm(then[:, 3:], axis=1) * np.linalg.norm(first[:, 3:], axis=1)
+    return distances, 2.0 * np.arccos(np.clip(cosines / norms, 0.0, 1.0))
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
@@ -142,19 +137,35 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
         return []
     placeholders = _placeholders(stamps_ns, poses)
     sound = np.flatnonzero(~marked(placeholders, len(poses)))
-    stamps, kept = stamps_ns[sound], poses[sound]
-    distances, turns = pose_steps(kept)
-    found = _frozen(stamps, distances, turns) + _away_and_back(stamps, kept, distances, turns)
+    distances, turns = pose_steps(poses[sound])
     # Back to the numbers of all poses.
-    found = [_stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why) for one in found]
-    return sorted(placeholders + found, key=lambda one: one.first)
+    frozen = [
+        _stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why)
+        for one in _frozen(stamps_ns[sound], distances, turns)
+    ]
+    left = np.flatnonzero(~marked(placeholders + frozen, len(poses)))
+
+    def reachable(first: Places, then: Places) -> Mask:
+        first, then = left[first], left[then]
+        steps_s = (stamps_ns[then] - stamps_ns[first]) / NANOSECONDS_PER_SECOND
+        return ~leaps(*_between(poses[first], poses[then]), steps_s)
+
+    away = left[~longest_chain(len(left), reachable)] if len(left) > 1 else left[:0]
+    leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(_at(away, len(poses)))]
+    return sorted(placeholders + frozen + leapt, key=lambda one: one.first)
+
+
+def _at(places: Places, count: int) -> Mask:
+    out = np.zeros(count, dtype=np.bool_)
+    out[places] = True
+    return out
 
 
 def _stretch(stamps_ns: Integers, first: int, stop: int, why: str) -> Unsound:
     return Unsound(first, stop, int(stamps_ns[first]), int(stamps_ns[stop - 1]), why)
 
 
-def _runs(where: Mask) -> list[tuple[int, int]]:
+def runs(where: Mask) -> list[tuple[int, int]]:
     """(first, stop) of the runs of what is set."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], where, [False])).astype(np.int8)))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
@@ -170,7 +181,7 @@ def _placeholders(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
     far = np.linalg.norm(poses[:, :3], axis=1) > JUMP_STEP_M
     found = [
         (first, stop)
-        for first, stop in _runs(at_origin)
+        for first, stop in runs(at_origin)
         if (first > 0 and far[first - 1]) or (stop > 1 and stop < len(poses) and far[stop])  # it may start there
     ]
     return [_stretch(stamps_ns, first, stop, "stands at the origin, where the body is not") for first, stop in found]
@@ -202,106 +213,63 @@ def _frozen(stamps_ns: Integers, distances: Vector, turns: Vector) -> list[Unsou
     return found
 
 
-def _away_and_back(stamps_ns: Integers, poses: Matrix, distances: Vector, turns: Vector) -> list[Unsound]:
-    """Poses between a step that no body makes and another one that leads back."""
-    seconds = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
-    steps = np.flatnonzero(leaps(distances, turns, seconds)).tolist()
-    found, after = [], -1
-    for number, away in enumerate(steps):
-        if away < after:
-            continue
-        for back in steps[number + 1 :]:
-            span_s = (stamps_ns[back + 1] - stamps_ns[away]) / NANOSECONDS_PER_SECOND
-            if span_s > _LONGEST_LEAP_S:
-                break
-            distance, turn = pose_steps(poses[[away, back + 1]])
-            if not leaps(distance, turn, np.array([span_s]))[0]:
-                found.append(_stretch(stamps_ns, away + 1, back + 1, LEAPS))
-                after = back + 1
-                break
-    return found
+def longest_chain(count: int, reachable: Callable[[Places, Places], Mask]) -> Mask:
+    """(count,) which frames of a track belong together: the most of them, each reachable from the one before.
+
+    A median finds a flip only while it is shorter than half of its window. Here the track is cut wherever the body can
+    not have gone on, and of the pieces the longest chain that fit each other is kept (dynamic programming): a flip of
+    any length is found as long as more frames are right than wrong.
+
+    Parameters
+    ----------
+    reachable
+        Whether a body can be where frames of one set of numbers have it after having been where those of another have
+        it: both (K,), or the second a single one.
+    """
+    breaks = np.flatnonzero(~reachable(np.arange(count - 1), np.arange(1, count)))
+    starts, stops = np.concatenate([[0], breaks + 1]), np.append(breaks + 1, count)
+    lengths = stops - starts
+    total, before = lengths.copy(), np.full(len(starts), -1)
+    for piece in range(1, len(starts)):
+        earlier = np.arange(max(0, piece - _PIECES_BACK), piece)
+        near = reachable(stops[earlier] - 1, starts[piece : piece + 1])
+        if near.any():
+            best = earlier[near][np.argmax(total[earlier[near]])]
+            before[piece], total[piece] = best, total[best] + lengths[piece]
+    kept = np.zeros(count, dtype=np.bool_)
+    piece = int(np.argmax(total))
+    while piece >= 0:
+        kept[starts[piece] : stops[piece]] = True
+        piece = int(before[piece])
+    return kept
 
 
 def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     """Readings (K, d), in order, of a sensor with noise that repeats one of them; NaN where nothing was measured."""
     known = np.isfinite(values).mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
-    if len(values) <= _FEWEST_DEAD or not known.any():
+    if len(values) <= FEWEST_DEAD or not known.any():
         return []
     with np.errstate(invalid="ignore"):  # infinities are said elsewhere
         steps = np.abs(np.diff(values[:, known], axis=0))
     same: Mask = np.asarray((steps == 0.0).all(axis=1), dtype=np.bool_)
     usual = np.median(steps[~same], axis=0) if not same.all() else np.zeros(steps.shape[1])
-    runs = [
+    repeats = [
         (first, stop)
-        for first, stop in _runs(same)
-        if stop - first >= _FEWEST_DEAD
-        and (stamps_ns[stop] - stamps_ns[first]) / NANOSECONDS_PER_SECOND > _LEAST_DEAD_S
+        for first, stop in runs(same)
+        if stop - first >= FEWEST_DEAD and (stamps_ns[stop] - stamps_ns[first]) / NANOSECONDS_PER_SECOND > _LEAST_DEAD_S
     ]
-    others = np.count_nonzero(same) - sum(stop - first for first, stop in runs)
+    others = np.count_nonzero(same) - sum(stop - first for first, stop in repeats)
     changes = len(same) - np.count_nonzero(same)
-    if not runs or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
+    if not repeats or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
         return []  # it has no noise, or not as much as its last digit
     found = []
-    for first, stop in runs:
+    for first, stop in repeats:
         edges = [steps[place] for place in (first - 1, stop) if 0 <= place < len(steps)]
         if not any((edge > _OUT_OF_DEAD * usual).any() for edge in edges):
             continue  # at rest, without noise
         zeros = not values[first, known].any()
         why = "reads zero on all axes" if zeros else "repeats one reading"
         found.append(_stretch(stamps_ns, first if zeros else first + 1, stop + 1, why))
-    return found
-
-
-def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
-    """Median size of an accelerometer's readings (K, 3) while the gyro (K, 3) rests: 9.8; None where it never does."""
-    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
-    stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
-    if len(stamps_ns) < _FEWEST_DEAD:
-        return None
-    windows = (stamps_ns - stamps_ns[0]) // _REST_NS
-    starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
-    counts = np.diff(np.append(starts, len(stamps_ns)))
-
-    def moments(values: Matrix) -> tuple[Matrix, Matrix]:
-        mean = np.add.reduceat(values, starts) / counts[:, None]
-        square = np.add.reduceat(values**2, starts) / counts[:, None]
-        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
-
-    turning, shaking = moments(rates)
-    force, spread = moments(forces)
-    rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
-    size = np.linalg.norm(force, axis=1)
-    rests &= spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)
-    rests &= spread.any(axis=1)  # what never changes is dead
-    lasting = [size[first:stop] for first, stop in _runs(rests) if stop - first >= _FEWEST_RESTS]  # not in the air
-    return float(np.median(np.concatenate(lasting))) if lasting else None
-
-
-def wrong_force(resting_m_s2: float | None) -> str:
-    """What is wrong with an accelerometer that reads this at rest, in words that follow its name; empty: nothing."""
-    if resting_m_s2 is None or abs(resting_m_s2 / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
-        return ""
-    reads = f"reads {resting_m_s2:.3g} at rest, where gravity is 9.81 m/s^2"
-    for factor, words in _UNITS.items():
-        if abs(resting_m_s2 * factor / STANDARD_GRAVITY_M_S2 - 1.0) < _GRAVITY_OFF:
-            return f"{reads}: {words}; its driver must multiply by {factor:.6g}"
-    if resting_m_s2 < _NO_GRAVITY_M_S2:
-        return f"{reads}: its driver takes gravity off, which estimators need"
-    factor = STANDARD_GRAVITY_M_S2 / resting_m_s2
-    return f"{reads}: a range or scale is set wrong, a factor of {factor:.3g} would fit"
-
-
-def unsound_sensor(channel: Channel, stamps_ns: Integers, values: Matrix, zero_ns: int, topic: str = "") -> list[str]:
-    """Sentences on a sensor that stops measuring, or whose accelerometer contradicts gravity while it rests."""
-    if channel.message_type not in NOISY_TYPES or channel.field == "orientation":
-        return []
-    dead, name = unsound_readings(stamps_ns, values), topic or channel.sensor
-    found = unsound_sentences(name, dead, zero_ns, "; the sensor, or its line, is dead then")
-    if channel.message_type == "sensor_msgs/msg/Imu":
-        kept = ~marked(dead, len(stamps_ns))
-        rates, forces = values[kept, IMU.angular_velocity], values[kept, IMU.linear_acceleration]
-        if words := wrong_force(resting_force_m_s2(stamps_ns[kept], rates, forces)):
-            found.append(f"The accelerometer of {name} {words}.")
     return found
 
 

@@ -17,9 +17,9 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.bags.topics import TRUTH
-from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, POSE, Channel, value_size
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.contract.tracks import BodyTrack, clock_parts
-from onboard_estimation.judging.delay_fit import (
+from onboard_estimation.soundness.delay_fit import (
     DelayFit,
     Motion,
     Sensed,
@@ -50,6 +50,10 @@ _SURE = 4.0
 _STRETCH_S = 1.0
 _ROTATION_TOLD_RAD = np.deg2rad(3.0)
 _STILL_AXIS = 1e-9
+_STILL_SHARE, _SURELY = 0.1, 20.0
+_SURELY_TURNED_RAD = np.deg2rad(20.0)
+_W_FIRST = "its driver writes w first"
+_ALONG = float(np.cos(np.deg2rad(9.0)))
 _CONJUGATE = np.array([-1.0, -1.0, -1.0, 1.0])
 Integers = NDArray[np.int64]
 
@@ -64,8 +68,6 @@ _LARGEST_POSITION_M = 1e6
 # Weighs changes of rates (rad/s) against those of forces (m/s^2) where the liveliest part of a recording is looked for.
 _LIVELY = np.repeat([1.0, 0.1], 3)
 
-_IMU = "sensor_msgs/msg/Imu"
-_IMU_SIZE = 6
 # What the readings' sampling leaves open beside the noise: no IMU of several outweighs the others by more.
 _LEAST_STDDEV_S = 2e-4
 _APART_S = 2e-3
@@ -104,6 +106,10 @@ class ClockReport:
         Another body that moves as the IMU does, where the one that it is named after does not.
     attitude
         What is wrong with the body's orientation, in words that follow it; empty: nothing that shows.
+    still
+        How the gyro stands still while the body turns, in words that follow the sensor; empty: it does not.
+    weaker
+        Why turns were not compared, where the ways are, which tell less.
     """
 
     sensor: str
@@ -122,6 +128,8 @@ class ClockReport:
     mirrored: bool = False
     rather: str = ""
     attitude: str = ""
+    still: str = ""
+    weaker: str = ""
 
 
 def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) -> ClockReport:
@@ -132,41 +140,92 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
     guess_s, common_s, times_s, values, body_s, poses = found_overlap
     turning = turning_axes(values[:, IMU.angular_velocity])
     blank = ClockReport(sensor, body, "", common_s=common_s, period_s=float(np.median(np.diff(times_s))))
-    reasons = []
-    if poses.shape[1] == 7 and turning.any():
-        sensed = gyro_turns(times_s, values[:, IMU.angular_velocity][:, turning])
-        found = _best(body_turns(body_s, poses[:, POSE.orientation]), sensed, _TURNS)
-        if isinstance(found, DelayFit):
-            return _with_offset(_of_turns(blank, found, turning), found, guess_s, "turns")
-        blank = replace(blank, attitude=_wrong_attitude(body_s, poses[:, POSE.orientation], sensed))
-        reasons.append(f"its orientation {blank.attitude}" if blank.attitude else found)
+    reasons, unexplained = [], False
+    if poses.shape[1] == 7:
+        rates, quaternions = values[:, IMU.angular_velocity], poses[:, POSE.orientation]
+        if still := _standing(rates, quaternions):
+            return replace(blank, still=still, refused=f"its gyro {still}")
+        if turning.any():
+            sensed = gyro_turns(times_s, rates[:, turning])
+            found = _best(body_turns(body_s, quaternions), sensed, _TURNS)
+            if isinstance(found, DelayFit):
+                told = _of_turns(blank, found, turning)
+                told = replace(told, attitude=_other_order(told, turning, body_s, quaternions, sensed))
+                return _with_offset(told, found, guess_s, "turns")
+            if found.cause == "still":
+                return replace(blank, still=found.words, refused=f"its gyro {found.words}")
+            attitude = _wrong_attitude(body_s, quaternions, sensed, _up_of(times_s, values, body_s))
+            unexplained = found.cause == "unexplained" and not attitude
+            blank = replace(blank, attitude=attitude, weaker=found.words)
+            reasons.append(f"its orientation {attitude}" if attitude else found.words)
     if np.isfinite(values).all() and turning.all():
         sensed = imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration])
         found = _best(body_ways(body_s, poses[:, POSE.position]), sensed, _WAYS)
         if isinstance(found, DelayFit):
+            if unexplained and found.explained > _CLEARLY_OWN:
+                blank = replace(blank, attitude="is not how it turns, though its positions agree with the IMU")
             return _with_offset(blank, found, guess_s, "ways")
-        reasons.append(found)
+        reasons.append(found.words)
     lacking = "it has no gyro with three axes, and no orientation of the body is there for fewer"
     if poses.shape[1] == 7:
         lacking = "it has no gyro, without which its accelerations have no direction"
     return replace(blank, refused="; ".join(reasons) or lacking)
 
 
-def _wrong_attitude(body_s: Rows, quaternions: Rows, sensed: Sensed) -> str:
-    """What is wrong with orientations (K, 4), x, y, z, w, that contradict a gyro; empty where nothing is found."""
+def _standing(rates: Rows, quaternions: Rows) -> str:
+    """How a gyro (N, 3) stands still while the body (K, 4) turns; empty where it moves, or is not there."""
+    turned = Rotation.from_quat(quaternions[0]).inv() * Rotation.from_quat(quaternions)
+    most_rad = float(turned.magnitude().max())
+    if most_rad < _SURELY_TURNED_RAD or not np.isfinite(rates).any():
+        return ""
+    if np.ptp(np.nan_to_num(rates), axis=0).max() > 0.0:
+        return ""
+    reads = "reads zero" if not np.nan_to_num(rates).any() else "repeats one reading"
+    return f"{reads} while the body turns by up to {np.rad2deg(most_rad):.0f} deg"
+
+
+def _up_of(times_s: Rows, values: Rows, body_s: Rows) -> Rows:
+    """(K, 3) specific force at the body's times, which points up in the mean; NaN without an accelerometer."""
+    forces = values[:, IMU.linear_acceleration]
+    return np.column_stack([np.interp(body_s, times_s, axis) for axis in forces.T])
+
+
+def _wrong_attitude(body_s: Rows, quaternions: Rows, sensed: Sensed, up: Rows) -> str:
+    """What is wrong with orientations (K, 4), x, y, z, w, that contradict a gyro; empty where nothing is found.
+
+    Written w first, an orientation turns as its inverse does, seen from a body that is turned otherwise: gravity tells
+    them apart.
+    """
     if not np.ptp(quaternions, axis=0).any():
         return "never changes, while the gyro turns"
     x_first = quaternions[:, [1, 2, 3, 0]]
     forms = {
-        "agrees with the gyro as w, x, y, z: its driver writes w first": x_first,
+        f"agrees with the gyro as w, x, y, z: {_W_FIRST}": x_first,
         "agrees with the gyro inverted: it is from the world to the body": quaternions * _CONJUGATE,
-        "agrees with the gyro inverted and as w, x, y, z: its driver writes w first": x_first * _CONJUGATE,
+        f"agrees with the gyro inverted and as w, x, y, z: {_W_FIRST}": x_first * _CONJUGATE,
     }
+    upright = {}
     for words, form in forms.items():
-        found = _best(body_turns(body_s, np.ascontiguousarray(form)), sensed, _TURNS)
-        if isinstance(found, DelayFit) and found.explained > _CLEARLY_OWN and found.handedness > 0.0:
-            return words
-    return ""
+        fit = _best(body_turns(body_s, np.ascontiguousarray(form)), sensed, _TURNS)
+        if isinstance(fit, DelayFit) and fit.handedness > 0.0 and fit.explained > _CLEARLY_OWN:
+            left, _, right = np.linalg.svd(fit.matrix)
+            world = Rotation.from_quat(form).apply(up @ (left @ right).T).mean(axis=0)
+            upright[words] = float(np.nan_to_num(world[2] / np.linalg.norm(world)))
+    return max(upright, key=lambda words: upright[words], default="")
+
+
+def _other_order(
+    report: ClockReport, turning: NDArray[np.bool_], body_s: Rows, quaternions: Rows, sensed: Sensed
+) -> str:
+    """Whether a body turns about the one axis of its gyro as soon as its quaternion (K, 4) is read w first."""
+    own = turning.astype(np.float64)
+    if report.axis is None or abs(own @ report.axis) > _ALONG:
+        return ""
+    fit = _best(body_turns(body_s, np.ascontiguousarray(quaternions[:, [1, 2, 3, 0]])), sensed, _TURNS)
+    if not isinstance(fit, DelayFit) or fit.explained < _CLEARLY_OWN:
+        return ""
+    axis = fit.matrix[:, 0] / np.linalg.norm(fit.matrix[:, 0])
+    return f"turns about the gyro's axis as w, x, y, z: {_W_FIRST}" if own @ axis > _ALONG else ""
 
 
 def pair(
@@ -190,6 +249,8 @@ def pair(
         others = [body for body in bodies if own is None or body != own.body][: max(1, _MOST_PAIRS // len(imus))]
         found = [find_offset(sensor, body, readings, bodies[body]) for body in others]
         best = max(found, key=lambda report: report.explained or 0.0, default=None)
+        if best is not None and len(bodies) > 1:
+            best = replace(best, still="")  # it may be on none of them
         if own is not None:
             moves_so = best is not None and (best.explained or 0.0) > _CLEARLY_OWN
             best = replace(own, rather=best.body) if best is not None and moves_so else own
@@ -238,35 +299,47 @@ _TURNS = _Kind("turn", "deg", float(np.rad2deg(1.0)), float(np.deg2rad(0.5)))
 _WAYS = _Kind("move", "mm", 1e3, 0.003)
 
 
-def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | str:
+class _Refusal(NamedTuple):
+    """Why there is no fit, and where it is more than too little motion, which of two contradictions."""
+
+    words: str
+    cause: Literal["", "still", "unexplained"] = ""
+
+
+def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | _Refusal:
     """The fit at the best offset within reach, or why there is none."""
     rate_hz = float(np.clip(_COARSE_ROWS / (motion.times_s[-1] - motion.times_s[0]), 10.0, 50.0))
     offsets, explained, true, seen = coarse(motion, sensed, LONGEST_OFFSET_S, _COARSE_STEP_S, rate_hz)
     if not len(offsets):
-        return f"no second without a gap is there in which both {kind.verb}"
+        return _Refusal(f"no second without a gap is there in which both {kind.verb}")
     peak = int(np.argmax(explained))
+    if seen < _STILL_SHARE * true and true > _SURELY * kind.least and explained[peak] < _ENOUGH_EXPLAINED:
+        words = f"{kind.verb}s by {kind.size(seen)} RMS where the body {kind.verb}s by {kind.size(true)}: it is dead"
+        return _Refusal(words, "still")
     if min(true, seen) < kind.least:
-        return (
+        return _Refusal(
             f"it {kind.verb}s by {kind.size(min(true, seen))} RMS beside what is even, and {kind.size(kind.least)} is "
             f"needed (rest, or a steady {kind.verb}, tells nothing)"
         )
     if explained[peak] < _ENOUGH_EXPLAINED:
-        return (
+        return _Refusal(
             f"the IMU explains {explained[peak]:.0%} of how the body {kind.verb}s, at the best offset within "
-            f"{LONGEST_OFFSET_S:g} s (another body, or wrong axes?)"
+            f"{LONGEST_OFFSET_S:g} s (another body, or wrong axes?)",
+            "unexplained",
         )
     if peak in (0, len(offsets) - 1):
         others = [f"{offset:+.2f}" for offset in _rivals(offsets, explained, peak)]
-        return f"they fit best {' or '.join([f'{offsets[peak]:+.2f}', *others])} s apart, as far as was looked"
+        at = " or ".join([f"{offsets[peak]:+.2f}", *others])
+        return _Refusal(f"they fit best {at} s apart, as far as was looked")
     fit = fit_delay(motion, sensed, float(offsets[peak]))
     if fit is None or fit.explained < _ENOUGH_EXPLAINED:
-        return "too little is left between its jumps"
+        return _Refusal("too little is left between its jumps")
     if not fit.stddev_s < LARGEST_STDDEV_S:
-        return f"the motion tells it to {1e3 * fit.stddev_s:.2g} ms only (1 sigma)"
+        return _Refusal(f"the motion tells it to {1e3 * fit.stddev_s:.2g} ms only (1 sigma)")
     for rival in _rivals(offsets, explained, peak):
         other = fit_delay(motion, sensed, rival)
         if other is not None and _alike(fit, other):
-            return (
+            return _Refusal(
                 f"the motion repeats: {1e3 * fit.offset_s:.0f} ms and {1e3 * other.offset_s:.0f} ms fit alike "
                 "(move it irregularly for some seconds)"
             )
@@ -420,59 +493,46 @@ def _liveliest(imu: Column, start_ns: int, stop_ns: int) -> tuple[int, int]:
     return first, first + longest_ns
 
 
-def aligned(
-    sensors: Mapping[Channel, Column], truth: Mapping[Channel, Column], tracks: Mapping[str, BodyTrack]
-) -> tuple[dict[str, BodyTrack], str]:
-    """Tracks with their stamps moved, and a sentence for the run's notes.
+class TruthClock(NamedTuple):
+    """How far the truth's clock is from the sensors', by all IMUs that tell it: bodies have one clock.
 
-    All bodies are moved by the same time, for they have one clock: the mean of the offsets of all IMUs, by their
-    uncertainties.
-
-    Parameters
+    Attributes
     ----------
-    sensors, truth
-        What was read of each channel.
-    tracks
-        By the names of the truth's channels (`Channel.sensor`).
+    offset_s, stddev_s
+        To be added to the truth's stamps: the mean of all IMUs, by their uncertainties.
+    each
+        By IMU, where there are several.
     """
-    imus = {
-        channel.topic: column
-        for channel, column in sensors.items()
-        if channel.message_type == _IMU and value_size(channel) == _IMU_SIZE and len(column.stamps_ns)
-    }
-    bodies = {
-        channel.topic: TrackedBody(tracks[channel.sensor], delay_s(column))
-        for channel, column in truth.items()
-        if len(column.stamps_ns)
-    }
-    reports = pair(imus, bodies, named_after(imus, bodies)) if imus and bodies else ()
+
+    offset_s: float
+    stddev_s: float
+    each: Mapping[str, float]
+
+    def words(self) -> str:
+        """The offset, how sure it is, and whether one shift of the truth can mend all."""
+        sure_s = 3.0 * self.stddev_s
+        each = ", ".join(f"{name} {1e3 * offset:+.2f} ms" for name, offset in self.each.items())
+        spread_s = max(self.each.values()) - min(self.each.values()) if self.each else 0.0
+        doubt = (
+            f"; they differ by {1e3 * spread_s:.1f} ms, which no shift of the truth mends (--delay)"
+            if spread_s > max(_APART_S, 2.0 * sure_s)
+            else ""
+        )
+        return f"{1e3 * self.offset_s:+.2f} +- {1e3 * sure_s:.2f} ms (3 sigma){': ' if each else ''}{each}{doubt}"
+
+
+def truth_clock(reports: Iterable[ClockReport]) -> TruthClock | str:
+    """The truth's clock, or why motion does not tell it."""
+    reports = list(reports)
     told = [one for one in reports if one.offset_s is not None and not one.rather]
     if not told:
         reasons = dict.fromkeys(f"{one.sensor}: {_why_not(one)}" for one in reports)
-        why = "; ".join(reasons) or "there is no IMU with a body that was tracked"
-        return dict(tracks), f"The truth's clock is left as it was recorded, motion does not tell its offset ({why})."
+        return "; ".join(reasons) or "there is no IMU with a body that was tracked"
     offsets_s = np.array([one.offset_s for one in told])
-    stddevs_s = np.hypot([one.stddev_s or 0.0 for one in told], _LEAST_STDDEV_S)
-    weights = stddevs_s**-2 / np.sum(stddevs_s**-2)
-    offset_s = float(weights @ offsets_s)
-    shift_ns = round(offset_s * NANOSECONDS_PER_SECOND)
-    moved = {body: replace(track, stamps_ns=track.stamps_ns + shift_ns) for body, track in tracks.items()}
-    return moved, _moved_by(offset_s, 3.0 * float(np.sum(stddevs_s**-2) ** -0.5), told)
-
-
-def _moved_by(offset_s: float, sure_s: float, told: list[ClockReport]) -> str:
-    each = ", ".join(f"{one.sensor} {1e3 * (one.offset_s or 0.0):+.2f} ms" for one in told) if len(told) > 1 else ""
-    offsets = [one.offset_s or 0.0 for one in told]
-    spread_s = max(offsets) - min(offsets)
-    doubt = (
-        f"; they differ by {1e3 * spread_s:.1f} ms, which no shift of the truth mends (--delay)"
-        if spread_s > max(_APART_S, 2.0 * sure_s)
-        else ""
-    )
-    return (
-        f"The truth's stamps are moved by {1e3 * offset_s:+.2f} ms, as the motion tells to +- {1e3 * sure_s:.2f} ms "
-        f"(3 sigma){': ' if each else ''}{each}{doubt}."
-    )
+    information = np.hypot([one.stddev_s or 0.0 for one in told], _LEAST_STDDEV_S) ** -2
+    offset_s = float(information @ offsets_s / information.sum())
+    each = {one.sensor: one.offset_s or 0.0 for one in told} if len(told) > 1 else {}
+    return TruthClock(offset_s, float(information.sum() ** -0.5), each)
 
 
 def _why_not(report: ClockReport) -> str:

@@ -20,8 +20,8 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.base.measurement import IMU, POSE
-from onboard_estimation.judging.clock_alignment import ClockReport, TrackedBody, overlap
-from onboard_estimation.judging.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
+from onboard_estimation.soundness.clock_alignment import ClockReport, TrackedBody, overlap
+from onboard_estimation.soundness.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
 
 Rows = NDArray[np.float64]
 Three = tuple[float, float, float]

@@ -14,17 +14,16 @@ from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND
 from onboard_estimation.inspection.inspect import inspect_bag
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.judging.soundness import (
+from onboard_estimation.judging.sources import read_bag
+from onboard_estimation.soundness.at_rest import resting_force_m_s2, wrong_force
+from onboard_estimation.soundness.stretches import (
     LEAPS,
     longest_run,
     marked,
-    resting_force_m_s2,
     stamps_of_another_age,
     unsound_poses,
     unsound_readings,
-    wrong_force,
 )
-from onboard_estimation.judging.sources import read_bag
 
 Rows = NDArray[np.float64]
 
@@ -99,7 +98,7 @@ def test_the_origin_in_place_of_a_pose(place: int, length: int) -> None:
     assert "origin" in found.why
 
 
-@given(places, st.integers(1, 150), st.booleans())
+@given(places, st.integers(1, 900), st.booleans())
 @settings(max_examples=40)
 def test_a_leap_away_and_back(place: int, length: int, turned: bool) -> None:
     spoilt = POSES.copy()

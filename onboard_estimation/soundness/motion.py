@@ -1,0 +1,373 @@
+"""IMUs against the bodies that were tracked with them: whose clock, axes, units or names are wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import acos, cos, degrees, hypot, radians
+from typing import Literal, NamedTuple
+
+from onboard_estimation.bags.bulk import Column
+from onboard_estimation.base.errors import first_of
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.soundness.body_frames import FrameReport, Three, find_frames
+from onboard_estimation.soundness.clock_alignment import (
+    ClockReport,
+    TrackedBody,
+    TruthClock,
+    named_after,
+    pair,
+    truth_clock,
+)
+from onboard_estimation.soundness.stretches import longest_run, marked, unsound_readings
+
+Severity = Literal["error", "warning", "note"]
+
+_SHOWN = 3
+
+LEAST_OFFSET_S = 2e-3
+"""A smaller offset is shown, and no finding: few filters would notice."""
+
+# Of many pairs of an IMU and a body, some offset is beyond three standard deviations by chance.
+_SURE = 4.0
+_OF_PERIOD = 0.6
+_SEVERITIES: tuple[tuple[Severity, bool], ...] = (("warning", False), ("note", True))
+_SCALE_OFF = 0.1
+_DEGREE = degrees(1.0)
+_TURNED_RAD = radians(3.0)
+_SAME_AXIS = cos(3.0 * _TURNED_RAD)
+
+_GAIN_OFF = 0.1
+# A mirrored truth agrees with a gyro that is turned half round; an accelerometer of the other sign with one as it is.
+_HALF_TURNED_RAD, _EITHER_RAD = radians(90.0), radians(45.0)
+_IN_G = 9.81
+_TILT_RAD = radians(5.0)
+_ALONG = cos(radians(25.0))
+_LEVER_M = 0.02
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence for a person, and how bad it is."""
+
+    severity: Severity
+    text: str
+
+
+class MotionCheck(NamedTuple):
+    """What IMUs and tracked bodies say of each other: clocks of each pair, and frames where both turn enough."""
+
+    clocks: tuple[ClockReport, ...]
+    frames: tuple[FrameReport, ...]
+
+    def without(self, condemned: Container[str]) -> MotionCheck:
+        """Without the scales and frames of IMUs that are wrong by themselves, by topic."""
+        clocks = (replace(one, scale=None) if one.sensor in condemned else one for one in self.clocks)
+        return MotionCheck(tuple(clocks), tuple(one for one in self.frames if one.sensor not in condemned))
+
+    @property
+    def mirrored(self) -> bool:
+        """A body is a mirror image of the motion."""
+        return any(one.mirrored and not one.rather for one in self.clocks) or any(map(_is_mirrored, self.frames))
+
+    def findings(self) -> list[Finding]:
+        """What is wrong, on clocks before frames."""
+        return clock_findings(self.clocks) + frame_findings(self.frames)
+
+
+def against_truth(imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody]) -> MotionCheck:
+    """Each IMU against the body that it is on, both by topic; stretches in which an IMU is dead are left out."""
+    if not imus or not bodies:
+        return MotionCheck((), ())
+    alive = {
+        name: one.at(longest_run(~marked(unsound_readings(one.stamps_ns, one.values), len(one.stamps_ns))))
+        for name, one in imus.items()
+    }
+    clocks = pair(alive, bodies, named_after(alive, bodies))
+    known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]
+    return MotionCheck(clocks, tuple(find_frames(one, alive[one.sensor], bodies[one.body]) for one in known))
+
+
+class CheckedTruth(NamedTuple):
+    """The truth as the IMUs' motion leaves it.
+
+    Attributes
+    ----------
+    tracks
+        By topic; moved where that was asked for, without orientation where a gyro contradicts it.
+    contradictions
+        What contradicts the sensors, a sentence each.
+    clock
+        How the clocks agree, or why that is not known; nothing where a contradiction says it.
+    comparable
+        Whether turns and axes of truth and sensors can be compared: none is condemned.
+    """
+
+    tracks: dict[str, BodyTrack]
+    contradictions: list[str]
+    clock: list[str]
+    comparable: bool
+
+
+def checked_truth(
+    imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody], condemned: Container[str], align_clock: bool
+) -> CheckedTruth:
+    """Hold tracked bodies against IMUs, both by topic.
+
+    Parameters
+    ----------
+    condemned
+        Topics of IMUs that contradict gravity, whose scales say nothing of the truth.
+    align_clock
+        Move the truth's stamps by what the motion tells.
+    """
+    seen = {name: one for name, one in bodies.items() if len(one.track.stamps_ns)}
+    motion = against_truth({name: one for name, one in imus.items() if len(one.stamps_ns)}, seen).without(condemned)
+    clock = truth_clock(motion.clocks)
+    shift_ns = 0
+    if not isinstance(clock, TruthClock):
+        kept = "left" if align_clock else "taken"
+        unknown = f"The truth's clock is {kept} as it was recorded: motion does not tell its offset ({clock})."
+        said = [unknown] if align_clock or motion.clocks else []
+    elif align_clock:
+        shift_ns = round(clock.offset_s * NANOSECONDS_PER_SECOND)
+        motion = MotionCheck(tuple(replace(one, offset_s=None) for one in motion.clocks), motion.frames)
+        said = [f"The truth's stamps are moved by {clock.words()}, as the motion tells."]
+    else:
+        agree = not any(map(is_off, motion.clocks))
+        said = (
+            [f"The truth's stamps agree with the IMUs' but for {clock.words()}, as the motion tells."] if agree else []
+        )
+    wrong = {one.body for one in motion.clocks if one.attitude}
+    tracks = {
+        name: replace(one.track, stamps_ns=one.track.stamps_ns + shift_ns, oriented=name not in wrong)
+        for name, one in bodies.items()
+    }
+    contradictions = [one for one in motion.findings() if one.severity != "note"]
+    comparable = motion.mirrored or all(one.severity != "error" for one in contradictions)
+    return CheckedTruth(tracks, [one.text for one in contradictions], said, comparable)
+
+
+def _first(words: Sequence[str]) -> str:
+    return first_of(words, _SHOWN, "; ", "; and {} more")
+
+
+def _once(severity: Severity, faulty: Sequence[ClockReport], sentence: Callable[[ClockReport], str]) -> list[Finding]:
+    """A sentence on the first that has a fault, with the names of the others; nothing of none."""
+    if not faulty:
+        return []
+    others = first_of([one.body for one in faulty[1:]], _SHOWN, ", ", " and {} more")
+    said = sentence(faulty[0])
+    return [Finding(severity, f"{said.removesuffix('.')}; so it is with {others}." if others else said)]
+
+
+def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
+    """Errors, warnings and notes on what motion tells; nothing of what it does not."""
+    found = [Finding("error", _swapped(one)) for one in reports if one.rather]
+    for words in dict.fromkeys(one.attitude for one in reports if one.attitude):
+        found += _once("error", [one for one in reports if one.attitude == words], _wrongly_oriented)
+    found += _once("error", [one for one in reports if one.still and not one.rather], _standing)
+    found += [
+        Finding("note", f"{one.body} and {one.sensor} are compared by ways alone, not by turns: {one.weaker}.")
+        for one in reports
+        if one.weaker and one.offset_s is not None and not one.attitude
+    ]
+    sound = [one for one in reports if not one.rather and one.offset_s is not None]
+    found += _once("error", [one for one in sound if one.mirrored], _mirrored)
+    scaled = [one for one in sound if one.scale and abs(one.scale - 1.0) > _SCALE_OFF]
+    found += _once("error", [one for one in scaled if _in_degrees(one)], _scaled)
+    found += [Finding("error", _scaled(one)) for one in scaled if not _in_degrees(one)]
+    off = [one for one in sound if is_off(one)]
+    off.sort(key=lambda one: -abs(one.offset_s or 0.0))
+    found += [
+        Finding(severity, _offset(chosen, words, severity))
+        for severity, within in _SEVERITIES
+        for words, sign in (("early", 1.0), ("late", -1.0))
+        if (chosen := [one for one in off if sign * (one.offset_s or 0.0) > 0.0 and _is_within_period(one) == within])
+    ]
+    found += _differing(sound)
+    found += [
+        Finding("note", _turned(one, one.rotation_rad, one.rotation_stddev_rad))
+        for one in sound
+        if one.rotation_rad is not None and one.rotation_stddev_rad is not None and not one.mirrored
+        if hypot(*one.rotation_rad) > max(_TURNED_RAD, 3.0 * hypot(*one.rotation_stddev_rad))
+    ][:_SHOWN]
+    found += _once("warning", [one for one in sound if _is_upside_down(one)], _upside_down)
+    return found
+
+
+def is_off(report: ClockReport) -> bool:
+    """Whether the clocks surely differ by more than a filter does not notice."""
+    offset_s, stddev_s = report.offset_s, report.stddev_s
+    return offset_s is not None and stddev_s is not None and abs(offset_s) > max(LEAST_OFFSET_S, _SURE * stddev_s)
+
+
+def _is_within_period(report: ClockReport) -> bool:
+    return abs(report.offset_s or 0.0) < _OF_PERIOD * report.period_s
+
+
+def _offset(reports: Sequence[ClockReport], words: str, severity: Severity) -> str:
+    pairs = [
+        f"{one.body} by {_milliseconds(one.offset_s)} +- {_milliseconds(3.0 * (one.stddev_s or 0.0))} ms (3 sigma) "
+        f"against {one.sensor}"
+        for one in reports
+    ]
+    other = "late" if words == "early" else "early"
+    remedy = (
+        "evaluate --align-clock moves the truth by that"
+        if severity == "warning"
+        else "less than half a period of the IMU: it may hold its readings, or take means, and the clocks be right"
+    )
+    return f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: {_first(pairs)} ({remedy})."
+
+
+def _differing(reports: Sequence[ClockReport]) -> list[Finding]:
+    """Where one shift of the truth cannot mend all."""
+    if len(reports) < 2:
+        return []
+    first, *_, last = sorted(reports, key=lambda one: one.offset_s or 0.0)
+    apart_s = (last.offset_s or 0.0) - (first.offset_s or 0.0)
+    sure_s = 3.0 * hypot(first.stddev_s or 0.0, last.stddev_s or 0.0)
+    if apart_s < LEAST_OFFSET_S + sure_s:
+        return []
+    said = (
+        f"The IMUs' clocks differ by {_milliseconds(apart_s)} +- {_milliseconds(sure_s)} ms (3 sigma): "
+        f"{last.sensor} is later than {first.sensor}. No shift of the truth mends both: evaluate with --delay, "
+        f"or stamp them with one clock."
+    )
+    return [Finding("warning", said)]
+
+
+def _swapped(report: ClockReport) -> str:
+    return (
+        f"{report.sensor} does not move as {report.body} does, but as {report.rather}: names swapped, or sensors? Give "
+        "evaluate the right --topic."
+    )
+
+
+def _mirrored(report: ClockReport) -> str:
+    return (
+        f"{report.body} is a mirror image of the motion that {report.sensor} felt: left-handed axes. Evaluate with "
+        "--mirror-truth y, or mend the axes in the motion capture."
+    )
+
+
+def _in_degrees(report: ClockReport) -> bool:
+    return report.scale is not None and abs(report.scale * _DEGREE - 1.0) < _SCALE_OFF
+
+
+def _scaled(report: ClockReport) -> str:
+    sentence = f"{report.body} turns {report.scale:.3g} times as far as {report.sensor} says"
+    if _in_degrees(report):
+        return f"{sentence}: its rates are in deg/s, rad/s is meant."
+    return f"{sentence}: the gyro's range or scale is set wrong."
+
+
+def _wrongly_oriented(report: ClockReport) -> str:
+    return f"The orientation of {report.body} contradicts {report.sensor}: it {report.attitude}."
+
+
+def _standing(report: ClockReport) -> str:
+    return f"The gyro of {report.sensor} {report.still}."
+
+
+def _turned(report: ClockReport, rotation: tuple[float, float, float], stddev: tuple[float, float, float]) -> str:
+    x, y, z = (degrees(value) for value in rotation)
+    angle = hypot(x, y, z)
+    return (
+        f"The frame of {report.body} is turned against that of {report.sensor} by {angle:.1f} +- "
+        f"{3.0 * degrees(max(stddev)):.1g} deg (3 sigma), rotation vector ({x:.1f}, {y:.1f}, {z:.1f}) deg from "
+        "the IMU's to the body's: set the body's axes in the motion capture, or judge nothing that depends on them."
+    )
+
+
+def _is_upside_down(report: ClockReport) -> bool:
+    return report.axis is not None and not (report.mirrored or report.attitude) and min(report.axis) < -_SAME_AXIS
+
+
+def _upside_down(report: ClockReport) -> str:
+    name = "xyz"[min(range(3), key=lambda place: (report.axis or (0.0, 0.0, 0.0))[place])]
+    return (
+        f"{report.body} turns about its -{name} axis as {report.sensor} says it turns about +: one of them is upside "
+        "down, or the body's quaternion is inverse. Set the gyro's axis (--set), or evaluate with --mirror-truth yz."
+    )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return f"{1e3 * abs(seconds or 0.0):.2g}" if abs(seconds or 0.0) < 1e-3 else f"{1e3 * abs(seconds or 0.0):.1f}"
+
+
+def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
+    """Errors of axes and units, and notes on lever arms."""
+    found = [
+        Finding("error", _of_gain(one, one.gain))
+        for one in reports
+        if one.gain is not None and abs(one.gain - 1.0) > _GAIN_OFF
+    ]
+    upright = [one for one in reports if one.up is not None and (one.gain is None or one.gain > 0.0)]
+    found += [Finding(*said) for one in upright if one.up is not None and (said := _of_up(one, one.up)) is not None]
+    away = [one for one in reports if one.lever_m is not None and hypot(*one.lever_m) > _LEVER_M]
+    if away:
+        places = _first([_place(one) for one in away])
+        sentence = (
+            f"IMUs sit beside the origin of the body that is tracked: {places}. Where positions or "
+            "accelerations are judged, move the body's origin there, or give the estimator the lever arm."
+        )
+        found.append(Finding("note", sentence))
+    return found
+
+
+def _is_mirrored(report: FrameReport) -> bool:
+    return report.gain is not None and report.gain < 0.0 and report.turned_rad > _HALF_TURNED_RAD
+
+
+def _of_gain(report: FrameReport, gain: float) -> str:
+    unsure = abs(report.turned_rad - _HALF_TURNED_RAD) < _EITHER_RAD
+    if _is_mirrored(report):
+        other = f", or {report.sensor}'s accelerometer has the other sign" if unsure else ""
+        return (
+            f"{report.body} is a mirror image of the motion that {report.sensor} felt (gain {gain:.2f}): left-handed "
+            f"axes{other}. Evaluate with --mirror-truth y, or mend the axes in the motion capture."
+        )
+    if gain < 0.0:
+        other = f", or {report.body} is a mirror image" if unsure else ""
+        return (
+            f"The accelerometer of {report.sensor} has the other sign (gain {gain:.2f} against {report.body}, with "
+            f"whose turns its gyro agrees){other}: at rest it must read +9.81 m/s^2 upwards. Mend it in the driver."
+        )
+    sentence = f"{report.body} moves {gain:.3g} times as far as {report.sensor}'s accelerations say"
+    if abs(gain / _IN_G - 1.0) < _GAIN_OFF:
+        return f"{sentence}: they are in g, m/s^2 is meant."
+    if abs(gain / 1e3 - 1.0) < _GAIN_OFF or abs(gain * 1e3 - 1.0) < _GAIN_OFF:
+        return f"{sentence}: one is in mm, m is meant."
+    return f"{sentence}: a scale or a range is set wrong."
+
+
+def _of_up(report: FrameReport, up: Three) -> tuple[Severity, str] | None:
+    x, y, z = up
+    if z > _ALONG:
+        tilt = acos(min(z, 1.0))
+        if tilt < _TILT_RAD:
+            return None
+        return "note", (
+            f"The vertical of {report.body} is {degrees(tilt):.1f} deg off its z axis, as {report.sensor} feels "
+            "gravity: level the motion capture's ground plane (or the accelerometer's bias is large)."
+        )
+    if z < -_ALONG:
+        return "error", (
+            f"The z axis of {report.body} points down, as {report.sensor} feels gravity: evaluate with "
+            "--mirror-truth yz, or mend the axes in the motion capture."
+        )
+    axis = max((abs(x), "x", x), (abs(y), "y", y), (abs(z), "z", z))
+    sign = "-" if axis[2] < 0.0 else ""
+    return "error", (
+        f"The {sign}{axis[1]} axis of {report.body} points up, as {report.sensor} feels gravity; z is meant. Choose z "
+        "up in the motion capture, or in its driver's parameters."
+    )
+
+
+def _place(report: FrameReport) -> str:
+    x, y, z = (1e3 * value for value in report.lever_m or (0.0, 0.0, 0.0))
+    sure = 3e3 * max(report.lever_stddev_m or (0.0,))
+    return f"{report.sensor} at ({x:.0f}, {y:.0f}, {z:.0f}) +- {sure:.0f} mm (3 sigma)"
