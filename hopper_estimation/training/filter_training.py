@@ -33,6 +33,7 @@ from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Records, copied
 from hopper_estimation.training.filter_calibration import Trial, calibrated
+from onboard_estimation.base.workers import sharers
 from onboard_estimation.learning.optimisation.minimise import minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Result, Settings
 
@@ -257,7 +258,8 @@ def train_filter(
     objective = FilterObjective(configuration, estimator, trials, search.threads, search.delays)
     problem, budget = objective.problem(), Settings(search.individuals, search.generations)
     state_file = Path(f"{search.state_file}_{estimator}.npz") if search.state_file else None
-    results = minimise_seeds(search.method, problem, objective, budget, search.seeds, progress, state_file)
+    costs = objective if state_file else lambda population: sharers().once(lambda: objective(population))
+    results = minimise_seeds(search.method, problem, costs, budget, search.seeds, progress, state_file)
     best = min(results, key=lambda one: one.cost)
     parameters = objective.full(best.best[None])[0]
     return TrainedFilter(calibrated(configuration, estimator, parameters, trials), results, best, objective)

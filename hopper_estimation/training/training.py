@@ -140,12 +140,14 @@ class HopperTraining:
             ("found", "searched", "sensitivity"),
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path) -> Sequence[Path]:
         """The model's file, and beside it a picture of each filter's sensitivity (the paper's figure 4)."""
         self.model.save(path)
-        for name, found in self.sensitivities.items():
-            picture = path.with_name(f"{path.stem}_{name}_sensitivity.png")
-            write_sensitivity(found, picture, f"{name}: change of the cost when one parameter changes")
+        pictures = {name: path.with_name(f"{path.stem}_{name}_sensitivity.png") for name in self.sensitivities}
+        for name, picture in pictures.items():
+            title = f"{name}: change of the cost when one parameter changes"
+            write_sensitivity(self.sensitivities[name], picture, title)
+        return list(pictures.values())
 
 
 def train_hopper(

@@ -73,6 +73,16 @@ def configure() -> Path:
     return folder
 
 
+def cache_folder(name: str) -> Path | None:
+    """A folder of this user beside those of the kernels, removed like them; None where it cannot be made."""
+    try:
+        folder = _base_folder() / (FOLDER_PREFIX + name)
+        _make_writable(folder)
+    except (OSError, RuntimeError):
+        return None
+    return folder
+
+
 def _tell_numba(folder: Path) -> None:
     os.environ[NUMBA_VARIABLE] = str(folder)
     numba_config = sys.modules.get("numba.core.config")

@@ -88,6 +88,10 @@ class Workers:
             except Exception as error:
                 yield Finished(number, None, error)
 
+    def once(self, compute: Callable[[], Any]) -> Any:
+        """What a function gives in this process; some workers know it from before, see `kept_results`."""
+        return compute()
+
 
 @contextmanager
 def open_workers(
@@ -140,6 +144,11 @@ def sharing(workers: Workers) -> Iterator[None]:
         _SHARING.reset(before)
 
 
+def sharers() -> Workers:
+    """Those that share within the block of `sharing`, else this process."""
+    return _SHARING.get()
+
+
 def all_of(
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
@@ -161,7 +170,7 @@ def all_of(
         What the function raised first.
     """
     values: dict[int, Any] = {}
-    for one in (workers or _SHARING.get()).results(function, tasks):
+    for one in (workers or sharers()).results(function, tasks):
         if one.error is not None:
             raise one.error
         values[one.number] = one.value

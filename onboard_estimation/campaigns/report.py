@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from onboard_estimation.campaigns.summary import (
     headlines,
     worst_runs,
 )
-from onboard_estimation.report.page import asset, filled_page, style_hash, table, text
+from onboard_estimation.report.page import asset, filled_page, lined_table, style_hash, text
 from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
@@ -142,16 +142,6 @@ def _link(campaign: Campaign, row: Row, shown: str) -> str:
     return f'<a href="{text(_page(campaign, row))}" title="{text(row["name"])}">{text(shown)}</a>'
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = range(0)) -> str:
-    """A table of finished cells; of the first column headings of their lines, of some numbers."""
-    kinds = ["number" if column in numbers else "" for column in range(len(headings))]
-    lines = []
-    for first, *rest in rows:
-        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
-        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
-    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
-
-
 def _group_table(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
     rows = []
     for group in groups:
@@ -159,7 +149,7 @@ def _group_table(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str
             name, label, unit, median, worst, *rest = cells
             links = (_link(campaign, one.middle, median), _link(campaign, one.worst, worst))
             rows.append((text(name), text(label), text(unit), *links, *map(text, rest)))
-    return _table(FIGURE_HEADINGS, rows, range(3, 8))
+    return lined_table(FIGURE_HEADINGS, rows, range(3, 8))
 
 
 def _difference_section(found: Sequence[Difference]) -> str:
@@ -172,7 +162,7 @@ def _difference_section(found: Sequence[Difference]) -> str:
     return (
         "<section>\n<h2>What differs</h2>\n"
         f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n'
-        f"{_table(DIFFERENCE_HEADINGS, rows, range(3, 8))}\n</section>\n"
+        f"{lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))}\n</section>\n"
     )
 
 
@@ -325,7 +315,7 @@ def _failures(campaign: Campaign) -> str:
     if not campaign.failures:
         return ""
     rows = [(_link(campaign, row, row["name"]), text(row["reason"])) for row in campaign.failures[:_MOST_LISTED]]
-    return f"<section>\n<h2>Failed</h2>\n{_table(('run', 'reason'), rows)}</section>\n"
+    return f"<section>\n<h2>Failed</h2>\n{lined_table(('run', 'reason'), rows)}</section>\n"
 
 
 def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
@@ -337,4 +327,4 @@ def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
         labels = (text(str(row.get(axis, ""))) for axis in axes)
         amounts = (text(_amount(row, name)) for name in names)
         lines.append([_link(campaign, row, "open"), *labels, *amounts, text(row.get("verdict") or row["reason"])])
-    return _table(headings, lines, range(1 + len(axes), 1 + len(axes) + len(names)))
+    return lined_table(headings, lines, range(1 + len(axes), 1 + len(axes) + len(names)))

@@ -101,11 +101,11 @@ def score(task: Scored) -> Score:
             raise UserError(f"{source.robot.name} ({name}) gives no innovations: tune it --by truth")
         values = [contaminated_normal(one) for one in innovations.values()]
         count = sum(len(one.value) for one in innovations.values())
-        return Score(math.fsum(values) / count, count, nees, _errors(result))
+        return Score(math.fsum(values) / count, count, nees, headline_errors(result))
     value, count = _of_errors(result)
     if not count:
         raise UserError(f"{source.name} has no ground truth to tune by: --by innovations does without")
-    return Score(value, count, nees, _errors(result))
+    return Score(value, count, nees, headline_errors(result))
 
 
 def contaminated_normal(innovation: Innovation) -> float:
@@ -133,7 +133,7 @@ def _of_errors(result: EvaluationResult) -> tuple[float, int]:
     return (total / count if count else math.nan), count
 
 
-def _errors(result: EvaluationResult) -> dict[str, float]:
+def headline_errors(result: EvaluationResult) -> dict[str, float]:
     """Headline errors by name, of the parts that have a truth."""
     return {
         f"{part}.{key}": float(figures[key])

@@ -15,7 +15,11 @@ from typing import Any
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.topics import TRUTH, TopicMatch, match_topics, names_in
 from onboard_estimation.base.atomic_file import check_output
+from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.kept_results import keeping
+from onboard_estimation.base.workers import sharers, sharing
+from onboard_estimation.campaigns.identification import identify_recordings
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.contract.simulated import Simulated
@@ -24,6 +28,7 @@ from onboard_estimation.judging.options import EvaluateOptions, WhatIf
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.judging.sources import load_configuration, load_recording, refuse_rivals
 from onboard_estimation.report.run_folder import claimed_run, content_hash
+from onboard_estimation.report.training import write_training_page
 
 Progress = Callable[[float, str], None]
 
@@ -69,9 +74,14 @@ def train_from_bags(
         return recording
 
     recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
-    report = found.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
-    report.save(output)
-    return Learned(report, {"model": output})
+    asked = "train", robot, form, to_parameter_file(configuration), list(recordings), hashes, options
+    with keeping(sharers(), *asked) as team, sharing(team):
+        report = found.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
+        pictures = report.save(output)
+    simulated = any(one.simulated for one in recordings.values())
+    by_name = dict(zip(recordings, hashes, strict=True))
+    page = write_training_page(robot, report, output, pictures, by_name, simulated)
+    return Learned(report, {"model": output, "page": page})
 
 
 def recordings_of(
@@ -224,7 +234,7 @@ def identify_from_bags(
     with claimed_run(output, Path("runs") / f"identify-{found.name}") as folder:
         recordings = recordings_of(bags, lambda bag: _read(bag, found, configuration, options), progress)
         progress("fitting")
-        result = found.identify(configuration, recordings, full, cutoff_hz, progress)
+        result = identify_recordings(found, configuration, recordings, full, cutoff_hz, progress)
         progress("writing")
         config, picture, figures = result.write(folder)
     return Learned(result, {"folder": folder, "config": config, "picture": picture, "figures": figures})

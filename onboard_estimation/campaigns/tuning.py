@@ -19,14 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import Parameter, describe, to_mapping
+from onboard_estimation.base.configuration import Parameter, describe, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keeping
 from onboard_estimation.base.presentation import flatten, format_number, metric_label, short_unit, words
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun
+from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.learning.optimisation.methods import GRADIENT
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import (
@@ -37,6 +40,7 @@ from onboard_estimation.learning.optimisation.problem import (
     Progress,
     Settings,
 )
+from onboard_estimation.report.run_folder import content_hash
 
 FACTOR = 30.0
 """A parameter is searched between its value divided by this and times this, where no bounds are given."""
@@ -427,7 +431,7 @@ def tune(
     workers: Workers,
     tell: Tell = lambda share, step: None,
 ) -> Tuning:
-    """Search parameters, and judge on recordings that were left out.
+    """Search parameters, and judge on recordings that were left out; what was interrupted is gone on with.
 
     Parameters
     ----------
@@ -443,10 +447,19 @@ def tune(
     UserError
         A recording cannot be scored as configured; the message names it. No parameter matters.
     """
-    names = list(recordings)
-    folds = _folds(names, settings)
+    paths = [one for one in recordings.values() if isinstance(one, Path)]
+    robot = None if options.robot is None else find_robot(options.robot)  # else each bag says it
+    configured = robot and to_parameter_file(load_configuration(robot, options, paths[0] if paths else None))
+    contents = [content_hash(one) if isinstance(one, Path) else one for one in (*recordings.values(), options.model)]
+    asked = "tune", list(recordings), contents, configured, options, list(chosen), settings
+    with keeping(workers, *asked) as kept:
+        return _searched(_Search(recordings, options, settings, tuple(chosen), kept), tell)
+
+
+def _searched(search: _Search, tell: Tell) -> Tuning:
+    chosen, settings, names = search.chosen, search.settings, list(search.recordings)
+    folds = left_out_together(names, settings.folds, settings.seed)
     parts = 1 + len(folds)
-    search = _Search(recordings, options, settings, tuple(chosen), workers)
     tell(0.0, "as configured")
     before = _as_configured(search, names)
     search.counts = {name: one.dimensions for name, one in before.items()}
@@ -492,12 +505,12 @@ def _decades(one: Tunable, value: float, start: float) -> float:
     return math.log10(value / start) if one.is_log else (value - start) / (one.high - one.low)
 
 
-def _folds(names: Sequence[str], settings: TuningSettings) -> list[list[str]]:
-    """Which recordings are left out together."""
-    count = min(settings.folds, len(names))
+def left_out_together(names: Sequence[str], folds: int, seed: int) -> list[list[str]]:
+    """Which recordings are left out together, drawn; none where there are less than two."""
+    count = min(folds, len(names))
     if len(names) < FEWEST_TO_LEAVE_OUT or count < 2:
         return []
-    order = np.random.default_rng(settings.seed).permutation(len(names))
+    order = np.random.default_rng(seed).permutation(len(names))
     return [[names[place] for place in sorted(order[fold::count])] for fold in range(count)]
 
 

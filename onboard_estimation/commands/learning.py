@@ -41,7 +41,8 @@ def identify(
     """Identify a robot's physical coefficients from bags with commands, or pressures, and motion capture.
 
     Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
-    Several motions determine more than one does.
+    Several motions determine more than one does. Bags are left out by turns, of a single one the second half, and
+    filtered with what the others told: it says whether to use it. What is not determined stays as configured.
     """
     from onboard_estimation.campaigns.training import identify_from_bags
 
@@ -54,7 +55,10 @@ def identify(
     output.print_report(report.tables(), learned.sentences)
     files = {name: shlex.quote(str(path)) for name, path in learned.written.items() if name != "folder"}
     output.say("\nwritten: " + ", ".join(files.values()))
-    output.say_command("use it:  ", f"evaluate BAG --config {files['config']}")
+    if report.helps is False:
+        output.say("do not use it; the configuration given is better")
+        return
+    output.say_command("use it:  " if report.helps else "try it:  ", f"evaluate BAG --config {files['config']}")
     parameters = report.parameters()
     if len(parameters) <= _PASTED:
         settings = " ".join(f"--set {shlex.quote(one)}" for one in override_texts(parameters))
@@ -94,7 +98,8 @@ def train(
     from one bag without motion capture too; a soft robot's filters are tuned in some minutes. All bags are needed: one
     that does not do is named, and nothing is trained. Without --config the configuration in the first bag's folder is
     taken, where there is one. With --workers or --scheduler processes share the salp's trainings without some of the
-    runs, which say how sure the filter may be; other robots' use this process's threads alone.
+    runs, which say how sure the filter may be; other robots' use this process's threads alone. What was found lies
+    beside the model as a page, <model>.html. After Ctrl-C the same command goes on from what is done.
     """
     from onboard_estimation.base.workers import sharing
     from onboard_estimation.campaigns.training import train_from_bags
@@ -103,13 +108,14 @@ def train(
         arguments.working(workers, scheduler, len(bags), quiet=json) as team,
         sharing(team),
         output.share(f"training {robot}", quiet=json) as progress,
+        _gone_on_with(json),
     ):
         learned = train_from_bags(robot, bags, model, options, form, progress)
     if json:
         output.print_json(learned.summary())
         return
     output.print_report(learned.report.tables(), learned.sentences)
-    output.say(f"\nwritten: {model}")
+    output.say(f"\nwritten: {model}, {learned.written['page']}")
     output.say_command("use it:  ", shlex.join(["evaluate", "BAG", *option_words(options), "--model", str(model)]))
 
 
@@ -160,6 +166,7 @@ def tune(
         with (
             arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
             output.share("tuning", quiet=json, lines=not json) as tell,
+            _gone_on_with(json),
         ):
             yield team, tell
 
@@ -171,3 +178,12 @@ def tune(
     output.print_report(learned.report.tables(), learned.sentences)
     output.say(f"\nwritten: {file}")
     output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(file))}")
+
+
+@contextmanager
+def _gone_on_with(quiet: bool) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note("what is done is kept; the same command goes on from there", quiet)
+        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -57,6 +57,22 @@ class LoadedRecording:
     def first_stamp_ns(self) -> int:
         """Earliest stamp of a measurement."""
         return min(int(one.stamps_ns.min()) for one in self.series if len(one.stamps_ns))
+
+    def within(self, start_ns: int, stop_ns: int, sensors: Collection[str]) -> LoadedRecording:
+        """What is stamped from the one instant until before the other; of measurements those of some sensors alone."""
+        rows = [
+            (one.stamps_ns >= start_ns) & (one.stamps_ns < stop_ns) & (one.channel.sensor in sensors)
+            for one in self.series
+        ]
+        kept = np.empty(len(self.arrival), dtype=np.bool_)
+        for number, inside in enumerate(rows):
+            kept[self.arrival == number] = inside
+        tracks = {}
+        for name, track in self.tracks.items():
+            part = slice(*np.searchsorted(track.stamps_ns, (start_ns, stop_ns)).tolist())
+            tracks[name] = replace(track, stamps_ns=track.stamps_ns[part], values=track.values[part])
+        series = tuple(one.rows(np.flatnonzero(inside)) for one, inside in zip(self.series, rows, strict=True))
+        return replace(self, series=series, arrival=self.arrival[kept], tracks=tracks)
 
     def mirrored(self, axes: str) -> LoadedRecording:
         """With axes of the truth turned round, see `mirror`."""

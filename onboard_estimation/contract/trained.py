@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from onboard_estimation.base.atomic_file import plain, to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
+from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.pipeline.estimator import Estimator
 
@@ -76,8 +78,8 @@ class Learned:
 class TrainingReport(ShownReport, Protocol):
     """A trained model, as the command `train` shows it."""
 
-    def save(self, path: Path) -> None:
-        """Write the model's file; UserError where it cannot be written."""
+    def save(self, path: Path) -> Sequence[Path]:
+        """Write the model's file, and pictures, whose paths are given, beside it; UserError where it cannot be."""
 
 
 class Trained(Capability[Configuration]):
@@ -140,6 +142,52 @@ class Trained(Capability[Configuration]):
 # Robots whose physical coefficients can be identified from recordings.
 
 
+LEAST_GAIN = 0.05
+"""Of an error: what changes it by less is no reason to use it, nor not to."""
+
+
+class Gain(NamedTuple):
+    """Errors of one quantity on recordings that were not fitted, as configured and with what was found from others.
+
+    Attributes
+    ----------
+    part, figure
+        Of an evaluation's metrics, e.g. `joint_angles` and `rmse_deg`.
+    before, after
+        Of each recording; infinite where the filter broke down.
+    ratio
+        95 % interval of the mean ratio of after to before.
+    """
+
+    part: str
+    figure: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    ratio: tuple[float, float]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Of before and of after."""
+        return sum(self.before) / len(self.before), sum(self.after) / len(self.after)
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `worse` or `no difference shown`."""
+        before, after = self.means
+        if self.ratio[1] < 1.0 and after < (1.0 - LEAST_GAIN) * before:
+            return "better"
+        return "worse" if self.ratio[0] > 1.0 and after > (1.0 + LEAST_GAIN) * before else "no difference shown"
+
+    def sentence(self, where: str) -> str:
+        """What became of it."""
+        unit, factor = display_unit(short_unit(self.figure), self.means[0])
+        before, after = (format_number(factor * value, 2) if value < math.inf else "lost" for value in self.means)
+        label = f"{words(self.part)}, {metric_label(self.figure)[0]}"
+        smaller = sum(now < then for then, now in zip(self.before, self.after, strict=True))
+        counted = f", less on {smaller}" if len(self.before) > 1 else ""
+        return f"{label}: {before} {unit} before, {after} with what was found, on {where}{counted}: {self.verdict}."
+
+
 @dataclass(frozen=True, eq=False)
 class IdentificationReport(ShownReport, ABC):
     """Identified coefficients, as the command `identify` shows them.
@@ -154,6 +202,12 @@ class IdentificationReport(ShownReport, ABC):
         Names of those that it comes from.
     notes
         What the reader must know, a sentence each.
+    gains
+        What the robot's default estimator gains from it; empty where that could not be tried.
+    halved
+        It was fitted on the first half of one recording for that, and filtered the second.
+    without
+        The configuration found without each recording, by its name; of a single one, from its first half.
     """
 
     subject: ClassVar[str]
@@ -162,10 +216,17 @@ class IdentificationReport(ShownReport, ABC):
     recordings: tuple[str, ...]
     simulated: bool
     notes: tuple[str, ...]
+    gains: tuple[Gain, ...] = field(default=(), kw_only=True)
+    halved: bool = field(default=False, kw_only=True)
+    without: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def parameters(self) -> Mapping[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
+
+    @abstractmethod
+    def found(self) -> dict[str, Any]:
+        """What was found, units in the names, for JSON."""
 
     @abstractmethod
     def draw(self, path: Path) -> None:
@@ -182,9 +243,43 @@ class IdentificationReport(ShownReport, ABC):
         count = len(self.recordings)
         return f"{count} recording{'s' if count > 1 else ''}, {self.source} data"
 
+    @property
+    def helps(self) -> bool | None:
+        """Whether the filter gains from it; None: neither that nor the contrary is shown."""
+        found = {one.verdict for one in self.gains} - {"no difference shown"}
+        return "better" in found if len(found) == 1 else None
+
+    @property
+    def opinion(self) -> str:
+        """Whether to use it, in a sentence, and what that rests on."""
+        if not self.gains:
+            return "Whether the filter gains from it is not known: it could not be tried on what was left out."
+        if self.helps:
+            return f"Use it: the filter is better with it on {self._left_out}."
+        if self.helps is False:
+            return f"Do not use it: the filter is worse with it on {self._left_out}."
+        if any(one.verdict == "better" for one in self.gains):
+            return f"Better in one quantity and worse in another, on {self._left_out}: use it for the one alone."
+        return f"No difference shown on {self._left_out}: the filter does as well with the configuration given."
+
+    @property
+    def _left_out(self) -> str:
+        count = max(len(one.before) for one in self.gains)
+        half = "the second half of one bag (fitted on its first)"
+        return half if self.halved else f"{count} left-out bag{'s' if count > 1 else ''}"
+
+    def gain_sentences(self) -> list[str]:
+        """Whether to use it, and the errors of each quantity."""
+        return [self.opinion, *(one.sentence(self._left_out) for one in self.gains)]
+
     def sentences(self) -> list[str]:
         """What the reader must know."""
-        return list(self.notes)
+        return [*self.gain_sentences(), *self.notes]
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        gains = [{**one._asdict(), "verdict": one.verdict} for one in self.gains]
+        return {**self.found(), "helps": self.helps, "left_out": gains, "notes": self.sentences()}
 
     def write(self, folder: Path) -> list[Path]:
         """Write a parameter file, a picture and the figures; their paths, the parameter file first.
@@ -199,6 +294,7 @@ class IdentificationReport(ShownReport, ABC):
         names = ", ".join(self.recordings).encode("ascii", "backslashreplace").decode()
         today = datetime.now(tz=timezone.utc).date().isoformat()
         header = f"# {self.subject} identified on {today} from {self.source} data: {names}\n"
+        header += "".join(f"# {sentence}\n" for sentence in self.gain_sentences())
         try:
             folder.mkdir(parents=True, exist_ok=True)
             parameters.write_text(header + to_parameter_file(self.configuration), encoding="utf-8")

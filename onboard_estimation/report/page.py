@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
@@ -38,7 +38,15 @@ from onboard_estimation.base.presentation import (
     words,
 )
 from onboard_estimation.contract.picture import ELLIPSE_SCALE, NORMAL_SCALE
-from onboard_estimation.contract.result import Drawing, EvaluationResult, KeyFigure, Phases, ReportSection, key_figures
+from onboard_estimation.contract.result import (
+    Drawing,
+    EvaluationResult,
+    KeyFigure,
+    Phases,
+    Picture,
+    ReportSection,
+    key_figures,
+)
 from onboard_estimation.report.charts import (
     MAX_DIMENSIONS,
     Chart,
@@ -156,16 +164,17 @@ def _sections(sections: Sequence[ReportSection]) -> str:
         note = f'<p class="small">Shown: {kept.size} of {section.time_s.size} instants.</p>' if left_out else ""
         blocks.append(
             f"<section>\n<h2>{text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
-            f'<div class="charts" data-section="{number}"></div>\n{note}{_pictures(section)}</section>\n'
+            f'<div class="charts" data-section="{number}"></div>\n{note}{pictures_html(section.pictures)}</section>\n'
         )
     return "".join(blocks)
 
 
-def _pictures(section: ReportSection) -> str:
+def pictures_html(pictures: Sequence[Picture]) -> str:
+    """Figures that the page holds, with their captions."""
     return "".join(
         f'<figure class="picture"><img alt="{text(one.caption)}" src="data:image/png;base64,'
         f'{base64.b64encode(one.png).decode()}"><figcaption>{text(one.caption)}</figcaption></figure>\n'
-        for one in section.pictures
+        for one in pictures
     )
 
 
@@ -372,6 +381,16 @@ def table(head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
     """A table of head cells (escaped text, class) and finished rows."""
     cells = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in head)
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
+
+
+def lined_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
+    """A table of finished cells; of the first column headings of their lines, of some numbers."""
+    kinds = ["number" if column in numbers else "" for column in range(len(headings))]
+    lines = []
+    for first, *rest in rows:
+        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
+    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:

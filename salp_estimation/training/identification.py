@@ -10,6 +10,9 @@ Wheels' matrices stay positive definite by their Cholesky factors. Commands and 
 factor only (thrust is d_xx u): d_xx of the first wheel is held at its configured value, unless the wheels' effort is
 recorded.
 
+What the recordings do not determine, or what takes up something that is no drag (friction, the harness), is kept as
+configured, and the others are fitted with it (`fit_determined`).
+
 Intervals are at 95 %, from a sandwich covariance with Newey and West's kernel, for low-passed residuals are correlated
 in time. They tell the scatter from noise, not what the model leaves out.
 """
@@ -30,16 +33,21 @@ from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain, DragTerms, balance, predicted_rates, wheel_jacobians
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 NORMAL_95 = 1.959964
 POOR_WIDTH = 0.1
 """A coefficient whose 95 % interval is wider than this share of its value is poorly determined."""
+
+FARTHEST = 10.0
+"""Times its configured value, or a tenth of it: a coefficient further off is no drag, but what the model leaves out."""
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
 _LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
 _LEAST_EXPLAINED = 0.5  # of the variance of measured forces: less is not thrust
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
+_SHARE_NAMED = 0.3  # of the direction that is determined worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +82,14 @@ class DragFit:
     ----------
     terms
         P coefficients; the first, d_xx of wheel 1, is held.
+    free
+        (P,) which were searched; the others are as configured.
     values
         (P,) SI units.
     covariance
         (P, P) of the values; infinite variances where the recordings hold no information at all.
     information
-        (P - 1, P - 1) of the free coefficients if residuals were white: the inverse of their covariance then.
+        (F, F) of the free coefficients if residuals were white: the inverse of their covariance then.
     noise_inflation
         (P,) How much larger variances are than with residuals that are white: what correlation in time costs.
     condition
@@ -94,6 +104,7 @@ class DragFit:
 
     chain: Chain
     terms: DragTerms
+    free: Mask
     values: Vector
     covariance: Matrix
     information: Matrix
@@ -120,12 +131,47 @@ class DragFit:
         return out
 
     @property
-    def poor(self) -> NDArray[np.bool_]:
+    def poor(self) -> Mask:
         """(P,) whether the 95 % interval is wider than a tenth of the reference."""
         return np.asarray(2.0 * self.half_widths > POOR_WIDTH * self.reference, dtype=np.bool_)
 
 
-def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragFit:
+def fit_determined(chain: Chain, runs: Sequence[Samples]) -> tuple[DragFit, dict[int, str]]:
+    """The diagonal fit in which coefficients that are not determined are as configured.
+
+    Returns
+    -------
+    The fit, and of each coefficient that was kept, by its number, what was found and why it does not hold.
+
+    Raises
+    ------
+    UserError
+        As `fit_drag`.
+    """
+    kept: dict[int, str] = {}
+    while True:
+        fit = fit_drag(chain, runs, kept=list(kept))
+        if not (doubtful := undetermined(fit, fit.terms.coefficients(chain))):
+            return fit, kept
+        kept |= doubtful
+
+
+def undetermined(fit: DragFit, configured: Vector) -> dict[int, str]:
+    """Of each free coefficient that does not hold, by its number, what was found and why; mixed ones are not judged."""
+    found = {}
+    for number in np.flatnonzero(fit.free & ~fit.terms.mixed).tolist():
+        value, half, before = float(fit.values[number]), float(fit.half_widths[number]), float(configured[number])
+        share = value / before if before > 0.0 else 1.0
+        if not half < value:
+            found[number] = f"{value:.3g} +-{half:.2g}" if np.isfinite(half) else "nothing is told of it"
+        elif share > FARTHEST:
+            found[number] = f"{value:.3g} is {share:.3g} times the configured {before:.3g}"
+        elif share < 1.0 / FARTHEST:
+            found[number] = f"{value:.3g} is a {1.0 / share:.3g}th of the configured {before:.3g}"
+    return found
+
+
+def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False, kept: Sequence[int] = ()) -> DragFit:
     """Coefficients that explain the motion of all runs best, the first d_xx held at the chain's own.
 
     Parameters
@@ -134,28 +180,38 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
         Geometry, and where the fit looks first.
     full
         Symmetric matrices of the wheels instead of diagonal ones.
+    kept
+        Numbers of the coefficients that stay as the chain has them, beside the first; of a diagonal fit.
 
     Raises
     ------
     UserError
-        Too few instants, nothing is commanded, or nothing moves.
+        Too few instants, nothing is commanded, nothing moves, or the motion leaves the matrices open.
     """
     terms = DragTerms(chain.link_count, full)
     _refuse_rest(chain, runs, terms)
-    problem = _Problem(chain, terms, runs)
-    values = problem.linear_start()
-    for _ in range(_ROUNDS):
-        values = problem.minimise(values, whitening(problem.residual_covariance(values)))
-    residual_covariance = problem.residual_covariance(values)
-    weight = whitening(residual_covariance)
-    return _with_intervals(chain, problem, values, weight, residual_covariance)
+    free = np.ones(len(terms.kinds), dtype=np.bool_)
+    free[[0, *kept]] = False
+    problem = _Problem(chain, terms, runs, free)
+    try:
+        values = problem.linear_start()
+        for _ in range(_ROUNDS):
+            values = problem.minimise(values, whitening(problem.residual_covariance(values)))
+        residual_covariance = problem.residual_covariance(values)
+        weight = whitening(residual_covariance)
+        return _with_intervals(chain, problem, values, weight, residual_covariance)
+    except np.linalg.LinAlgError as error:
+        raise UserError(
+            f"the motion does not determine {', '.join(problem.worst_seen())}: other drag explains it as well. Give "
+            f"bags of more and other gaits together{', or leave out --full' if full else ''}"
+        ) from error
 
 
 class _Problem:
     """Residuals of the predicted rates and what they depend on."""
 
-    def __init__(self, chain: Chain, terms: DragTerms, runs: Sequence[Samples]) -> None:
-        self.terms = terms
+    def __init__(self, chain: Chain, terms: DragTerms, runs: Sequence[Samples], free: Mask) -> None:
+        self.terms, self.free = terms, free
         self.links = chain.link_count
         self.configured = terms.coefficients(chain)
         length_m = float(chain.links[:, kernels.LENGTH].mean())
@@ -172,16 +228,17 @@ class _Problem:
         rows = balance(self.jacobians, self.rates, self.controls, self.terms)
         forces = np.sqrt(np.mean(np.square(rows @ self.configured), axis=0))
         rows = (rows / np.maximum(forces, 1e-12)[:, None]).reshape(-1, len(self.sizes))
-        free, known = rows[:, 1:] * self.sizes[1:], -rows[:, 0] * self.configured[0]
+        free, sizes = self.free, self.sizes[self.free]
+        known = -rows[:, ~free] @ self.configured[~free]
         # What the recordings do not tell stays where it is configured.
-        anchor = 1e-6 * np.linalg.norm(free, ord=2) * np.eye(free.shape[1])
-        lower = np.where(self.terms.mixed, -np.inf, _SMALLEST)[1:]
+        anchor = 1e-6 * np.linalg.norm(rows[:, free] * sizes, ord=2) * np.eye(len(sizes))
+        lower = np.where(self.terms.mixed, -np.inf, _SMALLEST)[free]
         solved = lsq_linear(
-            np.vstack([free, anchor]),
-            np.concatenate([known, anchor @ (self.configured[1:] / self.sizes[1:])]),
+            np.vstack([rows[:, free] * sizes, anchor]),
+            np.concatenate([known, anchor @ (self.configured[free] / sizes)]),
             bounds=(lower, np.inf),
         )
-        return self._definite(np.concatenate([self.configured[:1], solved.x * self.sizes[1:]]))
+        return self._definite(_placed(self.configured, free, solved.x * sizes))
 
     def _definite(self, values: Vector) -> Vector:
         """The values with every wheel's matrix made safely positive definite by shrinking what couples its axes."""
@@ -194,30 +251,31 @@ class _Problem:
 
     def minimise(self, values: Vector, weight: Matrix) -> Vector:
         """Coefficients of least squared weighted residuals, from these on."""
-        held, count = np.sqrt(values[0] / self.sizes[0]), self.terms.wheels
-        lower = np.where(self.terms.mixed, -np.inf, np.sqrt(_SMALLEST))[1:]
-        lower[count - 1 :] = 0.0
+        free, count = self.free, self.terms.wheels
 
         def residuals(x: Vector) -> Vector:
-            now, _ = self._coefficients(np.append(held, x))
+            now, _ = self._coefficients(_placed(start, free, x))
             predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, now)
-            anchor = (now - self.configured)[1:] / self.anchors[1:]
+            anchor = (now - self.configured)[free] / self.anchors[free]
             return np.append(((predicted - self.rates) @ weight.T).ravel(), anchor)
 
         def jacobian(x: Vector) -> Matrix:
-            now, inner = self._coefficients(np.append(held, x))
+            now, inner = self._coefficients(_placed(start, free, x))
             _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
             weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.sizes))
-            return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner[:, 1:]
+            return np.vstack([weighted, np.diag(1.0 / self.anchors)[free]]) @ inner[:, free]
 
         wheels, joints = self.terms.matrices(values / self.sizes)
         rows, columns = self.terms.elements
         factors = np.linalg.cholesky(wheels).swapaxes(1, 2)[:, rows, columns]
-        start = np.maximum(np.append(factors, joints)[1:], lower)
+        lower = np.where(self.terms.mixed, -np.inf, np.sqrt(_SMALLEST))
+        lower[count:] = 0.0
+        start = np.append(factors, joints)
         solved = least_squares(
-            residuals, start, jacobian, bounds=(lower, np.inf), x_scale="jac", xtol=1e-10, ftol=1e-12
-        )
-        return self._coefficients(np.append(held, solved.x))[0]
+            residuals, np.maximum(start, lower)[free], jacobian,
+            bounds=(lower[free], np.inf), x_scale="jac", xtol=1e-10, ftol=1e-12,
+        )  # fmt: skip
+        return _placed(self.configured, free, self._coefficients(_placed(start, free, solved.x))[0][free])
 
     def _coefficients(self, x: Vector) -> tuple[Vector, Matrix]:
         """Coefficients (P,) and their derivatives (P, P) by parameters (P,).
@@ -235,6 +293,14 @@ class _Problem:
         inner = block_diag(*slopes, np.eye(len(x) - count))
         return self.sizes * np.append(wheels, x[count:]), self.sizes[:, None] * inner
 
+    def worst_seen(self) -> list[str]:
+        """Coefficients in the direction that the motion says least of, about the configured values."""
+        _, slopes = predicted_rates(self.jacobians, self.controls, self.terms, self.configured)
+        slopes = slopes[..., self.free] * self.sizes[self.free]
+        direction = np.abs(np.linalg.eigh(np.einsum("kap,kaq->pq", slopes, slopes))[1][:, 0])
+        numbers = np.flatnonzero(self.free)[direction > _SHARE_NAMED * direction.max()].tolist()
+        return [coefficient_name(self.terms, number) for number in numbers]
+
     def residual_covariance(self, values: Vector) -> Matrix:
         """(N + 2, N + 2) second moments of the residuals of the rates."""
         predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, values)
@@ -250,27 +316,29 @@ def _with_intervals(
     terms = problem.terms
     predicted, slopes = predicted_rates(problem.jacobians, problem.controls, terms, values)
     residual = (problem.rates - predicted) @ weight.T
-    relative = np.einsum("ab,kbp->kap", weight, slopes[..., 1:]) * problem.sizes[1:]
+    free, sizes = problem.free, problem.sizes[problem.free]
+    relative = np.einsum("ab,kbp->kap", weight, slopes[..., free]) * sizes
     information = np.einsum("kap,kaq->pq", relative, relative)
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
     spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
     dof = max(residual.size - len(values), 1) / residual.size
     covariance = np.zeros((len(values), len(values)))
-    squares = np.outer(problem.sizes[1:], problem.sizes[1:])
-    covariance[1:, 1:] = spread / dof * squares
-    undetermined = np.flatnonzero(lost) + 1
-    covariance[undetermined, undetermined] = np.inf
-    values_scaled = np.abs(values[1:]) / problem.sizes[1:]
+    squares = np.outer(sizes, sizes)
+    covariance[np.ix_(free, free)] = spread / dof * squares
+    unseen = np.flatnonzero(free)[lost]
+    covariance[unseen, unseen] = np.inf
+    values_scaled = np.abs(values[free]) / sizes
     singular = np.sqrt(np.linalg.eigvalsh(information * np.outer(values_scaled, values_scaled)).clip(min=0.0))
     condition = float(singular[-1] / singular[0]) if singular[0] > 0.0 else np.inf
     return DragFit(
         chain=terms.with_drag(chain, values),
         terms=terms,
+        free=free,
         values=values,
         covariance=covariance,
         information=information / squares,
-        noise_inflation=np.append(1.0, np.diag(spread) / dof / np.diag(bread).clip(min=1e-300)),
+        noise_inflation=_placed(np.ones(len(values)), free, np.diag(spread) / dof / np.diag(bread).clip(min=1e-300)),
         condition=condition,
         residual_covariance=residual_covariance,
         samples=len(residual),
@@ -278,12 +346,27 @@ def _with_intervals(
     )
 
 
-def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+def _placed(values: Vector, free: Mask, found: Vector) -> Vector:
+    """Values (P,) with those that are free found."""
+    out = values.copy()
+    out[free] = found
+    return out
+
+
+def coefficient_name(terms: DragTerms, number: int, link_names: Sequence[str] = ()) -> str:
+    """In words, e.g. `link_2 yy`, `joint 1`."""
+    if number >= terms.wheels:
+        return f"joint {number - terms.wheels + 1}"
+    link = number // (terms.wheels // terms.links)
+    return f"{link_names[link] if link_names else f'link {link + 1}'} {terms.kinds[number]}"
+
+
+def _inverse(information: Matrix) -> tuple[Matrix, Mask]:
     """Pseudo-inverse of the information, and which coefficients have a part where there is none."""
     eigenvalues, vectors = np.linalg.eigh(information)
     blind = eigenvalues < _LOST**2 * eigenvalues[-1]
     seen = vectors[:, ~blind]
-    lost: NDArray[np.bool_] = np.asarray((np.abs(vectors[:, blind]) > 1e-3).any(axis=1), dtype=np.bool_)
+    lost: Mask = np.asarray((np.abs(vectors[:, blind]) > 1e-3).any(axis=1), dtype=np.bool_)
     return seen @ (seen / eigenvalues[~blind]).T, lost
 
 

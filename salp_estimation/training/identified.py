@@ -22,7 +22,17 @@ from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gait_fit import held
 from salp_estimation.model.gaits import GAITS, Gait
-from salp_estimation.training.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
+from salp_estimation.training.identification import (
+    FARTHEST,
+    NORMAL_95,
+    DragFit,
+    DragScale,
+    coefficient_name,
+    drag_scale,
+    fit_determined,
+    fit_drag,
+    whitening,
+)
 from salp_estimation.training.motion import DEFAULT_CUTOFF_HZ
 from salp_estimation.training.runs import Run, run_from_recording
 from salp_estimation.training.validation import GYROS, Validation, figure_of, validate, validation_table
@@ -48,7 +58,7 @@ class Coefficient:
     poor
         The interval is wider than a tenth of the value (of the geometric mean of both axes' for a mixed element).
     held
-        Not estimated.
+        Not estimated: the first, or as configured because the recordings do not determine it.
     """
 
     name: str
@@ -67,7 +77,7 @@ class Coefficient:
     def interval(self) -> str:
         """The 95 % interval in words."""
         if self.held:
-            return "held"
+            return "held" if self.ratio == 1.0 else "not determined: kept"
         if not self.high < float("inf"):
             return "not determined"
         return f"{self.low:.5g} to {self.high:.5g}{' (poor)' if self.poor else ''}"
@@ -104,16 +114,12 @@ class Identification(IdentificationReport):
         coefficients = ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
         return [coefficients, validation_table(self.validations)]
 
-    def sentences(self) -> list[str]:
-        """What the reader must know."""
-        return [f"Condition number of the regressor {self.fit.condition:.3g}.", *self.notes]
-
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
         chain = self.configuration.chain
         return {f"chain.{name}": list(getattr(chain, name)) for name in _PARAMETERS}
 
-    def summary(self) -> dict[str, Any]:
+    def found(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
             "source": self.source,
@@ -136,12 +142,18 @@ class Identification(IdentificationReport):
                 for run in self.runs
             ],
             "validation": [one.summary() for one in self.validations],
-            "notes": list(self.notes),
         }
 
     def draw(self, path: Path) -> None:
         """Rates over the cycle of a gait."""
-        write_figure(path, partial(figure_of, self.validations, self.source))
+        unseen = []
+        for run in self.runs:
+            if run.name in self.without:
+                chain = self.without[run.name].chain.build()
+                late = np.arange(len(run.usable)) >= len(run.usable) // 2 if self.halved else True
+                unseen.append(validate(replace(run, usable=run.usable & late), chain, chain))
+        others = "the fit to the first half" if self.halved else "the fit to the others"
+        write_figure(path, partial(figure_of, self.validations, unseen, self.source, others))
 
 
 def identify(
@@ -168,14 +180,23 @@ def identify(
     runs = tuple(run_from_recording(configuration, one, name, cutoff) for name, one in recordings.items())
     samples = [run.samples() for run in runs]
     chain = configuration.chain.build()
-    diagonal = fit_drag(chain, samples)
+    diagonal, kept = fit_determined(chain, samples)
     fit = fit_drag(chain, samples, full=True) if full else diagonal
     scale = drag_scale(fit, samples)
     diagonal_scale = drag_scale(diagonal, samples) if full else scale
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
     table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
-    notes = [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
+    notes = [f"Condition number of the regressor {fit.condition:.3g}."]
+    notes += [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
+    names = configuration.chain.link_names
+    if kept:
+        listed = "; ".join(f"{coefficient_name(diagonal.terms, k, names)} ({why})" for k, why in sorted(kept.items()))
+        notes.append(
+            f"Not determined, kept as configured, and the others fitted with that: {listed}. Its 95 % interval is as "
+            f"wide as it is large, or it is over {FARTHEST:g} times off the configured value and takes up what the "
+            "model leaves out (friction, harness, lag)."
+        )
     notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
     if full:
         notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
@@ -187,9 +208,7 @@ def identify(
 def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
     first, terms = float(fit.values[0]), fit.terms
     scale_share = scale.half_width / scale.factor
-    per_link = terms.wheels // terms.links
-    names = [f"{link_names[k // per_link]} {kind}" for k, kind in enumerate(terms.kinds[: terms.wheels])]
-    names += [f"joint {joint + 1}" for joint in range(terms.links - 1)]
+    names = [coefficient_name(terms, number, link_names) for number in range(len(terms.kinds))]
     units = [("N s/m", "N s", "N m s")[turning] for turning in terms.turning]
     lines = []
     for number, (name, unit, mixed, poor) in enumerate(zip(names, units, terms.mixed, fit.poor.tolist(), strict=True)):
@@ -210,7 +229,7 @@ def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Seque
                 ratio_high=(value + half) / first,
                 configured=float(configured[number]),
                 poor=poor,
-                held=number == 0 and scale.held,
+                held=not fit.free[number] and (number > 0 or scale.held),
             )
         )
     return tuple(lines)
@@ -233,7 +252,10 @@ def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpCon
     reference = fit.reference
     listed = ", ".join(f"{table[k].name} ({_share(fit.half_widths[k], reference[k])})" for k in poor)
     out = [f"Poorly determined, 95 % interval wider than a tenth of the value: {listed}."]
-    expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    try:
+        expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    except np.linalg.LinAlgError:  # a full fit may leave a chain whose gaits cannot be computed
+        return out
     if not expected:
         return [*out, f"No gait is known for these {fit.chain.link_count} links: bend the joints further."]
     for k in poor:
@@ -293,7 +315,9 @@ def expected_half_widths(
     """
     finite = np.isfinite(fit.half_widths)
     inflation = np.where(
-        finite, fit.noise_inflation, np.median(fit.noise_inflation[finite][1:] if finite[1:].any() else 1.0)
+        finite,
+        fit.noise_inflation,
+        np.median(fit.noise_inflation[finite & fit.free]) if (finite & fit.free).any() else 1.0,
     )
     weight = whitening(fit.residual_covariance)
     out = {}
@@ -303,18 +327,19 @@ def expected_half_widths(
         total = fit.information + added
         root = np.sqrt(np.diag(total)).clip(min=1e-300)
         variance = np.diag(np.linalg.pinv(total / np.outer(root, root), hermitian=True)) / root**2
-        out[name] = np.append(0.0, NORMAL_95 * np.sqrt(variance * inflation[1:]))
+        out[name] = np.zeros(len(fit.values))
+        out[name][fit.free] = NORMAL_95 * np.sqrt(variance * inflation[fit.free])
     return out
 
 
 def _information(fit: DragFit, weight: Matrix, gait: Gait, step_s: float, duration_s: float) -> Matrix:
-    """(P - 1, P - 1) of the free coefficients."""
+    """(F, F) of the free coefficients."""
     count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
     controls = gait.controls(step_s * np.arange(count))
     angles = held(fit.chain.links, np.zeros(fit.chain.link_count + 2), controls, step_s)[:-1, 3:]  # from straight on
     lower, upper = fit.chain.links[:-1, kernels.LOWER], fit.chain.links[:-1, kernels.UPPER]
     free = ((angles > lower + _MARGIN_RAD) & (angles < upper - _MARGIN_RAD)).all(axis=1)
     _, slopes = predicted_rates(wheel_jacobians(fit.chain, angles[free]), controls[free], fit.terms, fit.values)
-    weighted = np.einsum("ab,kbp->kap", weight, slopes[..., 1:])
+    weighted = np.einsum("ab,kbp->kap", weight, slopes[..., fit.free])
     cycles: float = duration_s / (step_s * len(angles))
     return np.asarray(cycles * np.einsum("kap,kaq->pq", weighted, weighted))

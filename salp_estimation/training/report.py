@@ -191,9 +191,10 @@ class SalpTraining:
         headings = ("input", "from", "to", "unit", "")
         return ReportTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path) -> Sequence[Path]:
         """Write the model's file; UserError where it cannot be written."""
         self.model.save(path)
+        return ()
 
 
 def train_salp(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
-from onboard_estimation.base.workers import all_of
+from onboard_estimation.base.workers import all_of, sharers
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.planar import planar_pose
@@ -94,7 +94,9 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
-    population, processes, notes = _learn(configuration, form, runs, lambda done, text: progress(share * done, text))
+    population, processes, notes = sharers().once(
+        lambda: _learn(configuration, form, runs, lambda done, text: progress(share * done, text))
+    )
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
     model = ResidualModel(_header(configuration, runs, hashes, form), population, processes, noise)
     if recordings is not None:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.contract.trained import ReportTable
-from onboard_estimation.report.plots import INK, SERIES, add_title, plain
+from onboard_estimation.report.plots import INK, SERIES, plain
 from salp_estimation.model.chain import Chain, DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.training.runs import Run
 
@@ -30,6 +31,11 @@ _PANELS = ("base, speed", "base and joints, rates", GYROS)
 _AT_ONCE = 20_000  # instants, for the memory's sake
 _BINS = 60
 _SAMPLES_PER_PERIOD = 20.0  # of the cut-off: enough for pictures and figures
+
+
+_MEASURED: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.55}
+_FITTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
+_UNSEEN: dict[str, Any] = {"linestyle": ":", "linewidth": 1.4}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +128,16 @@ def validation_table(validations: Sequence[Validation]) -> ReportTable:
     rows = []
     for validation in validations:
         for number, one in enumerate(validation.signals):
-            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
+            factor, unit = _shown(one.unit)
             errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
             explained = f"{100.0 * one.variance_explained:.2f} %"
             rows.append(("" if number else validation.name, one.name, *errors, unit, explained))
     return ReportTable("measured against predicted", headings, tuple(rows), right=(*headings[2:4], headings[5]))
+
+
+def _shown(unit: str) -> tuple[float, str]:
+    """Factor and unit in which a rate is shown."""
+    return (100.0, "cm/s") if unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
 
 
 def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
@@ -187,42 +198,64 @@ def _folded(values: Vector, cycle: NDArray[np.int64], place: NDArray[np.int64]) 
     return out
 
 
-def figure_of(validations: Sequence[Validation], source: str) -> Figure:
-    """A row for each recording, of more than eight the first eight; `source` for the title, simulated or recorded."""
-    shown = validations[:_DRAWN]
-    figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
+def figure_of(validations: Sequence[Validation], unseen: Sequence[Validation], source: str, others: str) -> Figure:
+    """A row for each recording, of more than eight the first eight.
+
+    Parameters
+    ----------
+    unseen
+        The same recordings, or their left-out parts, predicted by a fit that did not see them; fewer where there is no
+        such fit.
+    source
+        For the title, simulated or recorded.
+    others
+        What that fit saw.
+    """
+    shown, by_others = validations[:_DRAWN], {one.name: one.signals for one in unseen}
+    figure = Figure(figsize=(11.0, 1.1 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
     grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
     for row, validation in zip(grid, shown, strict=True):
         for axes, title in zip(row, _PANELS, strict=True):
-            _draw(axes, [one for one in validation.signals if one.panel == title])
+            chosen = [one.name for one in validation.signals if one.panel == title]
+            left_out = [one for one in by_others.get(validation.name, ()) if one.name in chosen]
+            _draw(axes, [one for one in validation.signals if one.name in chosen], left_out)
             axes.set_title(title if validation is shown[0] else "", loc="left")
         row[0].set_ylabel(
             f"{plain(validation.name)}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)"
         )
-        row[1].set_ylabel("(deg/s)")
+        for axes in row[1:]:
+            axes.set_ylabel("(deg/s)")
     for axes in grid[-1]:
         axes.set_xlabel("phase of the cycle")
     more = f", the first {_DRAWN} of {len(validations)} recordings" if len(validations) > _DRAWN else ""
-    add_title(
-        figure,
-        f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
-        "from shape and commands (dashed)",
+    title = f"{source.upper()} data{more}: rates measured, and predicted from shape and commands"
+    kinds = {"measured (band: one standard deviation over cycles)": _MEASURED, "predicted by the fit to all": _FITTED}
+    kinds |= {f"predicted by {others}, which left it out": _UNSEEN} if unseen else {}
+    handles = [Line2D([], [], color=INK, label=label, **look) for label, look in kinds.items()]
+    figure.legend(
+        handles=handles, loc="outside upper left", ncols=3, handlelength=3.0, title=plain(title), alignment="left"
     )
     return figure
 
 
-def _draw(axes: Axes, signals: list[Signal]) -> None:
+def _draw(axes: Axes, signals: list[Signal], unseen: list[Signal]) -> None:
     phase = (np.arange(_BINS) + 0.5) / _BINS  # middle of each bin
+    colours = {}
     for number, signal in enumerate(signals):
-        factor = 100.0 if signal.unit == "m/s" else float(np.rad2deg(1.0))
-        colour = SERIES[number % len(SERIES)]
+        factor = _shown(signal.unit)[0]
+        colour = colours[signal.name] = SERIES[number % len(SERIES)]
         mean, spread = factor * signal.measured
         label = f"{signal.name} ({100.0 * signal.variance_explained:.1f} %)"
-        axes.fill_between(phase, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
-        axes.plot(phase, mean, color=colour, label=label)
-        axes.plot(phase, factor * signal.predicted[0], color=INK, linestyle="--", linewidth=0.9)
+        axes.fill_between(phase, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(phase, mean, color=colour, label=label, **_MEASURED)
+        axes.plot(phase, factor * signal.predicted[0], color=colour, **_FITTED)
+    for signal in unseen:
+        axes.plot(phase, _shown(signal.unit)[0] * signal.predicted[0], color=colours[signal.name], **_UNSEEN)
     if signals:
-        axes.legend(loc="upper right", ncols=2, title="variance explained", title_fontsize=7.0)
+        axes.legend(
+            loc="upper right", ncols=2, title="variance explained by the fit", title_fontsize=7.0, fontsize=7.5,
+            handlelength=1.0, columnspacing=0.8,
+        )  # fmt: skip
         low, high = axes.get_ylim()
         axes.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     else:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.configuration import describe
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
+from onboard_estimation.base.workers import sharers
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.consistency import coverage, nees
@@ -274,7 +275,8 @@ def tune(
     seen: list[tuple[Score, dict[str, float]]] = []
 
     def cost(values: dict[str, float]) -> float:
-        score = judged(configuration.with_parameters(values), estimator, runs, search.part_s(len(runs)))
+        changed, part_s = configuration.with_parameters(values), search.part_s(len(runs))
+        score = sharers().once(lambda: judged(changed, estimator, runs, part_s))
         seen.append((score, values))
         first, best = seen[0][0].log_density, _best(seen)[0].log_density
         progress(

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
-from onboard_estimation.report.plots import ESTIMATE, TRUTH, add_title, plain, write_figure
+from onboard_estimation.report.plots import ESTIMATE, INK, TRUTH, plain, write_figure
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.grey_box import GreyBox
@@ -31,7 +31,7 @@ from softrobot_estimation.training.identification import (
 from softrobot_estimation.training.identification_runs import Run, mean_tilt_deg, run_from_recording
 
 _ROWS = 8
-_BEFORE = "#999999"
+_BEFORE, _LEFT_OUT = "#999999", "#F2F2F2"
 LOAD_SHARE = "behaviour.load_share"
 _DIGITS = 5
 _RATIO_ERROR = 0.03
@@ -109,30 +109,39 @@ class FreeRun:
         }
 
 
-def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
-    shown = runs[:_ROWS]
-    figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
+def _figure(runs: Sequence[FreeRun], unseen: Mapping[str, Matrix], halved: bool, source: str) -> Figure:
+    """`unseen` are places (G, 3) of the tip, m, with what the other recordings, or the first half, told."""
+    shown, other = runs[:_ROWS], "first half" if halved else "other recordings"
+    figure = Figure(figsize=(13.0, 1.1 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
     grid = figure.subplots(len(shown), 3, squeeze=False)
     for row, run in zip(grid, shown, strict=True):
         errors = run.errors_mm(run.after_m)[1:]
         for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
-            for places, colour, label in (
-                (run.before_m, _BEFORE, "configured"),
-                (run.measured_m, TRUTH, "motion capture"),
-                (run.after_m, ESTIMATE, "identified"),
-            ):
-                axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
+            lines = {
+                "measured by motion capture": (run.measured_m, {"color": TRUTH, "linewidth": 2.4, "alpha": 0.5}),
+                "predicted as configured": (run.before_m, {"color": _BEFORE, "linewidth": 0.8}),
+                "predicted, identified": (run.after_m, {"color": ESTIMATE, "linewidth": 1.0, "linestyle": "--"}),
+            }
+            if run.name in unseen:
+                look = {"color": INK, "linewidth": 1.2, "linestyle": ":"}
+                lines[f"predicted, identified from the {other} alone"] = (unseen[run.name], look)
+            for label, (places, look) in lines.items():
+                axes.plot(run.times_s, 1e3 * places[:, number], label=label, **look)
+            if halved and unseen:
+                axes.axvspan(float(np.mean(run.times_s[[0, -1]])), run.times_s[-1], color=_LEFT_OUT, linewidth=0)
             seen = 1e3 * run.measured_m[:, number]
             axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
             low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
             margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
             axes.set_ylim(low - margin, high + margin)
-        row[0].set_ylabel(f"{plain(run.name)}\n(mm)")
+        row[0].set_ylabel(f"{plain(run.name)}\ntip (mm)")
     for axes in grid[-1]:
         axes.set_xlabel("time (s)")
-    grid[0][2].legend(loc="upper right", ncols=3)
     more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
-    add_title(figure, f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone")
+    title = f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone"
+    title += "; shaded: left out of the fit to the first half" if halved and unseen else ""
+    handles = grid[0][0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper left", ncols=4, handlelength=3.0, title=plain(title), alignment="left")
     return figure
 
 
@@ -186,7 +195,7 @@ class Identification(IdentificationReport):
         values = {name: attrgetter(name)(self.configuration) for name in self.identified}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
-    def summary(self) -> dict[str, Any]:
+    def found(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
             "source": self.source,
@@ -197,12 +206,12 @@ class Identification(IdentificationReport):
                 {**free.figures(), "tilt_deg": run.tilt_deg, "resting_force_n": run.delay.weight_n}
                 for free, run in zip(self.free_runs, self.runs, strict=True)
             ],
-            "notes": list(self.notes),
         }
 
     def draw(self, path: Path) -> None:
         """The tip in free runs."""
-        write_figure(path, partial(_figure, self.free_runs, self.source))
+        unseen = {run.name: free_run(self.without[run.name], run) for run in self.runs if run.name in self.without}
+        write_figure(path, partial(_figure, self.free_runs, unseen, self.halved, self.source))
 
 
 def identify(

@@ -58,17 +58,19 @@ class TrainedFilters:
         """What is kept."""
         return FilterModel({name: one.after for name, one in self.tuned.items()}, self.learned)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path) -> Sequence[Path]:
         """Write the file, and the picture of the stiffness beside it; UserError where they cannot be written."""
         names, duration_s = tuple(run.name for run in self.runs), sum(run.duration_s for run in self.runs)
         self.model.save(path, self.configuration, names, self.hashes, duration_s, self.path)
-        if self.learned is not None:
-            source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
-            drawn = stiffness_picture(self.learned, self.path, f"{source}: learned stiffness")
-            try:
-                picture_path(path).write_bytes(drawn)
-            except OSError as error:
-                raise UserError(f"cannot write {picture_path(path)}: {error.strerror or error}") from error
+        if self.learned is None:
+            return ()
+        source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
+        drawn = stiffness_picture(self.learned, self.path, f"{source}: learned stiffness")
+        try:
+            picture_path(path).write_bytes(drawn)
+        except OSError as error:
+            raise UserError(f"cannot write {picture_path(path)}: {error.strerror or error}") from error
+        return (picture_path(path),)
 
     def summary(self) -> dict[str, Any]:
         """Parameters and scores before and after by filter, and what was learned."""

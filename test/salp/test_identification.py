@@ -15,14 +15,18 @@ from salp_recordings import simulate
 from scipy.linalg import expm, logm
 
 from onboard_estimation.base.configuration import load
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.campaigns.identification import identify_recordings
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gaits import FORWARD, GAITS, Gait
+from salp_estimation.robot import ROBOT
 from salp_estimation.simulation.simulator import IdealScenario
+from salp_estimation.training import identification
 from salp_estimation.training.identification import Samples, fit_drag
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_tracks
@@ -223,6 +227,42 @@ def test_what_is_poorly_determined_is_said_with_the_gait_that_helps() -> None:
     text = " ".join(result.notes)
     assert "Poorly determined" in text
     assert "joint 1: 60 s more of turning" in text
+
+
+def test_what_is_no_drag_is_named_and_kept_as_configured() -> None:
+    """A harness that holds the joints looks like forty times their drag."""
+    simulation = ROBOT.simulation(CONFIGURATION, "hardware", "forward", np.random.default_rng(0), imu_rate_hz=50.0)
+    one = from_simulator(simulation.advance(24 * NANOSECONDS_PER_SECOND), CHAIN.link_names)
+    result = identify_recordings(ROBOT, CONFIGURATION, {"forward": one})
+    np.testing.assert_allclose(result.configuration.chain.joint_drag, CHAIN.joint_drag, rtol=1e-6)
+    assert any("Not determined, kept as configured" in note and "joint 1 (0." in note for note in result.notes)
+    assert [one.interval for one in result.coefficients[-2:]] == ["not determined: kept"] * 2
+    assert result.halved
+    assert "the second half of one bag" in result.opinion
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("chain", "helps"), [(CHAIN, None), (wrong_chain(), True)])
+def test_whether_the_filter_gains_is_said(chain: ChainConfiguration, helps: bool | None) -> None:
+    """From the true drag nothing is gained, from a wrong guess a lot; on recordings that were left out."""
+    gaits = ("forward", "turning", "left")
+    recordings = {name: from_simulator(recording(GAITS[name], 18.0), CHAIN.link_names) for name in gaits}
+    result = identify_recordings(ROBOT, replace(CONFIGURATION, chain=chain), recordings)
+    assert result.helps is helps
+    assert result.opinion.startswith("Use it" if helps else "No difference shown")
+    assert "on 3 left-out bags" in result.opinion
+    assert all(len(one.before) == 3 for one in result.gains)
+
+
+def test_a_motion_that_leaves_matrices_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where linear algebra fails, coefficients are named."""
+
+    def fails(*_: Any) -> None:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(identification, "whitening", fails)
+    with pytest.raises(UserError, match=r"does not determine joint 1: .*, or leave out --full"):
+        fit_drag(MODEL, five()[2:3], full=True)
 
 
 # --- Scale, validation, command -----------------------------------------------------------------------------------

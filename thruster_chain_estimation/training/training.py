@@ -126,9 +126,10 @@ class CalibrationReport:
     duration_s: float
     guided: int
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path) -> Sequence[Path]:
         """Write the file; UserError where it cannot be written."""
         self.calibration.save(path, self.configuration, self.runs, self.hashes, self.duration_s)
+        return ()
 
     def summary(self) -> dict[str, Any]:
         """Means and standard deviations by link."""

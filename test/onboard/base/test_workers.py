@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.core.campaigns import Cluster, cluster
 from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keeping
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
@@ -44,6 +45,36 @@ def test_the_same_comes_of_tasks_wherever_they_are_done(two: Workers, alone: Wor
         assert found[3].value is None
     here, there = ({one.number: one.value for one in w.results(tasks.product, range(3))} for w in (alone, two))
     assert here == there
+
+
+@pytest.mark.parametrize("stopped_at", range(6))
+def test_an_interrupted_command_goes_on_with_what_is_done(
+    stopped_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task is done once in both together, an error again; another command, or a later one, begins anew."""
+    monkeypatch.setenv("ONBOARD_ESTIMATION_CACHE_DIR", str(tmp_path))
+    done: list[int] = []
+
+    def task(number: int) -> int:
+        if len(done) == stopped_at and stopped_at < 5:
+            done.append(-1)
+            raise KeyboardInterrupt
+        done.append(number)
+        return tasks.square(number)
+
+    def work(*asked: object) -> list[int]:
+        with keeping(Workers(), *asked) as workers:
+            first = workers.once(lambda: task(9))
+            return [first, *all_of(task, [7, 5], workers=workers), *all_of(task, [7, 6], workers=workers)]
+
+    if stopped_at < 5:
+        with pytest.raises(KeyboardInterrupt):
+            work("a")
+    assert work("a") == [81, 49, 25, 49, 36]
+    assert sorted(done) == sorted([9, 7, 5, 7, 6] + [-1] * (stopped_at < 5))
+    assert not list(tmp_path.iterdir())
+    assert work("b") == [81, 49, 25, 49, 36]
+    assert len(done) == 10 + (stopped_at < 5)
 
 
 def test_what_lies_deep_inside_is_done_by_the_workers_that_share(two: Workers) -> None:

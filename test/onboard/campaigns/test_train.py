@@ -31,6 +31,7 @@ from onboard_estimation.report.run_folder import content_hashes
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
+from salp_estimation.training import residual_training
 
 SECONDS = 14.0
 GAITS = ("forward", "backward", "left", "turning")
@@ -99,6 +100,33 @@ def test_training_says_what_it_found_and_with_what(folder: Path) -> None:
     assert said["flipped_frames_left_out"] == dict.fromkeys(LINKS, 0)
     model = ResidualModel.from_file(folder / "model.npz")
     assert model.header.training.hashes == tuple(hashes.values())
+    page = Path(said["page"]).read_text()
+    assert page.count("<table>") == 4
+    assert all(text in page for text in (*hashes.values(), *GAITS, "SIMULATED", "dry friction across"))
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_gives_the_model_of_an_uninterrupted_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted after two of the trainings without some of the runs."""
+    monkeypatch.setenv("ONBOARD_ESTIMATION_CACHE_DIR", str(tmp_path / "cache"))
+    learn, calls = residual_training.fit_population, []
+
+    def interrupted(*words: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return learn(*words)
+
+    monkeypatch.setattr(residual_training, "fit_population", interrupted)
+    bags = [folder / gait for gait in GAITS]
+    for code in (130, 0):
+        assert command("train", "salp", *bags, "--form", "local", "--output", tmp_path / "model.npz").code == code
+    assert len(calls) == 1 + len(GAITS) + 1
+    models = [np.load(path / "model.npz") for path in (folder, tmp_path)]
+    for name in set(models[0]) - {"header"}:
+        np.testing.assert_array_equal(*(model[name] for model in models))
 
 
 def test_the_model_helps_with_a_run_that_it_has_not_seen_which_can_be_repeated(

@@ -1,0 +1,73 @@
+"""The page of a training, beside the model: what it comes from, what was found, the pictures; it loads nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.workers import software
+from onboard_estimation.contract.result import Picture
+from onboard_estimation.contract.trained import ReportTable, TrainingReport
+from onboard_estimation.report.page import asset, filled_page, lined_table, pictures_html, style_hash, text
+
+_TEMPLATE, _STYLE = "training.html", "page.css"
+
+
+def write_training_page(
+    robot: str,
+    report: TrainingReport,
+    model: Path,
+    pictures: Sequence[Path],
+    hashes: Mapping[str, str],
+    simulated: bool,
+) -> Path:
+    """Write `<model>.html` beside the model, and return its path.
+
+    Parameters
+    ----------
+    pictures
+        PNG files, which the page holds.
+    hashes
+        SHA-256 of each recording by its name.
+
+    Raises
+    ------
+    UserError
+        It cannot be written, or the installation lacks a part of it.
+    """
+    style, source = asset(_STYLE), "simulated" if simulated else "recorded"
+    shown = [Picture(one.read_bytes(), f"{one.stem.replace('_', ' ')}.") for one in pictures]
+    recordings = ReportTable("", ("recording", "SHA-256"), tuple(hashes.items()))
+    fields = {
+        "title": text(f"{robot}: {model.name}"),
+        "source": source,
+        "source_words": source.upper(),
+        "sentences": "".join(f"<li>{text(sentence)}</li>\n" for sentence in report.sentences()),
+        "tables": "\n".join(map(_section, report.tables())),
+        "pictures": pictures_html(shown),
+        "recordings": _table(recordings),
+        "command": text(f"onboard-estimation evaluate BAG --model {shlex.quote(str(model))}"),
+        "versions": text("Made with " + ", ".join(f"{key} {value}" for key, value in software().items()) + "."),
+        "style": style,
+        "style_hash": style_hash(style),
+    }
+    path = page_of(model)
+    write_atomically(path, filled_page(_TEMPLATE, fields).encode(), f"page of the model {model}")
+    return path
+
+
+def page_of(model: Path) -> Path:
+    """Where the page of a model lies."""
+    return model.with_name(f"{model.name}.html")
+
+
+def _section(one: ReportTable) -> str:
+    title = one.title[:1].upper() + one.title[1:]
+    return f"<section>\n<h2>{text(title)}</h2>\n{_table(one)}\n</section>"
+
+
+def _table(one: ReportTable) -> str:
+    rows = ([text(cell) for cell in row] for row in one.rows)
+    return lined_table(one.headings, rows, [one.headings.index(heading) for heading in one.right])
