@@ -169,10 +169,14 @@ def percent(share: float) -> str:
     return f"{format_number(100.0 * share)} %"
 
 
+_NOTHING = 1e-12
+
+
 def quantity(value: float, unit: str) -> str:
     """A value as computed, in `rad`, `m` and so on, with the unit that its size asks for: `8.71 mm`."""
     shown, factor = display_unit(unit, abs(value))
-    return f"{format_number(factor * value)} {shown}".rstrip()
+    number = factor * value if abs(value) > _NOTHING else 0.0  # what rounding leaves is no error
+    return f"{format_number(number)} {shown}".rstrip()
 
 
 def display_unit(unit: str, largest: float) -> tuple[str, float]:

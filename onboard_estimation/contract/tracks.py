@@ -39,7 +39,7 @@ class BodyTrack:
     made_up
         How many of these motion capture had made up, see `soundness.stretches`.
     oriented
-        False where its orientations contradict a gyro: they are NaN wherever it is asked for them.
+        False where its orientations contradict a gyro: nothing is judged that depends on them.
     """
 
     body: str
@@ -88,10 +88,7 @@ class BodyTrack:
             return np.full((len(stamps_ns), self.values.shape[1]), np.nan), np.zeros(len(stamps_ns), dtype=np.bool_)
         longest_ns = min(longest_gap_s * NANOSECONDS_PER_SECOND, float(2**62))
         stamps = np.ascontiguousarray(stamps_ns, dtype=np.int64)
-        values, valid = interpolate(self.stamps_ns, np.ascontiguousarray(self.values), stamps, round(longest_ns))
-        if not self.oriented:
-            values[:, 3:] = np.nan
-        return values, valid
+        return interpolate(self.stamps_ns, np.ascontiguousarray(self.values), stamps, round(longest_ns))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE, Estimate, Vector
 from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -39,6 +39,7 @@ _SMOOTHED = (
     "counts and NIS of the sensors are the filter's."
 )
 
+_SOME_TURN = np.array([0.5, -0.1, 0.7, 0.5])
 _JUDGED_SHARE = 0.2
 _FAULTS_TOLD = 2
 
@@ -117,6 +118,8 @@ def _opined(
     )
     # A filter is not to blame for readings that no filter can use, nor for a truth that contradicts them.
     faults = [f"but {fault}" for fault in _faults(recording)]
+    if faults and not recording.comparable:
+        sentence, faults = f"mend this first: {'; '.join(_faults(recording))}; as it is, {sentence}", []
     if not isinstance(robot, Reported):
         return replace(result, verdict="; ".join([sentence, *faults]))
     if figures := robot.metrics(configuration, recording.series, result):
@@ -236,16 +239,29 @@ def truth_at(
     parts = {}
     seen = {body: one[valid] for body, (one, _) in found.items()}
     seen |= {name: one.at(stamps_ns[valid]) for name, one in recording.held.items()}
-    known = robot.true_parts(configuration, seen)
+    unknown = [body for body in bodies if not recording.tracks[body].oriented]
+    known = _without_orientation(robot, configuration, seen, unknown)
     if isinstance(robot, WithTrueRates):
         tracks = {body: recording.tracks[body] for body in bodies}
         known |= robot.true_rates(configuration, tracks, stamps_ns[valid])
     for name, values in known.items():
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
-    if not all(recording.tracks[body].oriented for body in bodies):  # without an orientation nothing may be left
-        valid &= np.any([np.isfinite(values).all(axis=1) for values in parts.values()], axis=0)
-    return (parts if valid.any() else {}), valid
+    return (parts, valid) if parts else ({}, np.zeros_like(valid))
+
+
+def _without_orientation(
+    robot: Robot, configuration: Any, seen: Mapping[str, Rows], unknown: Sequence[str]
+) -> dict[str, Rows]:
+    """True parts that do not depend on the orientation of bodies that have none: turned, they stay as they are."""
+    known = dict(robot.true_parts(configuration, dict(seen)))
+    if not unknown:
+        return known
+    turned = {name: values.copy() for name, values in seen.items()}
+    for name in unknown:
+        turned[name][:, POSE.orientation] = _SOME_TURN
+    others = robot.true_parts(configuration, turned)
+    return {name: values for name, values in known.items() if np.array_equal(values, others[name])}
 
 
 def judged_record(

@@ -73,8 +73,9 @@ def wrong_force(resting_m_s2: float | None, largest_m_s2: float = 0.0) -> str:
     return f"{reads}: a range or scale is set wrong, a factor of {factor:.3g} would fit"
 
 
-def rates_in_degrees(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> bool:
-    """Whether a gyro (K, 3) is in deg/s: gravity, as the accelerometer (K, 3) feels it, turns a 57th of what it says.
+def turns_of_gravity(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
+    """How far the accelerometer's (K, 3) gravity turns against what the gyro (K, 3) says: 1; a 57th where that is in
+    deg/s, negative where the axes of one of them are left-handed; None where it is not told.
 
     The force f turns in the body as df = -(w x f) dt; over a quarter of a second that is compared with how the mean of
     f changes, by least squares. Where a body is shaken more than it is turned, nothing is told.
@@ -82,7 +83,7 @@ def rates_in_degrees(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> bool
     usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
     stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
     if len(stamps_ns) < FEWEST_DEAD:
-        return False
+        return None
     steps_s = np.minimum(np.diff(stamps_ns) / NANOSECONDS_PER_SECOND, 0.1)[:, None]
     turned = np.vstack([np.zeros(3), np.cumsum(np.cross(forces, rates)[1:] * steps_s, axis=0)])
     windows = (stamps_ns - stamps_ns[0]) // _REST_NS
@@ -94,20 +95,32 @@ def rates_in_degrees(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> bool
     near = np.diff(stamps_ns[starts]) < 2 * _REST_NS
     said, felt = said[near], felt[near]
     if len(said) < _FEWEST_TURNS or np.sqrt(np.mean(said**2)) < _LEAST_TURNED_M_S2:
-        return False
+        return None
     factor = float(np.sum(said * felt) / np.sum(said**2))
     left = float(np.sum((felt - factor * said) ** 2) / np.sum(felt**2))
-    return abs(factor * _DEGREES - 1.0) < _NEAR_FACTOR and left < _MOST_LEFT
+    return factor if left < _MOST_LEFT else None
 
 
 def wrong_rate(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> str:
     """What is wrong with a gyro (K, 3) beside an accelerometer (K, 3), in words after its name; empty: nothing."""
-    if rates_in_degrees(stamps_ns, rates, forces):
-        return "is in deg/s, as gravity turns in it"
+    multiply = f"; its driver must multiply by {np.pi / 180.0:.6g}"
+    factor = turns_of_gravity(stamps_ns, rates, forces)
+    if factor is not None and abs(factor * _DEGREES - 1.0) < _NEAR_FACTOR:
+        return f"is in deg/s, as gravity turns in it{multiply}"
     fastest = np.where(np.isfinite(rates), np.abs(rates), 0.0).max(axis=1, initial=0.0)
     if (fastest > _FASTEST_RAD_S).mean() > _OFTEN:
-        return f"reads up to {fastest.max():.3g}, where such gyros end at 35 rad/s: it is in deg/s"
-    return ""
+        return f"reads up to {fastest.max():.3g}, where such gyros end at 35 rad/s: it is in deg/s{multiply}"
+    return _dead_axis(rates)
+
+
+def _dead_axis(values: Matrix) -> str:
+    """The one axis (K, 3) that never changes while the other two do: planar sensors lack two."""
+    still = np.ptp(values, axis=0) == 0.0 if len(values) and np.isfinite(values).all() else np.zeros(3, dtype=np.bool_)
+    if np.count_nonzero(still) != 1:
+        return ""
+    axis = int(np.argmax(still))
+    reads = f"reads {values[0, axis] + 0.0:.3g} along {'xyz'[axis]} throughout"
+    return f"{reads}, while its other axes change: that one is dead"
 
 
 def is_imu(channel: Channel) -> bool:
@@ -134,11 +147,7 @@ def _contradicting(sensor: Series) -> str:
     stamps, readings = sensor.stamps_ns[alive], sensor.values[alive]
     rates, forces = readings[:, IMU.angular_velocity], readings[:, IMU.linear_acceleration]
     largest = float(np.where(np.isfinite(forces), np.abs(forces), 0.0).max(initial=0.0))
-    if words := wrong_force(resting_force_m_s2(stamps, rates, forces), largest):
+    if words := wrong_force(resting_force_m_s2(stamps, rates, forces), largest) or _dead_axis(forces):
         return f"The accelerometer of {sensor.channel.sensor} {words}."
     words = wrong_rate(stamps, rates, forces)
-    return (
-        f"The gyro of {sensor.channel.sensor} {words}; its driver must multiply by {np.pi / 180.0:.6g}."
-        if words
-        else ""
-    )
+    return f"The gyro of {sensor.channel.sensor} {words}." if words else ""

@@ -20,6 +20,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.bags.bulk import Column
 from onboard_estimation.base.measurement import IMU, POSE
+from onboard_estimation.soundness.at_rest import turns_of_gravity
 from onboard_estimation.soundness.clock_alignment import ClockReport, TrackedBody, overlap
 from onboard_estimation.soundness.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
 
@@ -56,6 +57,8 @@ class FrameReport:
         Why there is no lever arm.
     explained
         Share of the body's motion that the accelerations explain.
+    left_handed_imu
+        The IMU contradicts itself: gravity turns in it against its gyro; None where that is not told.
     turned_rad
         Angle from the IMU's axes to the body's.
     condition
@@ -71,6 +74,7 @@ class FrameReport:
     lever_stddev_m: Three | None = None
     condition: float | None = None
     explained: float = 0.0
+    left_handed_imu: bool | None = None
     turned_rad: float = 0.0
 
 
@@ -84,7 +88,13 @@ def find_frames(clock: ClockReport, readings: Column, tracked: TrackedBody) -> F
         return FrameReport(clock.sensor, clock.body, both if isinstance(both, str) else "readings are missing")
     body_s = both.body_s + clock.offset_s - both.guess_s
     mounting = Rotation.from_rotvec(clock.rotation_rad)
-    blank = replace(blank, turned_rad=float(mounting.magnitude()))
+    gravity_turns = turns_of_gravity(
+        np.round(1e9 * both.times_s).astype(np.int64),
+        both.values[:, IMU.angular_velocity],
+        both.values[:, IMU.linear_acceleration],
+    )
+    left_handed = None if gravity_turns is None else gravity_turns < 0.0
+    blank = replace(blank, turned_rad=float(mounting.magnitude()), left_handed_imu=left_handed)
     rates = mounting.apply(both.values[:, IMU.angular_velocity])
     inside = (both.times_s >= body_s[0]) & (both.times_s <= body_s[-1])
     times_s, forces = both.times_s[inside], mounting.apply(both.values[inside, IMU.linear_acceleration])

@@ -95,7 +95,7 @@ class ClockReport:
     common_s
         Time that was compared.
     period_s
-        Of the IMU's readings.
+        Of the IMU's readings, each counted once however often its driver repeats it.
     scale
         Size of the body's turns against those of the IMU; None where turns were not compared.
     rotation_rad, rotation_stddev_rad
@@ -145,7 +145,7 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
         return ClockReport(sensor, body, found_overlap)
     guess_s, common_s, times_s, values, body_s, poses = found_overlap
     turning = turning_axes(values[:, IMU.angular_velocity])
-    blank = ClockReport(sensor, body, "", common_s=common_s, period_s=float(np.median(np.diff(times_s))))
+    blank = ClockReport(sensor, body, "", common_s=common_s, period_s=_fresh_period_s(times_s, values))
     reasons, unexplained = [], False
     if poses.shape[1] == 7:
         rates, quaternions = values[:, IMU.angular_velocity], poses[:, POSE.orientation]
@@ -160,7 +160,7 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
                 return _with_offset(told, found, guess_s, "turns")
             if found.cause == "still":
                 return replace(blank, still=found.words, refused=f"its gyro {found.words}")
-            attitude = _wrong_attitude(body_s, quaternions, sensed, _up_of(times_s, values, body_s))
+            attitude = _wrong_attitude(body_s, quaternions, sensed, _up_of(times_s, values, body_s)) if found.cause else ""
             unexplained = found.cause == "unexplained" and not attitude
             blank = replace(blank, attitude=attitude, weaker=found.words)
             reasons.append(f"its orientation {attitude}" if attitude else found.words)
@@ -179,6 +179,11 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
     if poses.shape[1] == 7:
         lacking = "it has no gyro, without which its accelerations have no direction"
     return replace(blank, refused="; ".join(reasons) or lacking, contradicted=unexplained)
+
+
+def _fresh_period_s(times_s: Rows, values: Rows) -> float:
+    changes = np.count_nonzero((np.diff(np.nan_to_num(values), axis=0) != 0.0).any(axis=1))
+    return float(np.median(np.diff(times_s))) * (len(times_s) - 1) / max(changes, 1)
 
 
 def _clipped_at(forces: Rows) -> float:
@@ -520,23 +525,23 @@ class TruthClock(NamedTuple):
     offset_s, stddev_s
         To be added to the truth's stamps: the mean of all IMUs, by their uncertainties.
     each
-        By IMU, where there are several.
+        By IMU, where there are several: its offset and standard deviation.
     """
 
     offset_s: float
     stddev_s: float
-    each: Mapping[str, float]
+    each: Mapping[str, tuple[float, float]]
 
     def words(self) -> str:
         """The offset, how sure it is, and whether one shift of the truth can mend all."""
         sure_s = 3.0 * self.stddev_s
-        each = ", ".join(f"{name} {1e3 * offset:+.2f} ms" for name, offset in self.each.items())
-        spread_s = max(self.each.values()) - min(self.each.values()) if self.each else 0.0
-        doubt = (
-            f"; they differ by {1e3 * spread_s:.1f} ms, which no shift of the truth mends (--delay)"
-            if spread_s > max(_APART_S, 2.0 * sure_s)
-            else ""
-        )
+        each = ", ".join(f"{name} {1e3 * offset:+.2f} ms" for name, (offset, _) in self.each.items())
+        doubt = ""
+        if self.each:
+            (least, least_stddev), *_, (most, most_stddev) = sorted(self.each.values())
+            apart_s = most - least
+            if apart_s > max(_APART_S, 3.0 * math.hypot(least_stddev, most_stddev)):
+                doubt = f"; they differ by {1e3 * apart_s:.1f} ms, which no shift of the truth mends (--delay)"
         return f"{1e3 * self.offset_s:+.2f} +- {1e3 * sure_s:.2f} ms (3 sigma){': ' if each else ''}{each}{doubt}"
 
 
@@ -545,14 +550,15 @@ def truth_clock(reports: Iterable[ClockReport]) -> TruthClock | str:
     reports = list(reports)
     told = [one for one in reports if one.offset_s is not None and not one.rather]
     if not told:
-        reasons = dict.fromkeys(f"{one.sensor}: {_why_not(one)}" for one in reports)
+        reasons = dict.fromkeys(f"{one.sensor}: {why_not(one)}" for one in reports)
         return "; ".join(reasons) or "there is no IMU with a body that was tracked"
     offsets_s = np.array([one.offset_s for one in told])
     information = np.hypot([one.stddev_s or 0.0 for one in told], _LEAST_STDDEV_S) ** -2
     offset_s = float(information @ offsets_s / information.sum())
-    each = {one.sensor: one.offset_s or 0.0 for one in told} if len(told) > 1 else {}
+    each = {one.sensor: (one.offset_s or 0.0, one.stddev_s or 0.0) for one in told} if len(told) > 1 else {}
     return TruthClock(offset_s, float(information.sum() ** -0.5), each)
 
 
-def _why_not(report: ClockReport) -> str:
+def why_not(report: ClockReport) -> str:
+    """Why an IMU tells no offset."""
     return f"it moves as {report.rather} does, not as {report.body}" if report.rather else report.refused

@@ -19,6 +19,7 @@ from onboard_estimation.soundness.clock_alignment import (
     named_after,
     pair,
     truth_clock,
+    why_not,
 )
 from onboard_estimation.soundness.stretches import longest_run, marked, unsound_readings
 
@@ -68,8 +69,11 @@ class MotionCheck(NamedTuple):
 
     @property
     def mirrored(self) -> bool:
-        """A body is a mirror image of the motion."""
-        return any(one.mirrored and not one.rather for one in self.clocks) or any(map(_is_mirrored, self.frames))
+        """The truth is a mirror image of the motion, for all IMUs that tell it."""
+        of_frames = [_is_mirrored(one) for one in self.frames if one.explained > _CLEAR]
+        of_clocks = [one.mirrored for one in self.clocks if one.offset_s is not None and not one.rather]
+        told = of_frames or of_clocks
+        return bool(told) and all(told)
 
     def findings(self, each_offset: bool = True) -> list[Finding]:
         """What is wrong, on clocks before frames; of offsets of clocks, that of each IMU or only how they differ."""
@@ -142,7 +146,11 @@ def checked_truth(
         contradictions.append(Finding("warning", off))
         said = []
     else:
-        said = [f"The truth's stamps agree with the IMUs' but for {clock.words()}, as the motion tells."]
+        why = "less than a held reading may do" if is_off(clock) else "they agree"
+        said = [f"By the motion, the truth's stamps would have to be moved by {clock.words()}: {why}."]
+    if isinstance(clock, TruthClock):
+        untold = [f"{one.sensor} ({why_not(one)})" for one in motion.clocks if one.offset_s is None or one.rather]
+        said += [f"Not held against the truth: {'; '.join(untold)}."] if untold else []
     wrong = {one.body for one in motion.clocks if one.attitude}
     tracks = {
         name: replace(one.track, stamps_ns=one.track.stamps_ns + shift_ns, oriented=name not in wrong)
@@ -177,7 +185,11 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
         if one.weaker and one.offset_s is not None and not one.attitude
     ]
     sound = [one for one in reports if not one.rather and one.offset_s is not None]
-    found += _once("error", [one for one in sound if one.mirrored], _mirrored)
+    # Bodies come from one motion capture: where another IMU agrees with it, the odd IMU is at fault.
+    turned = [one for one in sound if one.mirrored or _is_upside_down(one)]
+    agreeing = [one.sensor for one in sound if one not in turned and not one.attitude]
+    found += [Finding("error", _odd(one, agreeing[0])) for one in turned if agreeing]
+    found += [] if agreeing else _once("error", [one for one in sound if one.mirrored], _mirrored)
     scaled = [one for one in sound if one.scale and abs(one.scale - 1.0) > _SCALE_OFF]
     found += _once("error", [one for one in scaled if _in_degrees(one)], _scaled)
     found += [Finding("error", _scaled(one)) for one in scaled if not _in_degrees(one)]
@@ -188,7 +200,7 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
         if one.rotation_rad is not None and one.rotation_stddev_rad is not None and not one.mirrored
         if hypot(*one.rotation_rad) > max(_TURNED_RAD, 3.0 * hypot(*one.rotation_stddev_rad))
     ][:_SHOWN]
-    found += _once("warning", [one for one in sound if _is_upside_down(one)], _upside_down)
+    found += [] if agreeing else _once("warning", [one for one in turned if not one.mirrored], _upside_down)
     return found
 
 
@@ -253,10 +265,19 @@ def _swapped(report: ClockReport) -> str:
     )
 
 
+def _odd(report: ClockReport, agreeing: str) -> str:
+    return (
+        f"{report.sensor} turns the other way round than {report.body}, while {agreeing} agrees with the same motion "
+        "capture: one of its axes has the wrong sign, or two are swapped. Mend it in its driver, or by the gyro's axis "
+        "(--set)."
+    )
+
+
 def _mirrored(report: ClockReport) -> str:
     return (
-        f"{report.body} is a mirror image of the motion that {report.sensor} felt: left-handed axes. Evaluate with "
-        "--mirror-truth y, or mend the axes in the motion capture."
+        f"{report.body} is a mirror image of the motion that {report.sensor} felt: left-handed axes, or those of the "
+        "IMU are (one has the wrong sign, or two are swapped). Evaluate with --mirror-truth y, or mend the axes in the "
+        "motion capture or in the driver."
     )
 
 
@@ -267,7 +288,7 @@ def _in_degrees(report: ClockReport) -> bool:
 def _scaled(report: ClockReport) -> str:
     sentence = f"{report.body} turns {report.scale:.3g} times as far as {report.sensor} says"
     if _in_degrees(report):
-        return f"{sentence}: its rates are in deg/s, rad/s is meant."
+        return f"{sentence}: the gyro is in deg/s, and its driver must multiply by {1.0 / _DEGREE:.6g}."
     return f"{sentence}: the gyro's range or scale is set wrong."
 
 
@@ -307,8 +328,9 @@ def _milliseconds(seconds: float | None) -> str:
 
 def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     """Errors of axes and units, and notes on lever arms."""
+    odd = len({_is_mirrored(one) for one in reports if one.explained > _CLEAR}) > 1
     found = [
-        Finding("error", _of_gain(one, one.gain))
+        Finding("error", _of_gain(one, one.gain, odd))
         for one in reports
         if one.gain is not None and abs(one.gain - 1.0) > _GAIN_OFF and one.explained > _CLEAR
     ]
@@ -334,10 +356,17 @@ def _is_mirrored(report: FrameReport) -> bool:
     )
 
 
-def _of_gain(report: FrameReport, gain: float) -> str:
+def _of_gain(report: FrameReport, gain: float, odd: bool) -> str:
     unsure = abs(report.turned_rad - _HALF_TURNED_RAD) < _EITHER_RAD
+    if _is_mirrored(report) and (odd or report.left_handed_imu):
+        return (
+            f"The axes of {report.sensor} are left-handed (gain {gain:.2f} against {report.body}): one has the wrong "
+            "sign, or two are swapped, in its gyro or in its accelerometer. Mend it in the driver."
+        )
     if _is_mirrored(report):
-        other = f", or {report.sensor}'s accelerometer has the other sign" if unsure else ""
+        axes = f", or those of {report.sensor} are (one has the wrong sign, or two are swapped)"
+        other = axes if report.left_handed_imu is None else ""
+        other += f", or {report.sensor}'s accelerometer has the other sign" if unsure else ""
         return (
             f"{report.body} is a mirror image of the motion that {report.sensor} felt (gain {gain:.2f}): left-handed "
             f"axes{other}. Evaluate with --mirror-truth y, or mend the axes in the motion capture."

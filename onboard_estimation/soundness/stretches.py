@@ -37,6 +37,7 @@ _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
 _LEAST_LAST_S = 0.5
+_LEAPING_SHARE, _MOST_LEAPING = 0.3, 0.01
 _PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
 LEAPS = "leaps away as no body moves"
 
@@ -45,6 +46,7 @@ _MOST_REPEATS = 0.01
 _OUT_OF_DEAD = 0.2
 
 _CLOCK_STEP_NS = 10 * NANOSECONDS_PER_SECOND
+_SMALL_STEP_NS, _UNEVEN_NS = 300_000_000, 20_000_000
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 _ENOUGH_SHARE, _MOST = 0.1, 0.8
 
@@ -129,6 +131,25 @@ def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
         (turns_rad > JUMP_TURN_RAD) & (turns_rad > JUMP_RATE_RAD_S * steps_s)
     )
     return found
+
+
+def in_metres(stamps_ns: Integers, poses: Matrix) -> tuple[Matrix, str]:
+    """Poses (K, 7) or (K, 3) in metres, and a sentence's end where they were in cm or mm: `is in mm, ...`; else empty.
+
+    Told by steps between poses that no body makes, where they are no exception but the rule.
+    """
+    distances, _ = pose_steps(poses)
+    steps_s = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
+    still = np.zeros(len(distances))
+    moving = distances > 0.0
+    if not moving.any() or leaps(distances, still, steps_s)[moving].mean() < _LEAPING_SHARE:
+        return poses, ""
+    for unit, size in (("cm", 100.0), ("mm", 1000.0)):
+        if leaps(distances / size, still, steps_s)[moving].mean() < _MOST_LEAPING:
+            usual = float(np.median(distances[moving]))
+            scaled = np.hstack([poses[:, :3] / size, poses[:, 3:]])
+            return scaled, f"is in {unit}, for it moves by {usual:.3g} m from pose to pose: divided by {size:.0f}"
+    return poses, ""
 
 
 def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
@@ -276,23 +297,26 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
 def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[Unsound]:
     """Messages (K,), in the order of recording, whose stamps are of another clock than the most of their topic.
 
-    Where the stamps step by more than ten seconds against the recorder's times, another clock begins. The one that
+    Where the stamps step by more than ten seconds against the recorder's times, or by 0.3 s where these are as even as
+    the stamps, another clock begins: not where a message only comes late, whose stamp does not step. The one that
     agrees with the recorder's, within a minute and for a tenth of the messages at least, counts; else one that has four
     fifths of them. Where there is none, a bag was played in parts, and nothing is unsound.
     """
     delays = log_times_ns - stamps_ns
-    steps = np.flatnonzero(np.abs(np.diff(delays)) > _CLOCK_STEP_NS)
+    changes, moved = np.abs(np.diff(delays)), np.abs(np.diff(stamps_ns))
+    even = len(changes) > 0 and float(np.median(changes)) < _UNEVEN_NS
+    step_ns = _SMALL_STEP_NS if even else _CLOCK_STEP_NS
+    steps = np.flatnonzero((changes > step_ns) & (moved > step_ns))
     if not len(steps):
         return []
     edges = [0, *(steps + 1).tolist(), len(delays)]
     parts = [(first, stop, float(np.median(delays[first:stop]))) for first, stop in itertools.pairwise(edges)]
     clocks: list[float] = []
     for _, _, delay in parts:
-        if all(abs(delay - other) > _CLOCK_STEP_NS for other in clocks):
+        if all(abs(delay - other) > step_ns for other in clocks):
             clocks.append(delay)
     sizes = {
-        clock: sum(stop - first for first, stop, delay in parts if abs(delay - clock) <= _CLOCK_STEP_NS)
-        for clock in clocks
+        clock: sum(stop - first for first, stop, delay in parts if abs(delay - clock) <= step_ns) for clock in clocks
     }
     agreeing = [
         clock for clock, size in sizes.items() if abs(clock) < _SAME_CLOCK_NS and size >= _ENOUGH_SHARE * len(delays)
@@ -301,10 +325,16 @@ def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[U
     if not agreeing and sizes[right] < _MOST * len(delays):
         return []
     return [
-        _stretch(log_times_ns, first, stop, f"has stamps of another age ({_day(int(stamps_ns[first]))})")
+        _stretch(log_times_ns, first, stop, _other_clock(delay - right, int(stamps_ns[first])))
         for first, stop, delay in parts
-        if abs(delay - right) > _CLOCK_STEP_NS
+        if abs(delay - right) > step_ns
     ]
+
+
+def _other_clock(late_ns: float, stamp_ns: int) -> str:
+    if abs(late_ns) > _SAME_CLOCK_NS:
+        return f"has stamps of another age ({_day(stamp_ns)})"
+    return f"has stamps that lie {abs(late_ns) / NANOSECONDS_PER_SECOND:.2f} s {'back' if late_ns > 0 else 'ahead'}"
 
 
 def _day(stamp_ns: int) -> str:
