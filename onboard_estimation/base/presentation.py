@@ -77,6 +77,10 @@ def short_unit(key: str) -> str:
     return metric_label(key)[1].partition(" of ")[0]
 
 
+_ROUNDING = 1e-14
+"""Of sums of doubles: what is smaller is none of any quantity."""
+
+
 def headline_keys(keys: Iterable[str]) -> list[str]:
     """Of a part's figures the one to look at: the RMS of all of it together, else of each dimension."""
     known = list(keys)
@@ -171,6 +175,7 @@ def percent(share: float) -> str:
 
 def quantity(value: float, unit: str) -> str:
     """A value as computed, in `rad`, `m` and so on, with the unit that its size asks for: `8.71 mm`."""
+    value = value if abs(value) > _ROUNDING else 0.0
     shown, factor = display_unit(unit, abs(value))
     return f"{format_number(factor * value)} {shown}".rstrip()
 

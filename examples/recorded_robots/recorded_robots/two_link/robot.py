@@ -52,9 +52,12 @@ class TwoLinkRobot(Simulated[TwoLink]):
     def true_parts(
         self, configuration: TwoLink, bodies: Mapping[str, NDArray[np.float64]]
     ) -> dict[str, NDArray[np.float64]]:
-        """How the second is turned against the first."""
+        """How the second is turned against the first; nothing where one has no orientation."""
         imus = configuration.imus
-        first, second = (Rotation.from_quat(bodies[one][:, POSE.orientation]) for one in (imus.proximal, imus.distal))
+        quaternions = [bodies[one][:, POSE.orientation] for one in (imus.proximal, imus.distal)]
+        if not np.isfinite(quaternions).all():
+            return {}
+        first, second = map(Rotation.from_quat, quaternions)
         return {"relative_orientation": (first.inv() * second).as_quat()}
 
     def simulate(
