@@ -18,6 +18,7 @@ from onboard_estimation.bags.topics import match_topics
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.parameter_file import file_and_node
+from onboard_estimation.base.presentation import percent
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported
 from onboard_estimation.contract.result import EvaluationResult, PartResult, own_figures
@@ -368,11 +369,21 @@ def _judged(
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept
+    sentence = verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio, estimated_ratio=kept)
+    # No doubt in what is judged: a truth often begins before a filter does, and ends after it.
+    share = _share(track.stamps_ns, record.stamps_ns)
+    part = f"; from its first to its last pose {percent(share)} of the truth's time" if share < 0.99 else ""
     return replace(
         result,
         drawing=drawing_of(None, None, space, result, parts),
-        verdict=verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio, estimated_ratio=kept),
+        verdict=sentence + part,
     ), space
+
+
+def _share(true_ns: NDArray[np.int64], stamps_ns: NDArray[np.int64]) -> float:
+    """Share of the time of a truth (M,) that lies between the first and the last of the estimates (K,)."""
+    first_ns, last_ns = np.clip(stamps_ns[[0, -1]], true_ns[0], true_ns[-1])
+    return float((last_ns - first_ns) / (true_ns[-1] - true_ns[0])) if len(true_ns) > 1 else 1.0
 
 
 def _what(trajectory: Trajectory, kind: Kind) -> str:

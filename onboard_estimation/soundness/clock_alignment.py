@@ -160,7 +160,8 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
                 return _with_offset(told, found, guess_s, "turns")
             if found.cause == "still":
                 return replace(blank, still=found.words, refused=f"its gyro {found.words}")
-            attitude = _wrong_attitude(body_s, quaternions, sensed, _up_of(times_s, values, body_s)) if found.cause else ""
+            up = _up_of(times_s, values, body_s)
+            attitude = _wrong_attitude(body_s, quaternions, sensed, up) if found.cause else ""
             unexplained = found.cause == "unexplained" and not attitude
             blank = replace(blank, attitude=attitude, weaker=found.words)
             reasons.append(f"its orientation {attitude}" if attitude else found.words)

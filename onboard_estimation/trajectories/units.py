@@ -18,6 +18,7 @@ _FACTORS = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9)
 _UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
 _YEARS_S = 1e9, 4e9  # 2001 to 2096
 _OVERLAP, _LONGER = 0.5, 20.0
+_LENGTHS = {1e3: ("millimetres", "kilometres"), 1e2: ("centimetres", "units of 100 m")}
 _RATIO = 2.0
 _ALIKE = 0.7
 _ORDERED_RAD = 0.1
@@ -77,20 +78,21 @@ def unit_notes(
 
 
 def _scale(name: str, places: Rows, true: Rows) -> list[str]:
-    """Whether positions (K, d) are the true ones but for a factor of 1000, whatever frame they are in."""
+    """Whether positions (K, d) are the true ones but for a factor of 1000 or 100, whatever frame they are in."""
     spreads = [one - one.mean(axis=0) for one in (places, true)]
     sizes = [float(np.linalg.norm(one)) for one in spreads]
     if not min(sizes) > 0.0:
         return []
     ratio = sizes[0] / sizes[1]
-    factor = 1e-3 if ratio > 1.0 else 1e3
+    larger = max(ratio, 1.0 / ratio)
+    factor = next((one for one in _LENGTHS if 1.0 / _RATIO < larger / one < _RATIO), None)
     alike = np.linalg.svd(spreads[0].T @ spreads[1], compute_uv=False).sum() / (sizes[0] * sizes[1])
-    if not 1.0 / _RATIO < ratio * factor < _RATIO or alike < _ALIKE:
+    if factor is None or alike < _ALIKE:
         return []
-    small, large = (name, "the truth") if ratio > 1.0 else ("the truth", name)
+    (fine, coarse), (small, large) = _LENGTHS[factor], (name, "the truth") if ratio > 1.0 else ("the truth", name)
     return [
         f"{name} goes {ratio:.4g} times as far as the truth and otherwise the same way: most likely {small} is in "
-        f"millimetres (multiply its positions by 0.001), or {large} in kilometres (by 1000)."
+        f"{fine} (multiply its positions by {1.0 / factor:g}), or {large} in {coarse} (by {factor:g})."
     ]
 
 

@@ -85,7 +85,7 @@ def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(sma
     bag = write(tmp_path / "long", salp_messages())
     for expected, words in {
         f"cannot write the bag at {small_disk}": ("simulate", "salp", "--duration", "20", "--storage", "mcap"),
-        "cannot write ": ("convert", "serial_log", saved(tmp_path, *line(5000)), "--storage", "sqlite3"),
+        "cannot write the bag": ("convert", "serial_log", saved(tmp_path, *line(5000)), "--storage", "sqlite3"),
         "cannot write ": ("evaluate", bag),  # the run, or its estimates, whichever the disk has no room for
     }.items():
         said = refusal(*words, "--output", small_disk / "out")

@@ -216,6 +216,7 @@ def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
         ("", ",", (1e3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 0.001"),
         ("", ",", (1e-3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 1000"),
         ("", ",", (1.0, 1e-3), [0, 1, 2, 3], "the truth is in millimetres (multiply its positions by 0.001)"),
+        ("", ",", (1.0, 1e2), [0, 1, 2, 3], "a.csv is in centimetres (multiply its positions by 0.01)"),
         ("", ",", (1.0, 1.0), [3, 0, 1, 2], "most likely a.csv has w first, or the truth w last"),
     ],
 )
@@ -242,6 +243,16 @@ def test_other_units_and_orders_are_followed_or_proposed(
     assert "ask for --alignment" not in outcome.out
 
 
+def test_estimates_that_stop_cover_a_share_of_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    rows = [f"{0.1 * k:.1f} {np.sin(0.1 * k)} {np.cos(0.2 * k)} 0 0 0 0 1" for k in range(101)]
+    for name, kept in (("truth.tum", rows), ("a.tum", rows[:41])):
+        (tmp_path / name).write_text("\n".join(kept))
+    outcome = command("evaluate", tmp_path / "a.tum", "--truth", tmp_path / "truth.tum", "--output", tmp_path / "run")
+    assert "from its first to its last pose 40 % of the truth's time" in " ".join(outcome.out.split())
+
+
 @pytest.mark.parametrize("variance", [np.finfo(np.float64).max, 1e6, 1e-310, np.inf])
 def test_an_extreme_variance_is_not_known(variance: float) -> None:
     stamps_ns, poses = np.arange(3), np.hstack([np.eye(3), np.tile([0.0, 0.0, 0.0, 1.0], (3, 1))])
@@ -262,7 +273,7 @@ def test_a_truth_of_transforms_is_offered_and_taken(
     assert "ground_truth/BODY/transform=/vicon/foot/foot" in command("inspect", bag).out
     option = "--topic ground_truth/foot/transform=/vicon/foot/foot"
     assert option in command("evaluate", bag, "--output", tmp_path / "a").out
-    assert "position within 7.6 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
+    assert "position within 7.64 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
     with open_bag(bag) as one:
         channels = {"/vicon/foot/foot": truth_channels("foot")[1]}
         both = [read_channels(one, channels, bulk=bulk)["/vicon/foot/foot"] for bulk in (True, False)]
