@@ -254,7 +254,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     table = printed(comparison)
     assert row(table, "robot") == ["robot", "salp", "salp", ""]
     assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (deg)", "0.2", "0.15", "-25 %"]
-    assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
+    assert row(table, "Pose / x / Error max") == ["Pose / x / Error max (cm)", "2", "3", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
     mapping = json.loads(json.dumps(other.summary(), allow_nan=False))  # strict JSON with one value per run
@@ -266,7 +266,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
 
 def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> None:
     quiet = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, noise_stddev_rad_s=0.001))
-    biased = EvaluateOptions(what_if=WhatIf(bias=("imu/link_3.gyro_z=0.01",)), settings=JudgeSettings(bulk=False))
+    biased = EvaluateOptions(what_if=WhatIf(bias={"imu/link_3.gyro_z": 0.01}), settings=JudgeSettings(bulk=False))
     for name, configuration, options, model in (
         ("a", CONFIGURATION, EvaluateOptions(), "1" * 64),
         ("b", quiet, biased, "2" * 64),
@@ -282,7 +282,7 @@ def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> 
         "content of model": ["1" * 12, "2" * 12],
         "evo": ["1", "2"],
     }
-    assert comparison.differing() == json.loads(json.dumps(comparison.mapping()))["differs"] == differs
+    assert comparison.differing() == json.loads(json.dumps(comparison.summary()))["differs"] == differs
     table = printed(comparison)
     assert row(table, "options") == ["options", "-", differs["options"][1], ""]
     places = [table.index(name) for name in (*differs, "estimator", "Joint angle RMSE")]
