@@ -317,7 +317,7 @@ class Tuning:
         numbers = ("before", "now")
         found = tuple((one.name, one.unit, shown(one.value), shown(self.values[one.name])) for one in self.chosen)
         tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for run in self.left_out:
             rows.append((run.name, "Score, less is better", "nats", shown(run.before.value), shown(run.after.value)))
             for part, nees in run.before.nees.items():

@@ -369,8 +369,9 @@ def _judged(
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept
-    judged = result.parts, result.time_s, result.settle_s, {}, result.matched_ratio
-    sentence = verdict.verdict(*judged, estimated_ratio=kept)
+    sentence = verdict.verdict(
+        result.parts, result.time_s, result.settle_s, {}, result.matched_ratio, estimated_ratio=kept
+    )
     return replace(result, drawing=drawing_of(None, None, space, result, parts), verdict=sentence), space
 
 
