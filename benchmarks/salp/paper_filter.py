@@ -25,8 +25,8 @@ from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.judging.judge import truth_at
 from onboard_estimation.judging.options import JudgeSettings
+from onboard_estimation.judging.truth import truth_at
 from salp_estimation.estimators.chain_estimator import COMMAND, GYRO_AXES, STANDING_M_S
 from salp_estimation.model.configuration import SalpConfiguration
 
@@ -88,7 +88,7 @@ class PaperFilter:
         step_ns = round(NANOSECONDS_PER_SECOND / RATE_HZ)
         stamps = np.arange(command.stamps_ns.min(), command.stamps_ns.max(), step_ns)
         settings = JudgeSettings()
-        parts, _ = truth_at(ROBOT, self._configuration, run, stamps, settings)
+        parts, _ = truth_at(ROBOT, self._configuration, run, stamps, settings.longest_truth_gap_s)
         order = np.argsort(command.stamps_ns, kind="stable")
         number = np.searchsorted(command.stamps_ns[order], stamps, side="right") - 1
         controls = (command.values[order] * chain.signed_wheel_radii_m)[number]

@@ -20,9 +20,10 @@ from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import Consistency, coverage, judge_consistency
-from onboard_estimation.judging.judge import _part, _Replays, truth_at
+from onboard_estimation.judging.judge import _part, _Replays
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.judging.truth import truth_at
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gaits import GAITS
@@ -109,7 +110,7 @@ def judged(job: Job) -> list[Run]:
         start = replace(start, mean=mean)
     replayed = replays.replay(replays.with_beacon(recording), start)
     record, noise = replayed.record, ROBOT.truth_specification(configuration).covariances
-    true, _ = truth_at(ROBOT, configuration, recording, record.stamps_ns, settings)
+    true, _ = truth_at(ROBOT, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
     parts = {name: _part(space, name, record, values, noise.get(name)) for name, values in true.items()}
     told = any(words in sentence for words in _TOLD for sentence in replayed.messages)
     return [_stretch(record.time_s, parts, from_s, until_s, told) for from_s, until_s in job.stretches_s]

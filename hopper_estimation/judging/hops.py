@@ -254,15 +254,12 @@ class EventTiming:
         (P,) time told less true time of the pairs.
     delay_s
         (P,) time seen less true time.
-    true_s
-        (P,) true times of the pairs.
     missed, extra
         Events without a partner.
     """
 
     error_s: Array
     delay_s: Array
-    true_s: Array
     missed: int
     extra: int
 
@@ -306,13 +303,13 @@ def match_events(
     for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
         judged &= (happened <= start + EVENT_TOLERANCE_S) | (happened >= stop - EVENT_TOLERANCE_S)
     if not len(happened) or not len(truth):
-        return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), int(judged.sum()))
+        return EventTiming(np.empty(0), np.empty(0), len(truth), int(judged.sum()))
     to_truth, to_happened = _nearest(truth, happened), _nearest(happened, truth)
     mutual = to_happened[to_truth] == np.arange(len(happened))
     mutual &= np.abs(happened - truth[to_truth]) <= EVENT_TOLERANCE_S
     pairs = to_truth[mutual]
     error, delay = happened[mutual] - truth[pairs], seen[mutual] - truth[pairs]
-    return EventTiming(error, delay, truth[pairs], len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
+    return EventTiming(error, delay, len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
 
 
 def event_summary(

@@ -1,4 +1,4 @@
-"""Unified hopping agility: how fast a hopper moves up and down, from figures measured or from forces.
+"""Unified hopping agility: how fast a hopper moves up and down, from figures measured; and what forces do to it.
 
 Equations 14 to 16 and S1 to S11 of the paper, whose formulas the text at hand has lost; they follow from its words.
 
@@ -102,25 +102,12 @@ def hopping_agility(height_m: ArrayLike, previous_height_m: ArrayLike, cycle_s: 
     return unified_hopping_agility(height_m, previous_height_m, 0.0, 0.0, cycle_s, HOPPING)
 
 
-def flight_time_s(height_m: ArrayLike, acceleration_m_s2: ArrayLike) -> Array:
-    """Drop or rebound time from the hop height and a_D or a_R, s; S8, S9."""
-    return np.asarray(np.sqrt(2.0 * _not_negative("hop height", height_m, "m") / _falling(acceleration_m_s2)))
-
-
 def effective_acceleration_m_s2(height_m: ArrayLike, time_s: ArrayLike) -> Array:
     """The constant acceleration that takes this time for this height, m/s^2: S8 and S9 the other way round."""
     time = np.asarray(time_s, float)
     if np.any(time <= 0.0):
         raise UserError(f"a flight of {np.min(time):g} s has no acceleration; the time must be above 0 s")
     return np.asarray(2.0 * np.asarray(height_m, float) / time**2)
-
-
-def next_height_m(
-    previous_height_m: ArrayLike, velocity_ratio: ArrayLike, drop_m_s2: ArrayLike, rebound_m_s2: ArrayLike
-) -> Array:
-    """Hop height after a hop from `previous_height_m` with the stance velocity ratio rho; eq. (16), S11."""
-    ratio = np.asarray(velocity_ratio, float) ** 2 * _falling(drop_m_s2) / _falling(rebound_m_s2)
-    return np.asarray(ratio * np.asarray(previous_height_m, float))
 
 
 def stance_velocity_ratio(
@@ -134,32 +121,6 @@ def stance_velocity_ratio(
     if np.any(previous <= 0.0):
         raise UserError(f"the previous hop height is {np.min(previous):g} m; it must be above 0 m")
     return np.asarray(np.sqrt(_falling(rebound_m_s2) * height / (_falling(drop_m_s2) * previous)))
-
-
-def agility_from_accelerations(
-    previous_height_m: ArrayLike,
-    velocity_ratio: ArrayLike,
-    stance_s: ArrayLike,
-    drop_m_s2: ArrayLike,
-    rebound_m_s2: ArrayLike,
-    eta: float,
-) -> Array:
-    """UHA as a function of the design: eqs. (15) and (16), m/s. Arguments broadcast.
-
-    Parameters
-    ----------
-    previous_height_m
-        Hop height of the apex before, m.
-    velocity_ratio
-        rho, speed at liftoff over speed at touchdown; `stance_velocity_ratio` gives the one for constant height.
-    stance_s
-        Stance time, s.
-    drop_m_s2, rebound_m_s2
-        a_D and a_R, S1 and S5.
-    """
-    height = next_height_m(previous_height_m, velocity_ratio, drop_m_s2, rebound_m_s2)
-    drop, rebound = flight_time_s(previous_height_m, drop_m_s2), flight_time_s(height, rebound_m_s2)
-    return unified_hopping_agility(height, previous_height_m, stance_s, rebound, drop, eta)
 
 
 def summary(

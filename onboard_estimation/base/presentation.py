@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -72,11 +72,6 @@ def metric_label(key: str) -> tuple[str, str]:
     return words(key), ""
 
 
-def short_unit(key: str) -> str:
-    """Symbol of the unit of a metric's key, for tables: `position_rmse_m_per_s` -> `m/s`; empty where it names none."""
-    return metric_label(key)[1].partition(" of ")[0]
-
-
 def headline_keys(keys: Iterable[str]) -> list[str]:
     """Of a part's figures the one to look at: the RMS of all of it together, else of each dimension."""
     known = list(keys)
@@ -99,7 +94,7 @@ def error_sizes(figures: Any) -> dict[str, float]:
     if not isinstance(figures, Mapping):
         return {}
     keys = headline_keys(key for key, value in figures.items() if isinstance(value, Real))
-    return {short_unit(key): abs(float(figures[key])) for key in reversed(keys)}
+    return {metric_label(key)[1]: abs(float(figures[key])) for key in reversed(keys)}
 
 
 def shown_metric(key: str, value: Any, sizes: Mapping[str, float]) -> tuple[str, str, str]:
@@ -108,16 +103,25 @@ def shown_metric(key: str, value: Any, sizes: Mapping[str, float]) -> tuple[str,
     Parameters
     ----------
     sizes
-        What the units of errors are chosen by, see `error_sizes`; of all else the value's own size decides.
+        What the units of errors are chosen by, see `error_sizes`, or by the key; of all else the value's own size
+        decides.
     """
     label, unit = metric_label(key)
     if isinstance(value, (bool, np.bool_, Integral)) or not isinstance(value, Real):
         return label, format_value(value), unit
     size = abs(float(value))
-    shown, factor = display_unit(unit, size if key.startswith("true_") else sizes.get(unit, size))
+    size = sizes.get(key, size if key.startswith("true_") else sizes.get(unit, size))
+    shown, factor = display_unit(unit, size)
     if _SHARE.search(key):
         shown, factor = "%", 100.0
     return label, format_value(factor * float(value), DIGITS), shown
+
+
+def shown_alike(key: str, values: Sequence[Any]) -> tuple[str, list[str], str]:
+    """Label, values and unit of a metric of several runs: all in the unit of the largest."""
+    sizes = [abs(float(one)) for one in values if isinstance(one, Real) and math.isfinite(one)]
+    label, *_, unit = shown_metric(key, max(sizes, default=None), {})
+    return label, [shown_metric(key, one, {key: max(sizes, default=0.0)})[1] for one in values], unit
 
 
 def shown_figures(figures: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from scipy.stats import bootstrap, permutation_test
 from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import format_number, headline_keys, metric_label, short_unit, words
+from onboard_estimation.base.presentation import headline_keys, shown_alike, words
 from onboard_estimation.campaigns.campaign import (
     AXES,
     ERRORS,
@@ -145,10 +145,9 @@ class Group:
             judged = self.consistency.get(one.name.partition(".")[0])
             consistency = ("-", "-", "-")
             if judged is not None:
-                nees = f"{judged.nees:.2f}" + _between(judged.interval, lambda bound: f"{bound:.2f}")
+                nees = f"{judged.nees:.2f}" + _between(judged.interval, [f"{bound:.2f}" for bound in judged.interval])
                 consistency = (nees, f"{judged.within_1_sigma:.3f}", f"{judged.within_3_sigma:.3f}")
-            numbers = (format_number(value, 3) for value in (one.median, one.largest))
-            yield one, (label, *_in_words(one.name), *numbers, *consistency)
+            yield one, (label, *_in_words(one.name, one.median, one.largest), *consistency)
             label = ""
 
 
@@ -200,16 +199,15 @@ class Difference(NamedTuple):
 
     def cells(self) -> tuple[str, ...]:
         """A line under `DIFFERENCE_HEADINGS`."""
-        before, after, change = (
-            format_number(value, 3) for value in (self.mean_before, self.mean_after, self.mean_change)
-        )
-        change += _between(self.interval, lambda bound: format_number(bound, 2))
+        means = self.mean_before, self.mean_after, self.mean_change
+        name, unit, before, after, change, *bounds = _in_words(self.figure, *means, *self.interval)
+        change += _between(self.interval, bounds)
         share = f"{100.0 * self.mean_change / self.mean_before:+.1f}" if self.mean_before > 0.0 else "-"
         said = self.verdict
         if said not in ("better", "worse") and self.needed > self.recordings:
             said += f": {_PERCENT} needs {self.needed if self.needed < 1000 else '1000 or more'}"
-        numbers = (str(self.recordings), before, after, change, share)
-        return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, said)
+        labels = f"{self.before or 'default'} to {self.after}", name, unit
+        return (*labels, str(self.recordings), before, after, change, share, said)
 
 
 def groups_of(campaign: Campaign) -> tuple[Group, ...]:
@@ -364,15 +362,16 @@ def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -
     return sum(map(len, recordings.values())), means
 
 
-def _in_words(name: str) -> tuple[str, str]:
-    """A figure in words, and the symbol of its unit."""
+def _in_words(name: str, *values: float) -> tuple[str, ...]:
+    """A figure in words, the symbol of its unit, and values of it in that."""
     part, _, key = name.partition(".")
-    return f"{words(part)}: {metric_label(key)[0]}", short_unit(key)
+    label, shown, unit = shown_alike(key, values)
+    return f"{words(part)}: {label}", unit, *shown
 
 
-def _between(interval: tuple[float, float], shown: Callable[[float], str]) -> str:
+def _between(interval: tuple[float, float], shown: Sequence[str]) -> str:
     """An interval behind its number; nothing where there is none."""
-    return "" if np.isnan(interval[0]) else f" ({shown(interval[0])} to {shown(interval[1])})"
+    return "" if np.isnan(interval[0]) else f" ({shown[0]} to {shown[1]})"
 
 
 def _mean(values: Vector) -> float:

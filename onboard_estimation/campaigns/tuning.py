@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.configuration import Parameter, describe, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kept_results import keeping
-from onboard_estimation.base.presentation import flatten, format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
 from onboard_estimation.contract.robot import find_robot
@@ -317,17 +317,16 @@ class Tuning:
         numbers = ("before", "now")
         found = tuple((one.name, one.unit, shown(one.value), shown(self.values[one.name])) for one in self.chosen)
         tables = [ReportTable("Parameters", ("name", "unit", *numbers), found, numbers)]
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for run in self.left_out:
-            figures = [("Score, less is better", "nats", run.before.value, run.after.value)]
+            rows.append((run.name, "Score, less is better", "nats", shown(run.before.value), shown(run.after.value)))
             for part, nees in run.before.nees.items():
-                figures.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, math.nan)))
+                now = run.after.nees.get(part, math.nan)
+                rows.append(("", f"{words(part)}: NEES/dof", "", shown(nees), shown(now)))
             for key, rmse in run.before.rmse.items():
                 part, _, leaf = key.partition(".")
-                label = f"{words(part)}: {metric_label(leaf)[0]}"
-                figures.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, math.nan)))
-            for number, (label, unit, before, after) in enumerate(figures):
-                rows.append(("" if number else run.name, label, unit, shown(before), shown(after)))
+                label, both, unit = shown_alike(leaf, (rmse, run.after.rmse.get(key, math.nan)))
+                rows.append(("", f"{words(part)}: {label}", unit, *both))
         if rows:
             title, headings = "On bags that were left out", ("bag", "figure", "", *numbers)
             tables.append(ReportTable(title, headings, tuple(rows), numbers))

@@ -15,9 +15,9 @@ from onboard_estimation.base.measurement import Matrix, PhaseEvent, Vector
 from onboard_estimation.base.presentation import (
     error_keys,
     format_number,
+    metric_label,
     percent,
     quantity,
-    short_unit,
     shown_figures,
     words,
 )
@@ -345,7 +345,7 @@ def error_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     for name in result.parts:
         group = _group(result, name)
         for key in error_keys(group):
-            if short_unit(key) in _FIRST_UNITS and _number(group, key) is not None:
+            if metric_label(key)[1] in _FIRST_UNITS and _number(group, key) is not None:
                 label = _LABELS.get(key, f"{words(name)}: error")
                 yield KeyFigure(label, shown_figures(group)[key], _NOTES.get(key, "RMS"))
 

@@ -14,7 +14,7 @@ from onboard_estimation.base.atomic_file import plain, to_json
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
-from onboard_estimation.base.presentation import display_unit, format_number, metric_label, short_unit, words
+from onboard_estimation.base.presentation import shown_alike, words
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.pipeline.estimator import Estimator
 
@@ -180,12 +180,12 @@ class Gain(NamedTuple):
 
     def sentence(self, where: str) -> str:
         """What became of it."""
-        unit, factor = display_unit(short_unit(self.figure), self.means[0])
-        before, after = (format_number(factor * value, 2) if value < math.inf else "lost" for value in self.means)
-        label = f"{words(self.part)}, {metric_label(self.figure)[0]}"
+        label, shown, unit = shown_alike(self.figure, self.means)
+        before, after = (one if value < math.inf else "lost" for one, value in zip(shown, self.means, strict=True))
         smaller = sum(now < then for then, now in zip(self.before, self.after, strict=True))
         counted = f", less on {smaller}" if len(self.before) > 1 else ""
-        return f"{label}: {before} {unit} before, {after} with what was found, on {where}{counted}: {self.verdict}."
+        found = f"{before} {unit} before, {after} with what was found, on {where}{counted}"
+        return f"{words(self.part)}, {label}: {found}: {self.verdict}."
 
 
 @dataclass(frozen=True, eq=False)

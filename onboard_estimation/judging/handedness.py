@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.presentation import quantity
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, SO3
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.metrics import rms
 
 Rows = NDArray[np.float64]
 
@@ -121,10 +123,10 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
 
 
 def _sentence(recorded: Evidence, mirrored: Evidence) -> str:
-    scale, unit = (np.rad2deg(1.0), "deg") if recorded.unit == "rad" else (1.0, recorded.unit)
     return (
         f"its {recorded.what} {'miss' if recorded.what.endswith('s') else 'misses'} the estimate by "
-        f"{scale * recorded.misfit:.3g} {unit} RMS as recorded and by {scale * mirrored.misfit:.3g} {unit} mirrored"
+        f"{quantity(recorded.misfit, recorded.unit)} RMS as recorded and by "
+        f"{quantity(mirrored.misfit, mirrored.unit)} mirrored"
     )
 
 
@@ -171,10 +173,10 @@ def _increments(
         if len(start) < _FEWEST:
             return None
         true_change = np.hstack([one.minus(one.true[end], one.true[start]) for one in series])
-        extent = _rms(true_change)
+        extent = rms(true_change)
         if extent >= least:
             change = np.hstack([one.minus(one.estimate[end], one.estimate[start]) for one in series])
-            return Evidence(what, unit, _rms(change - true_change), extent, _INCREMENTS_MISSED)
+            return Evidence(what, unit, rms(change - true_change), extent, _INCREMENTS_MISSED)
     return None
 
 
@@ -191,9 +193,5 @@ def _path(estimate: Rows, truth: Rows) -> Evidence | None:
     dot, cross = np.sum(a * b), np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
     angle = np.arctan2(cross, dot)
     turned = a @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-    misfit = float(np.sqrt(np.mean(np.sum((turned - b) ** 2, axis=1))))
+    misfit = rms(np.linalg.norm(turned - b, axis=1))
     return Evidence("path", "m", misfit, float(long), _PATH_MISSED)
-
-
-def _rms(values: Vector | Rows) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))

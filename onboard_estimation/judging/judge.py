@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE, Estimate, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -19,7 +19,7 @@ from onboard_estimation.contract.reported import Reported, outline_of, planar_po
 from onboard_estimation.contract.result import FOREIGN, Drawing, EvaluationResult, PartResult
 from onboard_estimation.contract.robot import Robot, TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack
-from onboard_estimation.contract.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
+from onboard_estimation.contract.truth import StartedFromTruth, WithLateTruth, initial_state
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace
@@ -28,6 +28,7 @@ from onboard_estimation.judging.alignment import aligned
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.replay import EstimateSeries, Replayed, replay
+from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.judging.verdict import scaled_nees
 from onboard_estimation.judging.what_if import with_beacon
 
@@ -39,7 +40,6 @@ _SMOOTHED = (
     "counts and NIS of the sensors are the filter's."
 )
 
-_SOME_TURN = np.array([0.5, -0.1, 0.7, 0.5])
 _JUDGED_SHARE = 0.2
 _FAULTS_TOLD = 2
 
@@ -81,7 +81,7 @@ def judge(
     if len(record.stamps_ns) == 0:
         why = "; ".join([no_estimate(recording.series, sensors), *_faults(recording)])
         raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
-    true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
+    true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
     image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     if recording.comparable:
         refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
@@ -89,7 +89,7 @@ def judge(
     held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
     judged_parts = {name: values for name, values in true_parts.items() if name not in held}
     held_note = f"{estimator_name} takes {' and '.join(held)} as known: it is not judged on them." if held else ""
-    result, settle_s = judged_record(
+    result = judged_record(
         space, record, judged_parts, known, settings, recording.tracks, robot, configuration,
         before=(*recording.notes, initial_note, held_note, _SMOOTHED if settings.smooth else ""),
         between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
@@ -103,18 +103,16 @@ def judge(
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
-    return _opined(robot, configuration, recording, result, settle_s)
+    return _opined(robot, configuration, recording, result)
 
 
-def _opined(
-    robot: Robot, configuration: Any, recording: LoadedRecording, result: EvaluationResult, settle_s: float
-) -> EvaluationResult:
+def _opined(robot: Robot, configuration: Any, recording: LoadedRecording, result: EvaluationResult) -> EvaluationResult:
     """The result with a verdict, and with what the robot itself says of the run."""
     stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
     estimated_ratio = covered(recording, result.stamps_ns)
     result.metrics["run"]["estimated_ratio"] = estimated_ratio
     sentence = verdict.verdict(
-        result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
+        result.parts, result.time_s, result.settle_s, result.sensors, result.matched_ratio, stretches, estimated_ratio
     )
     # A filter is not to blame for readings that no filter can use, nor for a truth that contradicts them.
     faults = [f"but {fault}" for fault in _faults(recording)]
@@ -164,7 +162,8 @@ class _Replays:
         image = self.with_beacon(recording.mirrored(axes))
         if record is None:
             record = self.replay(image, self.initial(image)[0]).record
-        true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, self.settings)
+        longest_gap_s = self.settings.longest_truth_gap_s
+        true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, longest_gap_s)
         return Compared(record.stamps_ns, record.means, true_parts)
 
     def initial(self, recording: LoadedRecording) -> tuple[Estimate | None, str]:
@@ -175,7 +174,7 @@ class _Replays:
         covariance = robot.initial_covariance(configuration)
         stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
         for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
-            parts, valid = truth_at(robot, configuration, recording, piece, settings)
+            parts, valid = truth_at(robot, configuration, recording, piece, settings.longest_truth_gap_s)
             if valid.any():
                 break
         else:
@@ -220,50 +219,6 @@ def _late_start(recording: LoadedRecording, start_ns: int) -> str:
     return f" The truth starts after {waited_s:.1f} s: {early} messages before it are left out." if early else ""
 
 
-def truth_at(
-    robot: Robot,
-    configuration: Any,
-    recording: LoadedRecording,
-    stamps_ns: NDArray[np.int64],
-    settings: JudgeSettings,
-) -> tuple[dict[str, Rows], NDArray[np.bool_]]:
-    """Parts of the state that the truth tells at the stamps, none if it tells nothing, and where it is valid."""
-    bodies = robot.truth_specification(configuration).bodies
-    valid = np.zeros(len(stamps_ns), dtype=np.bool_)
-    if not bodies or any(body not in recording.tracks for body in bodies):
-        return {}, valid
-    found = {body: recording.tracks[body].at(stamps_ns, settings.longest_truth_gap_s) for body in bodies}
-    valid = np.all([good for _, good in found.values()], axis=0)
-    if not valid.any():
-        return {}, valid
-    parts = {}
-    seen = {body: one[valid] for body, (one, _) in found.items()}
-    seen |= {name: one.at(stamps_ns[valid]) for name, one in recording.held.items()}
-    unknown = [body for body in bodies if not recording.tracks[body].oriented]
-    known = _without_orientation(robot, configuration, seen, unknown)
-    if isinstance(robot, WithTrueRates):
-        tracks = {body: recording.tracks[body] for body in bodies}
-        known |= robot.true_rates(configuration, tracks, stamps_ns[valid])
-    for name, values in known.items():
-        parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
-        parts[name][valid] = values
-    return (parts, valid) if parts else ({}, np.zeros_like(valid))
-
-
-def _without_orientation(
-    robot: Robot, configuration: Any, seen: Mapping[str, Rows], unknown: Sequence[str]
-) -> dict[str, Rows]:
-    """True parts that do not depend on the orientation of bodies that have none: turned, they stay as they are."""
-    known = dict(robot.true_parts(configuration, dict(seen)))
-    if not unknown:
-        return known
-    turned = {name: values.copy() for name, values in seen.items()}
-    for name in unknown:
-        turned[name][:, POSE.orientation] = _SOME_TURN
-    others = robot.true_parts(configuration, turned)
-    return {name: values for name, values in known.items() if np.array_equal(values, others[name])}
-
-
 def judged_record(
     space: StateSpace,
     record: EstimateSeries,
@@ -277,9 +232,8 @@ def judged_record(
     before: Sequence[str] = (),
     between: Sequence[str] = (),
     **others: Any,
-) -> tuple[EvaluationResult, float]:
-    """Take K estimates into the truth's frame and compare; the result, without a verdict, and how much at the start
-    its figures leave out, s.
+) -> EvaluationResult:
+    """Take K estimates into the truth's frame and compare; the result, without a verdict.
 
     Parameters
     ----------
@@ -318,7 +272,7 @@ def judged_record(
         *nees_notes(parts),
         settle_note,
     )
-    result = EvaluationResult(
+    return EvaluationResult(
         robot=FOREIGN if robot is None else robot.name,
         time_s=time_s,
         stamps_ns=record.stamps_ns,
@@ -332,7 +286,6 @@ def judged_record(
         notes=tuple(note for note in notes if note),
         **others,
     )
-    return result, settle_s
 
 
 def _settling(settle_s: float, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:

@@ -71,7 +71,7 @@ def part_metrics(
         if set(part.units) == {"rad"}:
             metrics["max_abs_deg"] = float(np.rad2deg(np.max(np.abs(error))))
     for column, (name, unit) in enumerate(zip(part.names, part.units, strict=True)):
-        metrics |= _in_degrees(f"{name}_rmse", unit, _rms(error[:, column]))
+        metrics |= _in_degrees(f"{name}_rmse", unit, rms(error[:, column]))
     degrees = len(part.names)
     nees = part.nees[used & np.isfinite(part.nees)]  # a singular covariance has none
     if len(nees):
@@ -153,14 +153,14 @@ def path_metrics(path: Path) -> Metrics:
     length_m = sum(true.path_length for true, _ in stretches)
     final_m = float(np.linalg.norm(offsets[-1]))
     metrics: Metrics = {
-        "position_ate_rmse_m": _rms(absolute.error),
+        "position_ate_rmse_m": rms(absolute.error),
         "position_ate_max_m": float(np.max(absolute.error)),
-        "position_horizontal_rmse_m": _rms(np.linalg.norm(offsets[:, :2], axis=1)),
+        "position_horizontal_rmse_m": rms(np.linalg.norm(offsets[:, :2], axis=1)),
         "final_position_error_m": final_m,
         "true_path_length_m": float(length_m),
     }
     if path.dimensions > 2:
-        metrics["position_vertical_rmse_m"] = _rms(offsets[:, 2])
+        metrics["position_vertical_rmse_m"] = rms(offsets[:, 2])
     if length_m > 0.0:
         metrics["final_position_error_percent_of_path"] = 100.0 * final_m / length_m
     frames = round(1.0 / _GRID_S)
@@ -214,7 +214,7 @@ def _relative(
         if turns:  # of the same relative poses, all at once: evo takes them one by one
             turned = Rotation.from_matrix(np.asarray(relative.E)[:, :3, :3]).magnitude()
             errors[rotation].append(np.rad2deg(turned))
-    return {key: _rms(np.concatenate(found)) for key, found in errors.items() if found}
+    return {key: rms(np.concatenate(found)) for key, found in errors.items() if found}
 
 
 def _evo(poses: Rows) -> PosePath3D:
@@ -225,5 +225,6 @@ def _evo_at(path: PosePath3D, ids: NDArray[np.intp]) -> PosePath3D:
     return PosePath3D(positions_xyz=path.positions_xyz[ids], orientations_quat_wxyz=path.orientations_quat_wxyz[ids])
 
 
-def _rms(values: Vector) -> float:
+def rms(values: Rows) -> float:
+    """Root of the mean square."""
     return float(np.sqrt(np.mean(np.square(values))))

@@ -350,31 +350,21 @@ def _of_part(part: PartResult, time_s: Vector, settle_s: float, stretches: Mappi
         where = judged & mask
         if stretch and np.count_nonzero(where) < FEWEST_IN_STRETCH:
             continue
-        for column in range(len(part.names)):
-            yield _alone(part, column, where, stretch)
-        if len(part.names) > 1:
-            yield _together(part, where, stretch)
+        every = tuple(range(len(part.names)))
+        for columns in [*((column,) for column in every), *([every] if len(every) > 1 else [])]:
+            yield _checked(part, columns, where, stretch)
 
 
-def _alone(part: PartResult, column: int, where: Mask, stretch: str) -> Check:
-    normalised = np.abs(_normalised(part, where, (column,)))
-    factor = float(np.sqrt(np.mean(np.square(normalised))))
-    coverage = {sigmas: float(np.mean(normalised <= sigmas)) for sigmas in LEAST_COVERAGE}
-    words = part.name.replace("_", " ")
-    name = f"{part.names[column]} ({words})" if len(part.names) > 1 else words
-    return Check(f"{name} {stretch}".rstrip(), part, (column,), where, stretch, factor, coverage)
-
-
-def _together(part: PartResult, where: Mask, stretch: str) -> Check:
-    exact_but_wrong = np.any((part.stddev[where] == 0.0) & (part.error[where] != 0.0))
-    known = part.nees[where]
-    known = known[np.isfinite(known)]
-    if not len(known):  # a singular covariance has none
-        known = np.sum(np.square(_normalised(part, where, tuple(range(len(part.names))))), axis=1)
-    mean = float(np.mean(known))
-    factor = math.inf if exact_but_wrong else math.sqrt(mean / len(part.names))
-    name = f"{part.name.replace('_', ' ')} {stretch}".rstrip()
-    return Check(name, part, tuple(range(len(part.names))), where, stretch, factor, {})
+def _checked(part: PartResult, columns: tuple[int, ...], where: Mask, stretch: str) -> Check:
+    normalised = np.abs(_normalised(part, where, columns))
+    squares, coverage, name = np.sum(np.square(normalised), axis=1), {}, part.name.replace("_", " ")
+    if len(columns) == 1:
+        coverage = {sigmas: float(np.mean(normalised <= sigmas)) for sigmas in LEAST_COVERAGE}
+        name = f"{part.names[columns[0]]} ({name})" if len(part.names) > 1 else name
+    elif (known := np.isfinite(part.nees[where])).any() and np.isfinite(normalised).all():
+        squares = part.nees[where][known]  # a singular covariance has none
+    factor = math.sqrt(float(np.mean(squares)) / len(columns))
+    return Check(f"{name} {stretch}".rstrip(), part, columns, where, stretch, factor, coverage)
 
 
 def _normalised(part: PartResult, where: Mask, columns: tuple[int, ...]) -> Rows:

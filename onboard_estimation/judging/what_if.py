@@ -17,6 +17,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.judging.alignment import about_vertical
 from onboard_estimation.judging.options import WhatIf, is_part
+from onboard_estimation.judging.truth import truth_at
 
 _LONGEST_DELAY_S = 3600.0
 
@@ -142,20 +143,17 @@ def with_beacon(
     if last_ns < first_ns + period_ns:
         raise UserError(f"--beacon {period_s:g}: the run has {run_s:.1f} s only, so no beacon falls into it")
     stamps: NDArray[np.int64] = np.arange(first_ns + period_ns, last_ns + 1, period_ns, dtype=np.int64)
-    found = {body: recording.tracks[body].at(stamps, longest_gap_s) for body in specification.bodies}
-    valid = np.all([good for _, good in found.values()], axis=0)
+    parts, valid = truth_at(robot, configuration, recording, stamps, longest_gap_s)
     if not valid.any():
         raise UserError(
             f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of "
             f"all bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
         )
-    stamps = stamps[valid]
-    parts = robot.true_parts(configuration, {body: values[valid] for body, (values, _) in found.items()})
-    pose = parts.get("pose")
+    stamps, pose = stamps[valid], parts.get("pose")
     if pose is None or pose.shape[1] != 3:
         raise UserError(f"--beacon {period_s:g}: the ground truth of {robot.name} tells no planar pose")
     noise = specification.covariances.get("pose", np.zeros((3, 3)))
-    values = np.array([_message(x, y, heading, noise) for x, y, heading in pose])
+    values = np.array([_message(x, y, heading, noise) for x, y, heading in pose[valid]])
     # Where each belongs among the stamps of all others: stray ones move it by no more than their own number.
     others = np.sort(np.concatenate([one.stamps_ns for one in filled]))
     arrival = np.insert(recording.arrival, np.searchsorted(others, stamps, side="right"), len(recording.series))

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.errors import UserError, printable
-from onboard_estimation.base.presentation import flatten, format_number, format_value, metric_label, words
+from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
 from onboard_estimation.contract.result import FOREIGN
 from onboard_estimation.judging import options
 
@@ -90,12 +90,13 @@ class Comparison:
                 table.add_row(Text(printable(name)), *(Text(printable(one) or "-") for one in said), *[""] * two)
             table.add_section()
         for key in self.keys():
+            *groups, leaf = key.split(".")
             values = [run.metrics.get(key) for run in self.runs]
-            shown = [
-                Text(printable(format_value(value))) if key in run.metrics else Text("-")
-                for run, value in zip(self.runs, values, strict=True)
-            ]
-            table.add_row(Text(printable(_label(key))), *shown, *([_change(*values)] if two else []))
+            label, shown, unit = shown_alike(leaf, values)
+            label = " / ".join([words(groups[0]), *groups[1:], label] if groups else [label])
+            shown = [one if key in run.metrics else "-" for one, run in zip(shown, self.runs, strict=True)]
+            cells = (Text(printable(one)) for one in (f"{label} ({unit})" if unit else label, *shown))
+            table.add_row(*cells, *([_change(*values)] if two else []))
         return table
 
 
@@ -185,13 +186,6 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     if shared != every:
         notes.append(f"{len(shared)} of {len(every)} metrics are in all runs; `-` marks those a run does not have.")
     return notes
-
-
-def _label(key: str) -> str:
-    *groups, leaf = key.split(".")
-    label, unit = metric_label(leaf)
-    path = " / ".join([words(groups[0]), *groups[1:], label]) if groups else label
-    return f"{path} ({unit})" if unit else path
 
 
 def _change(first: Any, second: Any) -> str:

@@ -26,7 +26,7 @@ from onboard_estimation.contract.robot import Alignment, Robot, find_robot
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
-from onboard_estimation.judging.judge import drawing_of, judge, judged_record, truth_at
+from onboard_estimation.judging.judge import drawing_of, judge, judged_record
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, Keep, again, declared, recorded
 from onboard_estimation.judging.sources import (
     Source,
@@ -36,6 +36,7 @@ from onboard_estimation.judging.sources import (
     model_file,
     read_bag,
 )
+from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
@@ -204,12 +205,12 @@ class _Reference:
 
     def parts(self, stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
         """Parts of the state at instants (K,) with the truth's axes turned round, and where it is known (K,)."""
-        turned = self.recording.mirrored(axes)
+        turned, longest_gap_s = self.recording.mirrored(axes), self.settings.longest_truth_gap_s
         if self.robot is None:
             (track,) = turned.tracks.values()
-            values, valid = track.at(stamps_ns, self.settings.longest_truth_gap_s)
+            values, valid = track.at(stamps_ns, longest_gap_s)
             return (true_parts(self.kind, values) if valid.any() else {}), valid
-        parts, valid = truth_at(self.robot, self.configuration, turned, stamps_ns, self.settings)
+        parts, valid = truth_at(self.robot, self.configuration, turned, stamps_ns, longest_gap_s)
         return {block.name: parts[block.name] for block in SPACES[self.kind].blocks if block.name in parts}, valid
 
 
@@ -330,7 +331,7 @@ def _of_robot(
     if any(body not in recording.tracks or not len(recording.tracks[body].stamps_ns) for body in bodies):
         reason = " ".join(recording.notes).rstrip(".")
         raise UserError(f"the truth of --robot {robot.name} needs all of its bodies: {reason or 'one has no message'}")
-    found, _ = truth_at(robot, configuration, recording, trajectory.stamps_ns, options.settings)
+    found, _ = truth_at(robot, configuration, recording, trajectory.stamps_ns, options.settings.longest_truth_gap_s)
     known = found or robot.true_parts(configuration, {name: one.values[:1] for name, one in recording.tracks.items()})
     dimensions = known["position"].shape[1] if "position" in known else 0
     kind = kind_of_parts(robot.name, known, dimensions, trajectory)
@@ -356,7 +357,7 @@ def _judged(
     turned = f"Ground truth mirrored in {axes}." if axes else ""
     track = next(iter(recording.tracks.values()))
     doubts = unit_notes(trajectory.name, record, parts, known, track.stamps_ns)
-    result, settle_s = judged_record(
+    result = judged_record(
         space, record, parts, known, options.settings, recording.tracks, reference.robot, reference.configuration,
         unaligned=partial(_unaligned, options.settings.alignment or ("none" if doubts else None)),
         before=(*told, *trajectory.notes, *recording.notes, turned, _what(trajectory, reference.kind)),
@@ -369,15 +370,13 @@ def _judged(
     )  # fmt: skip
     kept = trajectory.kept_ratio
     result.metrics["run"]["estimated_ratio"] = kept
-    sentence = verdict.verdict(result.parts, result.time_s, settle_s, {}, result.matched_ratio, estimated_ratio=kept)
+    sentence = verdict.verdict(
+        result.parts, result.time_s, result.settle_s, {}, result.matched_ratio, estimated_ratio=kept
+    )
     # No doubt in what is judged: a truth often begins before a filter does, and ends after it.
     share = _share(track.stamps_ns, record.stamps_ns)
     part = f"; from its first to its last pose {percent(share)} of the truth's time" if share < 0.99 else ""
-    return replace(
-        result,
-        drawing=drawing_of(None, None, space, result, parts),
-        verdict=sentence + part,
-    ), space
+    return replace(result, drawing=drawing_of(None, None, space, result, parts), verdict=sentence + part), space
 
 
 def _share(true_ns: NDArray[np.int64], stamps_ns: NDArray[np.int64]) -> float:

@@ -85,7 +85,6 @@ def write_report(result: EvaluationResult, folder: Path) -> Path:
 def render(result: EvaluationResult) -> str:
     """The page as text."""
     window = worst_window(result)
-    style = asset(_STYLE)
     script = "\n".join(['"use strict";', "(() => {", *map(asset, _SCRIPTS), "})();"])
     instants = thin(result, instants_within_budget(result))
     heading = f"{result.robot}, {result.estimator}"
@@ -111,14 +110,11 @@ def render(result: EvaluationResult) -> str:
         "sensors": sensor_table(result.sensors),
         "notes": _notes(result),
         "command": text(result.command),
-        "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
         "data": embedded(page_data(result, instants, window)),
-        "style": style,
-        "style_hash": style_hash(style),
         "script": script,
-        "script_hash": style_hash(script),
+        "script_hash": _hash(script),
     }
-    return filled_page(_TEMPLATE, fields)
+    return filled_page(_TEMPLATE, fields, versions)
 
 
 def check_templates() -> None:
@@ -362,12 +358,25 @@ def asset(name: str) -> str:
     return packaged_text(__package__, f"assets/{name}")
 
 
-def filled_page(template: str, fields: Mapping[str, str]) -> str:
-    """A template with its fields, in one pass, so that a name that looks like a placeholder stays a name."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], asset(template))
+def filled_page(
+    template: str, fields: Mapping[str, str], versions: Mapping[str, str], styles: Sequence[str] = (_STYLE,)
+) -> str:
+    """A template with its fields, in one pass, so that a name that looks like a placeholder stays a name.
+
+    Parameters
+    ----------
+    versions
+        Of what the page was made with, by name.
+    styles
+        Names of the style sheets.
+    """
+    style = "\n".join(map(asset, styles))
+    made = f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."
+    every = {"versions": text(made), "style": style, "style_hash": _hash(style), **fields}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: every[found[1]], asset(template))
 
 
-def style_hash(content: str) -> str:
+def _hash(content: str) -> str:
     """Of a style or script, as a content security policy names it."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 

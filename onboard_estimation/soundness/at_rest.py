@@ -29,27 +29,34 @@ NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped
 
 def resting_force_m_s2(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> float | None:
     """Median size of an accelerometer's readings (K, 3) while the gyro (K, 3) rests: 9.8; None where it never does."""
-    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
-    stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
+    stamps_ns, rates, forces, starts, counts = _in_windows(stamps_ns, rates, forces)
     if len(stamps_ns) < FEWEST_DEAD:
         return None
-    windows = (stamps_ns - stamps_ns[0]) // _REST_NS
-    starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
-    counts = np.diff(np.append(starts, len(stamps_ns)))
 
     def moments(values: Matrix) -> tuple[Matrix, Matrix]:
-        mean = np.add.reduceat(values, starts) / counts[:, None]
-        square = np.add.reduceat(values**2, starts) / counts[:, None]
+        mean = np.add.reduceat(values, starts) / counts
+        square = np.add.reduceat(values**2, starts) / counts
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
     turning, shaking = moments(rates)
     force, spread = moments(forces)
-    rests = (counts >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
+    rests = (counts[:, 0] >= 5) & (np.hypot(turning, shaking).max(axis=1) < _RESTING_RAD_S)
     size = np.linalg.norm(force, axis=1)
     rests &= spread.max(axis=1) < _RESTING_SHARE * np.maximum(size, STANDARD_GRAVITY_M_S2)
     rests &= spread.any(axis=1)  # what never changes is dead
     lasting = [size[first:stop] for first, stop in runs(rests) if stop - first >= _FEWEST_RESTS]  # not in the air
     return float(np.median(np.concatenate(lasting))) if lasting else None
+
+
+def _in_windows(
+    stamps_ns: Integers, rates: Matrix, forces: Matrix
+) -> tuple[Integers, Matrix, Matrix, NDArray[np.intp], Integers]:
+    """Usable rows of an IMU, the first of each quarter of a second, and how many each has (W, 1)."""
+    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
+    stamps_ns = stamps_ns[usable]
+    starts = np.flatnonzero(np.diff((stamps_ns - stamps_ns[:1]) // _REST_NS, prepend=-1))
+    counts = np.diff(np.append(starts, len(stamps_ns)))[:, None]
+    return stamps_ns, rates[usable], forces[usable], starts, counts
 
 
 def wrong_force(resting_m_s2: float | None, largest_m_s2: float = 0.0) -> str:
@@ -80,15 +87,11 @@ def turns_of_gravity(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> floa
     The force f turns in the body as df = -(w x f) dt; over a quarter of a second that is compared with how the mean of
     f changes, by least squares. Where a body is shaken more than it is turned, nothing is told.
     """
-    usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
-    stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
+    stamps_ns, rates, forces, starts, counts = _in_windows(stamps_ns, rates, forces)
     if len(stamps_ns) < FEWEST_DEAD:
         return None
     steps_s = np.minimum(np.diff(stamps_ns) / NANOSECONDS_PER_SECOND, 0.1)[:, None]
     turned = np.vstack([np.zeros(3), np.cumsum(np.cross(forces, rates)[1:] * steps_s, axis=0)])
-    windows = (stamps_ns - stamps_ns[0]) // _REST_NS
-    starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
-    counts = np.diff(np.append(starts, len(stamps_ns)))[:, None]
     # Means over neighbouring windows; what is summed up is averaged alike.
     said = np.diff(np.add.reduceat(turned, starts) / counts, axis=0)
     felt = np.diff(np.add.reduceat(forces, starts) / counts, axis=0)

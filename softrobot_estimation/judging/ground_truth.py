@@ -41,6 +41,8 @@ _SEARCHED_S = 0.06
 """Either way: well below a quarter of the vibration's period, where signs change."""
 _EDGE_S = 0.25  # of a gap, which its filtered neighbourhood reaches into
 _LONGEST_STEP_S = 0.03
+_LEAST_TOLD_S = 5e-5
+"""A smaller delay is none that the comparison tells."""
 _LEAST_EXPLAINED = 0.5
 """Of the force's variance: below it there was no vibration to compare."""
 
@@ -109,11 +111,12 @@ def lateness(
     if not wrenches or tip is None or base is None or not len(tip.stamps_ns) or not len(base.stamps_ns):
         return 0.0, ""
     found = find_capture_delay(configuration, wrenches[0], tip.stamps_ns, in_base(tip.values[:, :3], base.values))
-    if not found.known:
+    if abs(found.delay_s) < _LEAST_TOLD_S:
         return 0.0, ""
+    side = "behind" if found.delay_s > 0.0 else "ahead of"
     return found.delay_s, (
-        f"Motion capture is stamped {1e3 * found.delay_s:.1f} ms behind the wrench, by the force on the sensor against "
-        "the acceleration of the tip: the truth was moved by that."
+        f"Motion capture is stamped {1e3 * abs(found.delay_s):.1f} ms {side} the wrench, by the force on the sensor "
+        "against the acceleration of the tip: the truth was moved by that."
     )
 
 
@@ -127,8 +130,6 @@ class CaptureDelay:
         By how much stamps of motion capture are later than those of the wrench; 0 where it is not known.
     explained
         Share of the force's variance; NaN without a wrench.
-    apart_s
-        Half of how far the delays by x and by y alone are apart.
     moving_kg, moving_apart_kg
         Force over acceleration of the tip, and half of how far both axes are apart.
     weight_n
@@ -137,7 +138,6 @@ class CaptureDelay:
 
     delay_s: float = 0.0
     explained: float = np.nan
-    apart_s: float = np.nan
     moving_kg: float = np.nan
     moving_apart_kg: float = np.nan
     weight_n: float = np.nan
@@ -175,7 +175,7 @@ def find_capture_delay(
     x, y = (_best_shift(grid_s, force[:, [i]], acceleration[:, [i]], known) for i in range(2))
     # The robot pushes on its base against its acceleration.
     delay_s, explained, mass_kg = both
-    found = CaptureDelay(delay_s, explained, 0.5 * abs(x[0] - y[0]), -mass_kg, 0.5 * abs(x[2] - y[2]), weight_n)
+    found = CaptureDelay(delay_s, explained, -mass_kg, 0.5 * abs(x[2] - y[2]), weight_n)
     return found if found.known else CaptureDelay(explained=explained, weight_n=weight_n)
 
 

@@ -159,6 +159,11 @@ def test_the_wrench_tells_how_late_motion_capture_is_and_the_open_loop_is_honest
     assert 0.0015 < late_s < 0.0035
     assert "ms behind the wrench" in sentence
     assert still_s - late_s == pytest.approx(0.005, abs=2e-4)
+    in_time = {body: replace(one, stamps_ns=one.stamps_ns - round(1e9 * late_s)) for body, one in later.items()}
+    ahead = {body: replace(one, stamps_ns=one.stamps_ns - 10_000_000) for body, one in in_time.items()}
+    assert "5.0 ms ahead of the wrench" in ROBOT.truth_lateness(configuration, recording.series, ahead)[1]
+    in_time = {body: replace(one, stamps_ns=one.stamps_ns - 5_000_000) for body, one in in_time.items()}
+    assert ROBOT.truth_lateness(configuration, recording.series, in_time) == (0.0, "")
     first, second = (
         judge(ROBOT, configuration, "open_loop", one, JudgeSettings())
         for one in (recording, replace(recording, tracks=later))

@@ -11,6 +11,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.spatial.transform import Rotation, Slerp
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.presentation import quantity
 from onboard_estimation.contract.tracks import BodyTrack, clock_parts, mirror
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.judging.alignment import align_heading
@@ -220,7 +221,8 @@ def test_the_numbers_of_the_refusal() -> None:
     assert found["path"].misfit == pytest.approx(misfits.min(), rel=1e-5)
     assert image["path"].misfit < 1e-9
     said = judge(POSITION, path, flipped(path, "y"))
-    assert f"by {found['path'].misfit:.3g} m RMS as recorded and by {image['path'].misfit:.3g} m mirrored" in said
+    recorded, mirrored = (quantity(one["path"].misfit, "m") for one in (found, image))
+    assert f"by {recorded} RMS as recorded and by {mirrored} mirrored" in said
 
 
 def test_straight_paths_rest_and_bad_estimates_are_accused_of_nothing() -> None:

@@ -254,7 +254,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
     table = printed(comparison)
     assert row(table, "robot") == ["robot", "salp", "salp", ""]
     assert row(table, "Joint angle RMSE") == ["Joint angle RMSE (deg)", "0.2", "0.15", "-25 %"]
-    assert row(table, "Pose / x / Error max")[1:] == ["0.02", "0.03", "+50 %"]
+    assert row(table, "Pose / x / Error max") == ["Pose / x / Error max (cm)", "2", "3", "+50 %"]
     assert row(table, "Coverage 3 sigma")[1:] == ["0.99, 1", "0.99, 1", ""]
     other = compare_runs([comparison.runs[0].folder, run_of(tmp_path / "c", '{"joint_angle_rmse_deg": NaN}', facts())])
     mapping = json.loads(json.dumps(other.summary(), allow_nan=False))  # strict JSON with one value per run
