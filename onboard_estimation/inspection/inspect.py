@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
 from onboard_estimation.bags.other_poses import possible_truth, unread_poses
+from onboard_estimation.bags.topics import POINT, POSE, TRANSFORM, TRUTH
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
@@ -51,11 +52,9 @@ Field = Literal["position", "velocity", "effort"]
 
 IMU = "sensor_msgs/msg/Imu"
 JOINTS = "sensor_msgs/msg/JointState"
-TRUTH_TYPES = tuple(f"geometry_msgs/msg/{one}Stamped" for one in ("Pose", "Transform", "Point"))
-TRUTH_FOLDER = "ground_truth"
 GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
 
-_SENSOR_FOLDERS = {TRUTH_FOLDER, "imu", "actuators", "pressure"}
+_SENSOR_FOLDERS = {TRUTH, "imu", "actuators", "pressure"}
 _FIELDS: tuple[Field, ...] = ("velocity", "position", "effort")
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 
@@ -164,7 +163,7 @@ def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping
 
 def is_truth(bag: Bag, topic: str) -> bool:
     """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
-    return TRUTH_FOLDER in topic.split("/") and bag.types[topic] in TRUTH_TYPES
+    return TRUTH in topic.split("/") and bag.types[topic] in (POSE, TRANSFORM, POINT)
 
 
 def common_namespace(topics: Iterable[str]) -> str:

@@ -31,11 +31,8 @@ from onboard_estimation.trajectories.lines import Lines, cells, chosen_body, is_
 Rows = NDArray[np.float64]
 
 _METRES = {"meters": 1.0, "centimeters": 0.01, "millimeters": 0.001, "inches": 0.0254, "feet": 0.3048}
-_Z_UP = {
-    **{("Position", axis): sign for axis, sign in (("X", 1.0), ("Z", -1.0), ("Y", 1.0))},
-    **{("Rotation", axis): sign for axis, sign in (("X", 1.0), ("Z", -1.0), ("Y", 1.0), ("W", 1.0))},
-}
-"""Of the columns of a pose of Motive's, their signs once z points up and not y, in the order x, y, z."""
+_Z_UP = [(kind, axis) for kind, axes in (("Position", "XZY"), ("Rotation", "XZYW")) for axis in axes]
+"""Columns of a pose of Motive's in the order x, y, z once z points up and not y; those of its Z change their sign."""
 _LAST_YEAR = 2100
 
 _SECTIONS = ("Objects", "Segments", "Trajectories", "Model Outputs", "Devices", "Joints")
@@ -120,7 +117,7 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
     if absent := [f"{kind} {axis}" for kind, axis in _Z_UP if (kind, axis) not in bodies[name]]:
         raise UserError(f"{file}: {printable(name)} has no {', '.join(absent)}: export rotations and positions")
     factors = {"Position": _METRES[unit.lower()], "Rotation": 1.0}
-    columns = {bodies[name][one]: sign * factors[one[0]] for one, sign in _Z_UP.items()}
+    columns = {bodies[name][one]: -factors[one[0]] if one[1] == "Z" else factors[one[0]] for one in _Z_UP}
     began_ns, note = _start(told.get("Capture Start Time", ""))
     note = f"rigid body {printable(name)}, turned from y up to z up; {note}"
     stamp = (axes.index("Time (Seconds)"), NANOSECONDS_PER_SECOND)
