@@ -62,12 +62,9 @@ def _worst_first(
     faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
     if not faulty:
         return []
-    last = "topic" if len(faulty) == _TOPICS_SHOWN + 1 else "topics"
-    return [Finding(severity, f"{what}: {_first([f'{topic.name} {say(topic)}' for topic in faulty], f' {last}')}.")]
-
-
-def _first(words: Sequence[str], last: str = "") -> str:
-    return first_of(words, _TOPICS_SHOWN, "; ", f"; and {{}} more{last}")
+    more = "; and {} more topic" if len(faulty) == _TOPICS_SHOWN + 1 else "; and {} more topics"
+    said = first_of([f"{topic.name} {say(topic)}" for topic in faulty], _TOPICS_SHOWN, "; ", more)
+    return [Finding(severity, f"{what}: {said}.")]
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:

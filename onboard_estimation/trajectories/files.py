@@ -101,7 +101,7 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = read_lines(file)
-    if format in EXPORTS:
+    if format is not None and format in EXPORTS:
         stamps, values, numbers, note = read_export(format, file, lines, body)
         one = cleaned(file.name, stamps, values, None, np.array(numbers))
         return replace(one, notes=(note, *one.notes))
@@ -169,13 +169,9 @@ def _kitti_stamps(
         if len(found) != count:
             raise UserError(f"--times {times} has {len(found)} times for the {count} poses of {file}")
         return found
-    if stamps_ns is None:
-        raise UserError(f"{file} is of the format kitti, which has no stamps: give its times with --times FILE")
-    if len(stamps_ns) != count:
-        raise UserError(
-            f"{file} is of the format kitti, which has no stamps, and its {count} poses are not the truth's "
-            f"{len(stamps_ns)}: give its times with --times FILE"
-        )
+    if stamps_ns is None or len(stamps_ns) != count:
+        others = "" if stamps_ns is None else f", and its {count} poses are not the truth's {len(stamps_ns)}"
+        raise UserError(f"{file} is of the format kitti, which has no stamps{others}: give its times with --times FILE")
     return stamps_ns
 
 
