@@ -196,6 +196,8 @@ def test_bodies_of_an_export_are_chosen_and_lost_ones_are_left_out(tmp_path: Pat
         other.write_text(file.read_text().replace(header, "XYZ"))
         with pytest.raises(UserError, match=said):
             read_trajectory(other, "motive", body="left")
+    with pytest.raises(UserError, match="its header is not that of a CSV export of Motive"):
+        read_trajectory(written("tum", tmp_path, [0, 10**9, 2 * 10**9], poses), "motive")
     vicon = written("vicon", tmp_path, [0, 10**9, 2 * 10**9], poses)
     assert len(read_trajectory(vicon, "vicon", body="toe").stamps_ns) == 2
     with pytest.raises(UserError, match="no such rigid body; it has --body left, --body right, --body toe"):
