@@ -262,10 +262,7 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 def _bags_in(folder: Path) -> str:
     """Points at the bags in a folder that is none itself."""
-    found = []
-    for entry in sorted(folder.iterdir()):
-        if entry.suffix == ".bag" or is_regular(entry / METADATA):
-            found.append(entry.name)
+    found = [one.name for one in sorted(folder.iterdir()) if one.suffix == ".bag" or is_regular(one / METADATA)]
     return f"; bags in it: {first_of(found, _BAGS_SHOWN)}" if found else ""
 
 

@@ -91,12 +91,12 @@ class McapStorage(ChunkedStorage):
         elif not (self.closed or self.full):
             self.faults.append(f"{self.name} was not closed, the index at its end is missing")
         self.say_damage()
-        if self._timeless:
-            said = f"{self._timeless:,} of the messages in {self.name} have an impossible time, and were left out"
-            self.faults.append(said)
-        if self._unknown_records:
-            said = f"{self._unknown_records:,} of the records in {self.name} are of no known kind, and left out"
-            self.faults.append(said)
+        for count, what, why in (
+            (self._timeless, "messages", "have an impossible time, and were left out"),
+            (self._unknown_records, "records", "are of no known kind, and left out"),
+        ):
+            if count:
+                self.faults.append(f"{count:,} of the {what} in {self.name} {why}")
         self.connections = {number: self._connection(channel) for number, channel in self._channels.items()}
 
     def _end_early(self, position: int) -> None:

@@ -57,7 +57,6 @@ _TRIES = 3
 
 _LEAF = 13
 _LEAF_HEADER_BYTES = 8
-_FILE_HEADER_BYTES = 100
 _LONGEST_VARINT = 9
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 """By a column's type; 8 and 9 are the numbers 0 and 1."""
@@ -360,9 +359,9 @@ class SalvagedMessages:
     def __init__(self, file: FileBytes) -> None:
         self._file = file
         self._chained: set[int] = set()
-        header = file.window(0, _FILE_HEADER_BYTES)[:_FILE_HEADER_BYTES]
+        header = file.window(0, _HEADER_BYTES)[:_HEADER_BYTES]
         self._size = page_bytes(header)
-        self._usable = self._size - header[20] if len(header) == _FILE_HEADER_BYTES else 0
+        self._usable = self._size - header[20] if len(header) == _HEADER_BYTES else 0
         found: dict[int, tuple[int, int, int, _Pieces]] = {}
         if self._size >= 512 and self._usable >= 480 and self._size & (self._size - 1) == 0:
             # The file's first page is no leaf of this table.

@@ -29,11 +29,7 @@ import numpy as np
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapFile
 from numpy.typing import NDArray
-from rosbags.interfaces import (
-    Connection,
-    MessageDefinitionFormat,
-    Qos,
-)
+from rosbags.interfaces import Connection, MessageDefinitionFormat, Qos
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
 from rosbags.serde import SerdeError

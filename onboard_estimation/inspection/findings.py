@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from math import degrees
 from statistics import median
 
 from onboard_estimation.base.errors import first_of
@@ -63,12 +62,9 @@ def _worst_first(
     faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
     if not faulty:
         return []
-    last = "topic" if len(faulty) == _TOPICS_SHOWN + 1 else "topics"
-    return [Finding(severity, f"{what}: {_first([f'{topic.name} {say(topic)}' for topic in faulty], f' {last}')}.")]
-
-
-def _first(words: Sequence[str], last: str = "") -> str:
-    return first_of(words, _TOPICS_SHOWN, "; ", f"; and {{}} more{last}")
+    more = "; and {} more topic" if len(faulty) == _TOPICS_SHOWN + 1 else "; and {} more topics"
+    said = first_of([f"{topic.name} {say(topic)}" for topic in faulty], _TOPICS_SHOWN, "; ", more)
+    return [Finding(severity, f"{what}: {said}.")]
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
@@ -175,25 +171,15 @@ def _truth(reports: Sequence[TruthReport]) -> Iterator[Finding]:
                 f"{report.topic} covers {report.coverage:.1%} of the sensors' time; the longest hole is "
                 f"{_seconds(report.longest_hole_s)} at {report.longest_hole_at_s:.2f} s."
             )
-    for report in sorted(reports, key=lambda report: report.jumps, reverse=True):
-        if report.jumps:
-            yield warning(
-                f"{report.topic} jumps {_times(report.jumps)} in a way no body moves (markers swapped?), first at "
-                f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
-                f"{degrees(report.largest_turn_rad):.3g} deg{_flips(report)}."
-            )
+    for report in sorted(reports, key=lambda report: report.made_up_s, reverse=True):
         yield from map(warning, report.made_up)
+        if report.flips:
+            yield warning(
+                f"{report.topic} turns by 90, 120 or 180 deg at once, {_times(report.flips)}, as where markers are "
+                "swapped: give the body markers at unequal distances."
+            )
         if report.unusable:
             yield warning(f"{report.topic} has {report.unusable:,} poses that are none.")
-
-
-def _flips(report: TruthReport) -> str:
-    if not report.flips:
-        return ""
-    return (
-        f"; {'one is a turn' if report.flips == 1 else f'{report.flips:,} are turns'} by 90, 120 or 180 deg: give the "
-        "body markers at unequal distances"
-    )
 
 
 def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:

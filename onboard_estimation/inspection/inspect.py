@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
 from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
 from onboard_estimation.bags.other_poses import possible_truth, unread_poses
+from onboard_estimation.bags.topics import POINT, POSE, TRANSFORM, TRUTH
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
@@ -52,11 +53,9 @@ Field = Literal["position", "velocity", "effort"]
 
 IMU = "sensor_msgs/msg/Imu"
 JOINTS = "sensor_msgs/msg/JointState"
-TRUTH_TYPES = tuple(f"geometry_msgs/msg/{one}Stamped" for one in ("Pose", "Transform", "Point"))
-TRUTH_FOLDER = "ground_truth"
 GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
 
-_SENSOR_FOLDERS = {TRUTH_FOLDER, "imu", "actuators", "pressure"}
+_SENSOR_FOLDERS = {TRUTH, "imu", "actuators", "pressure"}
 _FIELDS: tuple[Field, ...] = ("velocity", "position", "effort")
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 
@@ -165,7 +164,7 @@ def _unsound_words(bag: Bag, ages: Mapping[str, list[Unsound]], columns: Mapping
 
 def is_truth(bag: Bag, topic: str) -> bool:
     """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
-    return TRUTH_FOLDER in topic.split("/") and bag.types[topic] in TRUTH_TYPES
+    return TRUTH in topic.split("/") and bag.types[topic] in (POSE, TRANSFORM, POINT)
 
 
 def common_namespace(topics: Iterable[str]) -> str:
@@ -341,23 +340,20 @@ def truth_report(
     # Across a hole a body may have gone anywhere.
     near = steps <= longest_step
     distances, turns = pose_steps(poses)
-    made_up = [one for one in unsound_poses(stamps, poses) if one.why != LEAPS]
-    # A jump out of what is made up is none of the body.
-    sound = ~marked(made_up, len(poses))
-    near &= sound[1:] & sound[:-1]
-    jumps = near & leaps(distances, turns, steps)
-    flips = jumps & (np.abs(turns[:, None] - _FLIPS_RAD) < _NEAR_FLIP_RAD).any(axis=1)
+    made_up = unsound_poses(stamps, poses)
+    # A step out of what is repeated is none of the body.
+    repeated = marked([one for one in made_up if one.why != LEAPS], len(poses))
+    near &= ~(repeated[1:] | repeated[:-1])
+    is_flip = (np.abs(turns[:, None] - _FLIPS_RAD) < _NEAR_FLIP_RAD).any(axis=1)
     return TruthReport(
         topic=topic,
         coverage=coverage,
         longest_hole_s=hole_s,
         longest_hole_at_s=(hole_at_ns - zero_ns) / NANOSECONDS_PER_SECOND,
-        jumps=int(np.count_nonzero(jumps)),
-        first_jump_at_s=(int(stamps[np.argmax(jumps)]) - zero_ns) / NANOSECONDS_PER_SECOND if jumps.any() else 0.0,
         largest_step_m=float(distances[near].max(initial=0.0)),
         largest_turn_rad=float(turns[near].max(initial=0.0)),
         unusable=int(np.count_nonzero(~usable)),
-        flips=int(np.count_nonzero(flips)),
+        flips=int(np.count_nonzero(near & leaps(distances, turns, steps) & is_flip)),
         made_up_s=sum(one.duration_s for one in made_up),
         made_up=(
             *([f"{topic} {scaled}."] if scaled else []),
@@ -370,14 +366,8 @@ def _coverage(stamps: Integers, longest_step_s: float, span_ns: tuple[int, int])
     """(share of the span within steps that are no holes, longest hole in seconds, where it starts in ns)."""
     start, stop = span_ns
     inside = stamps[(stamps >= start) & (stamps <= stop)]
-    before, after = stamps[stamps < start][-1:], stamps[stamps > stop][:1]
     limit = longest_step_s * NANOSECONDS_PER_SECOND
-    # A pose just outside the span still covers its edge.
-    if not (len(before) and len(inside) and inside[0] - before[0] <= limit):
-        before = np.array([start])
-    if not (len(after) and len(inside) and after[0] - inside[-1] <= limit):
-        after = np.array([stop])
-    edges = np.concatenate([before, inside, after])
+    edges = np.concatenate([[start], inside, [stop]])
     steps = np.diff(edges)
     holes = steps > max(limit, 1.0)
     longest = int(np.argmax(np.where(holes, steps, 0))) if len(steps) else 0

@@ -106,12 +106,11 @@ class TruthReport:
         Share of the sensors' time with a pose at most five median steps away.
     longest_hole_s, longest_hole_at_s
         The longest time without a pose within the sensors' time, and when it starts, in seconds since the bag's start.
-    jumps, first_jump_at_s
-        Steps that no body makes: faster than 10 m/s (and over 1 cm) or 35 rad/s (and over 0.2 rad).
     flips
-        Jumps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
+        Leaps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
     made_up_s, made_up
-        Time in which motion capture made the poses up, repeating the last one or at the origin, and sentences on it.
+        Time in which motion capture made the poses up, repeating the last one, at the origin or a leap away, and
+        sentences on it.
     largest_step_m, largest_turn_rad
         The largest step between neighbouring poses.
     unusable
@@ -122,8 +121,6 @@ class TruthReport:
     coverage: float
     longest_hole_s: float
     longest_hole_at_s: float
-    jumps: int
-    first_jump_at_s: float
     largest_step_m: float
     largest_turn_rad: float
     unusable: int
@@ -345,7 +342,6 @@ def _truth_table(reports: Sequence[TruthReport]) -> Table:
         _Column("ground truth", lambda one: one.topic, is_name=True),
         _Column("covered", lambda one: f"{one.coverage:.1%}"),
         _Column("longest hole", _hole, "warning"),
-        _Column("jumps", lambda one: _count(one.jumps), "warning"),
         _Column("made up", lambda one: f"{one.made_up_s:.3g} s" if one.made_up_s else "", "warning"),
         _Column("unusable", lambda one: _count(one.unusable), "warning"),
         _Column("largest step", lambda one: f"{one.largest_step_m * 1e3:.3g} mm"),

@@ -216,24 +216,20 @@ class Player:
                 return
             if self._stop:
                 return
+            if in_step is not None and self._clock is not None:
+                self._publish_clock(message.log_time_ns)
             publisher = self._publishers[message.topic]
+            publisher.publish(message.data)
             if in_step is None:
-                publisher.publish(message.data)
                 self._note_lateness(message.log_time_ns)
             else:
-                self._publish_in_step(in_step, publisher, message)
+                in_step.taken(publisher.topic_name)
             self.played.message_count += 1
             self.played.latest_s = (message.log_time_ns - self._bag.start_ns) / NANOSECONDS_PER_SECOND
             show(self.played)
         if in_step is not None:
             in_step.finish()
             self.played.notes += in_step.notes
-
-    def _publish_in_step(self, in_step: InStep, publisher: Any, message: RawMessage) -> None:
-        if self._clock is not None:
-            self._publish_clock(message.log_time_ns)
-        publisher.publish(message.data)
-        in_step.taken(publisher.topic_name)
 
     def _messages(self) -> Iterator[RawMessage]:
         """The messages to publish, all in CDR."""

@@ -71,11 +71,9 @@ class Selection:
 
     def takes(self, topic: str) -> bool:
         """Whether a topic is recorded."""
-        if not (self.everything or topic in self.topics or (self.regex and re.search(self.regex, topic))):
-            return False
-        if self.exclude_regex and re.search(self.exclude_regex, topic):
-            return False
-        return self.include_hidden or not is_hidden(topic)
+        wanted = self.everything or topic in self.topics or (self.regex and re.search(self.regex, topic))
+        excluded = self.exclude_regex and re.search(self.exclude_regex, topic)
+        return bool(wanted) and not excluded and (self.include_hidden or not is_hidden(topic))
 
 
 @dataclass

@@ -40,7 +40,8 @@ from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
-from onboard_estimation.trajectories.files import EXPORTS, read_trajectory, with_formats
+from onboard_estimation.trajectories.exports import EXPORTS
+from onboard_estimation.trajectories.files import read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
     SPACES,
     Kind,

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import HEIGHT, PLANAR, VERTICAL_VELOCITY, is_vertical, point_dimension
-from onboard_estimation.filtering.state_space import Block, StateSpace
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 
@@ -272,17 +272,13 @@ def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def coordinate_names(space: StateSpace) -> list[str]:
     """Name of every coordinate of a state, e.g. `pose.x`, as on `state`."""
-    return [name for block in space.blocks for name in _coordinate_names(block)]
+    elements = {block.name: ("x", "y", "z", "w") if block.kind == SO3 else block.names for block in space.blocks}
+    return [f"{block}.{element}" for block, names in elements.items() for element in names]
 
 
 def _pair_names(space: StateSpace) -> list[str]:
     """Of the upper triangle of a covariance, as on `state_covariance`."""
     return [f"{space.names[i]}:{space.names[j]}" for i, j in zip(*np.triu_indices(space.dimension), strict=True)]
-
-
-def _coordinate_names(block: Block) -> list[str]:
-    names = ("x", "y", "z", "w") if block.kind == SO3 else block.names
-    return [f"{block.name}.{element}" for element in names]
 
 
 def _rotations(quaternions: NDArray[np.float64]) -> Any:

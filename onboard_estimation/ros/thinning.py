@@ -82,7 +82,5 @@ class Trail:
     def add(self, odometry: Any) -> Any:
         """Add the pose of a `nav_msgs/Odometry`; the path as it is now."""
         header = odometry.header
-        self._poses.append(
-            self._new("geometry_msgs/msg/PoseStamped", header=header, pose=odometry.pose.pose),
-        )
+        self._poses.append(self._new("geometry_msgs/msg/PoseStamped", header=header, pose=odometry.pose.pose))
         return self._new("nav_msgs/msg/Path", header=header, poses=list(self._poses))

@@ -117,16 +117,14 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
         if topic not in candidates and not is_frame(topic, bag.topics):
             raise UserError(f"--topic {TRUTH}={topic}: that is no other topic with poses; there are {offers}")
         return _tracked(bag, topic, topic)
-    if body is not None:
-        if body not in named:
-            nearest = f", the nearest is --body {nearest_name(body, named)}" if named else ""
-            raise UserError(f"--body {body}: {bag.path} has no ground truth of it; it has {bodies}{nearest}")
-        return _tracked(bag, body, named[body])
-    if len(named) == 1:
-        ((name, topic),) = named.items()
-        return _tracked(bag, name, topic)
-    if named:
+    if body is not None and body not in named:
+        nearest = f", the nearest is --body {nearest_name(body, named)}" if named else ""
+        raise UserError(f"--body {body}: {bag.path} has no ground truth of it; it has {bodies}{nearest}")
+    if body is None and len(named) > 1:
         raise UserError(f"{bag.path} has the ground truth of {len(named)} bodies; choose: {bodies}")
+    if named:
+        name = body or next(iter(named))
+        return _tracked(bag, name, named[name])
     if judged is None and len(candidates) == 1:
         found = _tracked(bag, candidates[0], candidates[0])
         note = f"Truth: {printable(candidates[0])}, the only topic of {bag.path.name} that holds poses."

@@ -8,7 +8,7 @@
 | `euroc` | `stamp, x, y, z, qw, qx, qy, qz` and maybe velocity and biases, which are not read | ns |
 | `kitti` | twelve numbers: the upper three rows of the pose's 4 x 4 matrix; before them maybe a frame's number | none |
 | `csv` | columns by name, see `columns` | s or ns |
-| `motive`, `vicon` | rigid bodies, see `motive` and `vicon` | s, frames |
+| `motive`, `vicon` | rigid bodies, see `exports` | s, frames |
 
 Cells are separated by commas, semicolons or blanks.
 """
@@ -27,10 +27,9 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.judging.options import FORMATS, EvaluateOptions, Format
 from onboard_estimation.trajectories.columns import QUATERNION, STAMPS, columns_of, covariance_name
+from onboard_estimation.trajectories.exports import EXPORTS, export_format, read_export
 from onboard_estimation.trajectories.lines import Lines, is_number, numbers_of, read_lines
-from onboard_estimation.trajectories.motive import is_motive, read_motive
 from onboard_estimation.trajectories.trajectory import Trajectory, cleaned, is_trajectory_file
-from onboard_estimation.trajectories.vicon import is_vicon, read_vicon
 
 Rows = NDArray[np.float64]
 
@@ -50,8 +49,6 @@ _NAMES: Mapping[str, Sequence[str]] = {
 }
 _TUM, _OPENVINS, _KITTI = len(_NAMES["tum"]), len(_NAMES["openvins"]), (12, 13)
 _LEAST_NS = 1e15  # as seconds, 30 million years
-EXPORTS = {"motive": read_motive, "vicon": read_vicon}
-"""Readers of what motion capture's own programs write, of several bodies."""
 _HINTS = {
     "tum_ns": ": nanoseconds, x y z qx qy qz qw; the other order, w first, looks the same and is {flag} euroc",
     "euroc": ": nanoseconds, x y z qw qx qy qz where no header says else; w last looks the same and is {flag} tum_ns",
@@ -104,10 +101,10 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = read_lines(file)
-    if format in EXPORTS:
-        stamps, values, numbers, notes = EXPORTS[format](file, lines, body)
+    if format is not None and format in EXPORTS:
+        stamps, values, numbers, note = read_export(format, file, lines, body)
         one = cleaned(file.name, stamps, values, None, np.array(numbers))
-        return replace(one, notes=(*notes, *one.notes))
+        return replace(one, notes=(note, *one.notes))
     if format == "kitti":
         count = _KITTI[len(lines.rows[0]) == _KITTI[1]]
         _, values = numbers_of(file, lines, count, count, None, range(count))
@@ -133,10 +130,8 @@ def format_of(file: Path, flag: str = "--format") -> Format:
     lines = read_lines(file, 1)
     first, header = lines.rows[0], lines.header[-1] if lines.header else ""
     suffix = file.suffix.lower()
-    if is_motive(header):
-        return "motive"
-    if is_vicon(header):
-        return "vicon"
+    if export := export_format(header):
+        return export
     names = lines.names
     if set(STAMPS) & {name.lower() for name in names}:
         return "csv"
@@ -174,13 +169,9 @@ def _kitti_stamps(
         if len(found) != count:
             raise UserError(f"--times {times} has {len(found)} times for the {count} poses of {file}")
         return found
-    if stamps_ns is None:
-        raise UserError(f"{file} is of the format kitti, which has no stamps: give its times with --times FILE")
-    if len(stamps_ns) != count:
-        raise UserError(
-            f"{file} is of the format kitti, which has no stamps, and its {count} poses are not the truth's "
-            f"{len(stamps_ns)}: give its times with --times FILE"
-        )
+    if stamps_ns is None or len(stamps_ns) != count:
+        others = "" if stamps_ns is None else f", and its {count} poses are not the truth's {len(stamps_ns)}"
+        raise UserError(f"{file} is of the format kitti, which has no stamps{others}: give its times with --times FILE")
     return stamps_ns
 
 

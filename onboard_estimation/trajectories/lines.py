@@ -80,7 +80,7 @@ def _text_lines(file: Path) -> Iterator[tuple[int, str]]:
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError:
-                raise UserError(f"{file}: line {number} is no text, it is no trajectory") from None
+                line = "\0"
             if "\0" in line:
                 raise UserError(f"{file}: line {number} is no text, it is no trajectory")
             if line:

@@ -200,19 +200,14 @@ def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list
         extreme = np.asarray((np.abs(values) >= UNKNOWN_VARIANCE).any(axis=(1, 2)) | tiny.any(axis=1), dtype=np.bool_)
         sound = finite & ~extreme & _definite(np.where((finite & ~extreme)[:, None, None], values, 0.0))
         out[sound, rows, rows] = values[sound]
-        words = block.name
-        if zero.any():
-            notes.append(f"{name}: the covariance of the {words} is all zero in {_share(zero)}: taken as not known.")
-        if extreme.any():
-            notes.append(
-                f"{name}: a variance of the {words} is {UNKNOWN_VARIANCE:g} or more, or below {_LEAST_VARIANCE:g}, in "
-                f"{_share(extreme)}: taken as not known."
-            )
-        if (wrong := finite & ~zero & ~extreme & ~sound).any():
-            notes.append(
-                f"{name}: the covariance of the {words} is not symmetric and positive definite in {_share(wrong)}: "
-                "taken as not known."
-            )
+        wrong, words = finite & ~(zero | extreme | sound), block.name
+        for which, what in (
+            (zero, f"the covariance of the {words} is all zero"),
+            (extreme, f"a variance of the {words} is {UNKNOWN_VARIANCE:g} or more, or below {_LEAST_VARIANCE:g},"),
+            (wrong, f"the covariance of the {words} is not symmetric and positive definite"),
+        ):
+            if which.any():
+                notes.append(f"{name}: {what} in {_share(which)}: taken as not known.")
         if (absent := ~finite & ~extreme).any():
             notes.append(f"{name}: there is no covariance of the {words} in {_share(absent)}.")
         if sound.sum() > 1 and not np.ptp(values[sound], axis=0).any():

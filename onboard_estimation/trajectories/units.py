@@ -30,12 +30,10 @@ def stamp_unit(text: str) -> str:
         number = float(text)
     except ValueError:
         return ""
-    fitting = [
-        f" (in {name} it would be one: multiply stamps by {factor:g})"
-        for factor, name in _UNITS.items()
-        if _YEARS_S[0] < number * factor < _YEARS_S[1]
-    ]
-    return next(iter(fitting), "")
+    for factor, name in _UNITS.items():
+        if _YEARS_S[0] < number * factor < _YEARS_S[1]:
+            return f" (in {name} it would be one: multiply stamps by {factor:g})"
+    return ""
 
 
 def stamp_factor(stamps_ns: Integers, true_ns: Integers) -> str:

@@ -13,7 +13,7 @@ from onboard_estimation.live.followed import ROWS_BACK, FollowedRobot, Subject
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place
 from onboard_estimation.ros.measurements import MessageFault
-from onboard_estimation.view.recorded import namespaces_with_estimates, subject_of
+from onboard_estimation.view.recorded import subjects
 
 WINDOW_S = 30.0
 
@@ -55,13 +55,8 @@ class LiveGraph:
             return
         self._looked = time.monotonic()
         topics = {name: types[0] for name, types in self._node.get_topic_names_and_types() if types}
-        wanted = self._options.namespace
-        for namespace in namespaces_with_estimates(topics):
-            if namespace in self.robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
-                continue
-            subject = subject_of(namespace, topics, self._options)
-            if subject is not None:
-                self.robots[namespace] = LiveRobot(self._node, namespace, subject)
+        for namespace, subject in subjects(topics, self._options, self.robots):
+            self.robots[namespace] = LiveRobot(self._node, namespace, subject)
 
     def status(self) -> str:
         """What is there and how it does, as Markdown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +67,21 @@ def namespaces_with_estimates(topics: Mapping[str, str]) -> list[str]:
     return sorted(space for space in spaces if topics.get(f"{space}/{STATE}") == kind)
 
 
-def subject_of(namespace: str, topics: Mapping[str, str], options: EvaluateOptions) -> Subject | None:
-    """The robot of a namespace: the one asked for, else that of the namespace's name, else the one whose topics fit."""
-    robot = _robot_of(namespace, topics, options)
-    if robot is None:
-        return None
-    configuration = load_configuration(robot, options)
-    estimator = robot.estimator(configuration, estimator_name(robot, options.estimator))
-    return Subject(namespace or "/", robot, configuration, estimator.space)
+def subjects(
+    topics: Mapping[str, str], options: EvaluateOptions, known: Container[str] = ()
+) -> Iterator[tuple[str, Subject]]:
+    """Robots by their namespaces, of topics with their types; not those that are known already."""
+    for namespace in namespaces_with_estimates(topics):
+        wanted = options.namespace is None or options.namespace.strip("/") == namespace.strip("/")
+        if not wanted or namespace in known or (robot := _robot_of(namespace, topics, options)) is None:
+            continue
+        configuration = load_configuration(robot, options)
+        estimator = robot.estimator(configuration, estimator_name(robot, options.estimator))
+        yield namespace, Subject(namespace or "/", robot, configuration, estimator.space)
 
 
 def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOptions) -> Robot | None:
+    """The robot of a namespace: the one asked for, else that of the namespace's name, else the one whose topics fit."""
     if options.robot is not None:
         return find_robot(options.robot)
     robots = list(all_robots())
@@ -85,13 +89,11 @@ def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOption
     for robot in robots:
         if robot.name == last:
             return robot
-    best: tuple[int, Robot] | None = None
+    there = []
     for robot in robots:
         channels = robot.channels(load_configuration(robot, EvaluateOptions()))
-        there = sum(topics.get(f"{namespace}/{one.topic}") == one.message_type for one in channels)
-        if there and (best is None or there > best[0]):
-            best = there, robot
-    return best[1] if best else None
+        there.append(sum(topics.get(f"{namespace}/{one.topic}") == one.message_type for one in channels))
+    return robots[int(np.argmax(there))] if any(there) else None
 
 
 def _from_run(folder: Path, bag_path: Path | None) -> ShownRun:
@@ -132,14 +134,8 @@ def _bag_of(folder: Path, description: Mapping[str, Any]) -> Path | None:
 
 def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[ShownRun]:
     """Robots whose estimates were recorded along with everything else."""
-    topics = bag.types
     records = []
-    for namespace in namespaces_with_estimates(topics):
-        if options.namespace is not None and options.namespace.strip("/") != namespace.strip("/"):
-            continue
-        subject = subject_of(namespace, topics, options)
-        if subject is None:
-            continue
+    for namespace, subject in subjects(bag.types, options):
         stamps_ns, means, covariances = _estimates(bag, namespace, subject)
         bodies, truth = _truth(bag, subject, stamps_ns, {"namespace": namespace})
         note = f"As recorded in {bag.path}: {len(stamps_ns)} estimates."
