@@ -37,10 +37,10 @@ from onboard_estimation.campaigns.summary import (
     headlines,
     worst_runs,
 )
-from onboard_estimation.report.page import asset, filled_page, lined_table, style_hash, text
+from onboard_estimation.report.page import filled_page, lined_table, made_with, text
 from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
 
-_TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
+_TEMPLATE, _STYLE = "campaign.html", "campaign.css"
 _MOST_LISTED = 2000
 _MOST_LINES = 60
 _REPLAYED = 5
@@ -71,7 +71,6 @@ def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, .
 
 
 def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> str:
-    style = "\n".join(map(asset, _STYLES))
     axes = differing_axes(groups)
     listed = sorted(campaign.rows, key=lambda row: row["status"] == "done")[:_MOST_LISTED]
     left_out = len(campaign.rows) - len(listed)
@@ -93,11 +92,9 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         ),
         "run_count": text(f"{len(listed)} runs"),
         "runs": _run_table(campaign, listed),
-        "versions": text("Made with " + ", ".join(f"{key} {value}" for key, value in software().items()) + "."),
-        "style": style,
-        "style_hash": style_hash(style),
+        "versions": made_with(software()),
     }
-    return filled_page(_TEMPLATE, fields)
+    return filled_page(_TEMPLATE, fields, _STYLE)
 
 
 def _sources(groups: Sequence[Group]) -> str:

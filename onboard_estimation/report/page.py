@@ -85,7 +85,6 @@ def write_report(result: EvaluationResult, folder: Path) -> Path:
 def render(result: EvaluationResult) -> str:
     """The page as text."""
     window = worst_window(result)
-    style = asset(_STYLE)
     script = "\n".join(['"use strict";', "(() => {", *map(asset, _SCRIPTS), "})();"])
     instants = thin(result, instants_within_budget(result))
     heading = f"{result.robot}, {result.estimator}"
@@ -111,10 +110,8 @@ def render(result: EvaluationResult) -> str:
         "sensors": sensor_table(result.sensors),
         "notes": _notes(result),
         "command": text(result.command),
-        "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
+        "versions": made_with(versions),
         "data": embedded(page_data(result, instants, window)),
-        "style": style,
-        "style_hash": style_hash(style),
         "script": script,
         "script_hash": style_hash(script),
     }
@@ -362,9 +359,22 @@ def asset(name: str) -> str:
     return packaged_text(__package__, f"assets/{name}")
 
 
-def filled_page(template: str, fields: Mapping[str, str]) -> str:
-    """A template with its fields, in one pass, so that a name that looks like a placeholder stays a name."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], asset(template))
+def filled_page(template: str, fields: Mapping[str, str], *styles: str) -> str:
+    """A template with its fields, in one pass, so that a name that looks like a placeholder stays a name.
+
+    Parameters
+    ----------
+    styles
+        Style sheets beside that of all pages.
+    """
+    style = "\n".join(map(asset, (_STYLE, *styles)))
+    known = {"style": style, "style_hash": style_hash(style), **fields}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: known[found[1]], asset(template))
+
+
+def made_with(versions: Mapping[str, str]) -> str:
+    """The software that a page comes from, as a sentence."""
+    return text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}.")
 
 
 def style_hash(content: str) -> str:

@@ -10,9 +10,9 @@ from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.workers import software
 from onboard_estimation.contract.result import Picture
 from onboard_estimation.contract.trained import ReportTable, TrainingReport
-from onboard_estimation.report.page import asset, filled_page, lined_table, pictures_html, style_hash, text
+from onboard_estimation.report.page import filled_page, lined_table, made_with, pictures_html, text
 
-_TEMPLATE, _STYLE = "training.html", "page.css"
+_TEMPLATE = "training.html"
 
 
 def write_training_page(
@@ -37,7 +37,7 @@ def write_training_page(
     UserError
         It cannot be written, or the installation lacks a part of it.
     """
-    style, source = asset(_STYLE), "simulated" if simulated else "recorded"
+    source = "simulated" if simulated else "recorded"
     shown = [Picture(one.read_bytes(), f"{one.stem.replace('_', ' ')}.") for one in pictures]
     recordings = ReportTable("", ("recording", "SHA-256"), tuple(hashes.items()))
     fields = {
@@ -49,9 +49,7 @@ def write_training_page(
         "pictures": pictures_html(shown),
         "recordings": _table(recordings),
         "command": text(f"onboard-estimation evaluate BAG --model {shlex.quote(str(model))}"),
-        "versions": text("Made with " + ", ".join(f"{key} {value}" for key, value in software().items()) + "."),
-        "style": style,
-        "style_hash": style_hash(style),
+        "versions": made_with(software()),
     }
     path = page_of(model)
     write_atomically(path, filled_page(_TEMPLATE, fields).encode(), f"page of the model {model}")
