@@ -77,7 +77,6 @@ class HopperTrainingConfiguration:
     seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept", minimum=0)
     threads: int = parameter(0, "that share the work; 0: one a core", minimum=0, maximum=1024)
     delays: bool = parameter(True, "search the delays of event detection too; false: the paper's form")
-    state_file: str = parameter("", 'start of the names of files to continue from after an interruption; "" for none')
 
 
 @dataclass(frozen=True)

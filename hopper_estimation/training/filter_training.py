@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -257,9 +256,11 @@ def train_filter(
     """Search a filter's parameters on trials and calibrate it with them."""
     objective = FilterObjective(configuration, estimator, trials, search.threads, search.delays)
     problem, budget = objective.problem(), Settings(search.individuals, search.generations)
-    state_file = Path(f"{search.state_file}_{estimator}.npz") if search.state_file else None
-    costs = objective if state_file else lambda population: sharers().once(lambda: objective(population))
-    results = minimise_seeds(search.method, problem, costs, budget, search.seeds, progress, state_file)
+
+    def costs(population: Array) -> Array:
+        return sharers().once(lambda: objective(population))
+
+    results = minimise_seeds(search.method, problem, costs, budget, search.seeds, progress)
     best = min(results, key=lambda one: one.cost)
     parameters = objective.full(best.best[None])[0]
     return TrainedFilter(calibrated(configuration, estimator, parameters, trials), results, best, objective)

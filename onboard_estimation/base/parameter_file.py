@@ -186,6 +186,22 @@ def sections_of_others(path: Path, nodes: Sequence[str]) -> list[str]:
     return []
 
 
+def for_nodes(path: Path, nodes: Sequence[str]) -> str | None:
+    """Text of a parameter file whose section for all nodes is for these alone; None where it has a fault."""
+    found: dict[str, dict[str, Any]] = {}
+    with suppress(UserError):
+        content, faults = read_parameter_file(path)
+        for section, values in _sections(content):
+            if not isinstance(values or {}, Mapping):
+                return None
+            for name in [f"/**/{node}" for node in nodes] if section == "/**" else [section]:
+                own, more_faults = flatten(values or {})
+                faults += more_faults
+                found.setdefault(name, {PARAMETERS_KEY: {}})[PARAMETERS_KEY] |= own
+        return None if faults else to_yaml(found)
+    return None
+
+
 def parameters_of(content: Mapping[str, Any], node: str = "") -> tuple[dict[str, Any], list[str]]:
     """Parameters that the content holds for a node, as `{dotted name: value}`, and faults.
 

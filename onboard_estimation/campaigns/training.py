@@ -87,14 +87,16 @@ def train_from_bags(
 def recordings_of(
     bags: Sequence[Path], read: Callable[[Path], LoadedRecording], progress: Callable[[str], None]
 ) -> dict[str, LoadedRecording]:
-    """Recordings by the names of their bags; UserError where one is given twice."""
+    """Recordings by the names of their bags; UserError where one is given twice, or its truth contradicts a gyro."""
     recordings: dict[str, LoadedRecording] = {}
     for number, bag in enumerate(bags):
         progress(f"reading {bag}")
         if bag.resolve() in {other.resolve() for other in bags[:number]}:
             raise UserError(f"{bag} is given twice")
-        name = bag.resolve().name
-        recordings[name if name not in recordings else str(bag)] = read(bag)
+        name, recording = bag.resolve().name, read(bag)
+        if not all(track.oriented for track in recording.tracks.values()):
+            raise UserError(f"{bag}: {next(one for one in recording.faults if 'orientation' in one).removesuffix('.')}")
+        recordings[name if name not in recordings else str(bag)] = recording
     return recordings
 
 
@@ -154,7 +156,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Eva
         _refuse_incomplete(path, match, bag.topics)
         _refuse_others(robot, configuration, match, bag.topics)
         robot.refuse_topics(configuration, names_in(match.namespace, bag.topics))
-        recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
+        recording = load_recording(bag, robot, match, options)
     missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
     if missing and not (isinstance(robot, Trained) and robot.learns_without_truth):
         topics = ", ".join(f"{TRUTH}/{body}/pose" for body in missing)
@@ -252,4 +254,4 @@ def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) 
         match = replace(match, channels={**match.channels, **present})
         # What an estimator needs, an identification may do without; it says itself what it lacks.
         absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()
-        return load_recording(bag, robot, match, WhatIf(drop=absent), options.mirror_truth)
+        return load_recording(bag, robot, match, replace(options, what_if=WhatIf(drop=absent)))

@@ -72,17 +72,16 @@ def campaign(
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
     with arguments.working(workers, scheduler, len(cases), quiet=json) as team:
         output.note(f"{name}: {len(cases)} runs, {team.about}", json)
-        with output.share(name, quiet=json, lines=not json) as shown:
+        with (
+            output.share(name, quiet=json, lines=not json) as shown,
+            output.gone_on_with(json, f"{place} keeps what is done"),
+        ):
 
             def progress(finished: int, failed: int) -> None:
                 failures = f", {failed} failed" if failed else ""
                 shown(finished / max(len(cases), 1), f"{finished} of {len(cases)} runs{failures}")
 
-            try:
-                done = run_campaign(cases, place, team, about, progress)
-            except KeyboardInterrupt:
-                output.note(f"{place} keeps what is done; the same command goes on from there", json)
-                raise
+            done = run_campaign(cases, place, team, about, progress)
     groups, found = write_campaign_report(done, name)
     if json:
         output.print_json(summary(done, groups, found))

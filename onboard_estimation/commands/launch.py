@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.installed import PACKAGE, resource
+from onboard_estimation.base.installed import PACKAGE, command, executables, resource
 from onboard_estimation.commands import output
 from onboard_estimation.commands.arguments import argument
 
@@ -170,7 +170,6 @@ def run(
 
     `PACKAGE EXECUTABLE`, as with `ros2 run`, runs one of another installed package.
     """
-    from onboard_estimation.base.executables import PACKAGE, command, executables
 
     first, arguments, package = words[0], words[1:], PACKAGE
     if first not in executables() and arguments and arguments[0] in executables(first):

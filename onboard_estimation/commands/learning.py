@@ -108,7 +108,7 @@ def train(
         arguments.working(workers, scheduler, len(bags), quiet=json) as team,
         sharing(team),
         output.share(f"training {robot}", quiet=json) as progress,
-        _gone_on_with(json),
+        output.gone_on_with(json),
     ):
         learned = train_from_bags(robot, bags, model, options, form, progress)
     if json:
@@ -166,7 +166,7 @@ def tune(
         with (
             arguments.working(workers, scheduler, settings.evaluations, quiet=json) as team,
             output.share("tuning", quiet=json, lines=not json) as tell,
-            _gone_on_with(json),
+            output.gone_on_with(json),
         ):
             yield team, tell
 
@@ -178,12 +178,3 @@ def tune(
     output.print_report(learned.report.tables(), learned.sentences)
     output.say(f"\nwritten: {file}")
     output.say_command("use it:  ", f"evaluate BAG --config {shlex.quote(str(file))}")
-
-
-@contextmanager
-def _gone_on_with(quiet: bool) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        output.note("what is done is kept; the same command goes on from there", quiet)
-        raise

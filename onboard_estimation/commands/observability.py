@@ -90,7 +90,7 @@ def _observed(
 
     with open_bag(bag_path) as bag:
         robot, configuration, match = choose_robot(options, bag.types, bag_path)
-        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth, options.align_clock)
+        recording = load_recording(bag, robot, match, options)
         variant = str(bag.custom_data.get("variant", ""))
     estimator = estimator_name(robot, options.estimator)
     result = judge(robot, configuration, estimator, recording, options.settings, bag_path.name)

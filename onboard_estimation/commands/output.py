@@ -123,6 +123,16 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
         )
 
 
+@contextmanager
+def gone_on_with(quiet: bool, kept: str = "what is done is kept") -> Iterator[None]:
+    """At Ctrl-C in the block, say that the work is not lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"{kept}; the same command goes on from there", quiet)
+        raise
+
+
 def _lines(what: str) -> Callable[[str], None]:
     """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
     note(what)

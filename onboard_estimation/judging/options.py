@@ -251,8 +251,6 @@ class WhatIf:
         A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).
     noise
         White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).
-    seed
-        Of the noise.
     """
 
     drop: tuple[str, ...] = _what_if((), metavar="SENSOR")
@@ -264,7 +262,6 @@ class WhatIf:
     )
     bias: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_numbers, "--bias"))
     noise: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_numbers, "--noise"))
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for numbers in (self.delay_s, self.bias, self.noise):

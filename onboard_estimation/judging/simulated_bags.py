@@ -189,7 +189,7 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     names = (estimator_name(robot, options.estimator),)
     recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
     options = from_typed({"seed": run.seed}, options)
-    recording = changed(recording, options.what_if)
+    recording = changed(recording, options.what_if, options.settings.seed)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
     again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)

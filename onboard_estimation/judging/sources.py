@@ -100,12 +100,12 @@ class Source:
         now, before = _heard(self.robot, configuration, [name]), _heard(self.robot, self.configuration, self.estimators)
         recording = self.recording
         if self.bag is None:
-            recording = changed(recording, options.what_if)
+            recording = changed(recording, options.what_if, options.settings.seed)
             there = {(one.channel.sensor, one.channel.names) for one in self.recording.series}
             if lacking := sorted(one.topic for one in now if one.required and (one.sensor, one.names) not in there):
                 topics = ", ".join(lacking)
                 raise UserError(f"with these parameters {self.robot.name} listens to {topics}: simulate it with them")
-        elif (now, options.config, options.what_if) != (before, self.options.config, self.options.what_if):
+        elif (now, *_changes(options)) != (before, *_changes(self.options)):
             return read_bag(self.bag, replace(options, robot=self.robot.name), [name])
         return replace(self, options=options, configuration=configuration, estimators=(name,), recording=recording)
 
@@ -142,7 +142,7 @@ def read_bag(
             if options.settings.smooth:
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
-        recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
+        recording = load_recording(bag, robot, read, options)
         # Dead messages are said also where these estimators do not listen: another one does.
         others = {
             topic: one
@@ -159,6 +159,11 @@ def read_bag(
     return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 
+def _changes(options: EvaluateOptions) -> tuple[Any, ...]:
+    """What a bag is read with."""
+    return options.config, options.what_if, options.settings.seed if options.what_if.noise else 0
+
+
 def refuse_rivals(bag: Path, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> None:
     """Raise UserError where a bag holds several robots of a kind and none of them was named."""
     if match.rivals and options.namespace is None:
@@ -170,7 +175,7 @@ def _listened(
     match: TopicMatch, robot: Robot, configuration: Any, estimators: Sequence[str], what_if: WhatIf
 ) -> TopicMatch:
     """Without the topics that none of the estimators makes use of; with all where something is to be changed."""
-    if what_if != WhatIf(seed=what_if.seed):
+    if what_if != WhatIf():
         return match
     used = {one.sensor for one in _heard(robot, configuration, estimators)}
     return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
@@ -343,14 +348,7 @@ def model_file(robot: Robot, configuration: Any) -> Path | None:
     return Path(name) if name else None
 
 
-def load_recording(
-    bag: Bag,
-    robot: Robot,
-    match: TopicMatch,
-    what_if: WhatIf,
-    mirror_truth: str | None = None,
-    align_clock: bool = False,
-) -> LoadedRecording:
+def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> LoadedRecording:
     """Read a robot's sensors and ground truth from a bag, with the changes of a what-if.
 
     What is dropped is not read at all: it may be missing, or be of another type. The truth's clock is aligned with the
@@ -361,7 +359,7 @@ def load_recording(
     UserError
         A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set.
     """
-    match, dropped = _without_dropped(match, what_if)
+    match, dropped = _without_dropped(match, options.what_if)
     if any(channel.required for channel in match.missing) or not match.channels:
         raise missing_topics(robot.name, match, bag.types)
     columns, notes = _read(bag, robot, match)
@@ -371,16 +369,16 @@ def load_recording(
     notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks, held, lost, faults = _known(bag, match, columns, mirror_truth)
+    tracks, held, lost, faults = _known(bag, match, columns, options.mirror_truth)
     faults += [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
     wrong = contradict_gravity(series)
     imus = {one.topic: columns[topic] for topic, one in match.channels.items() if is_imu(one)}
     bodies = {one.topic: TrackedBody(tracks[one.sensor], delay_s(columns[topic])) for topic, one in match.truth.items()}
-    checked = checked_truth(imus, bodies, wrong, align_clock)
+    checked = checked_truth(imus, bodies, wrong, options.align_clock)
     faults += [*wrong.values(), *checked.contradictions]
     notes += [*faults, *lost, *checked.clock]
-    if mirror_truth:
-        notes.append(f"Ground truth mirrored in {mirror_truth}.")
+    if options.mirror_truth:
+        notes.append(f"Ground truth mirrored in {options.mirror_truth}.")
     notes += _missing_truth(match, bag)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
@@ -395,7 +393,7 @@ def load_recording(
         tuple(faults),
         checked.comparable and not wrong,
     )
-    return changed(loaded, replace(what_if, drop=()))
+    return changed(loaded, replace(options.what_if, drop=()), options.settings.seed)
 
 
 def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:

@@ -28,12 +28,12 @@ SHORTEST_PERIOD_S = 0.01
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
-def changed(recording: LoadedRecording, what_if: WhatIf) -> LoadedRecording:
-    """With the changes of a what-if; the order of arrival stays. Raises as `changed_series`."""
-    if what_if == WhatIf(seed=what_if.seed):
+def changed(recording: LoadedRecording, what_if: WhatIf, seed: int = 0) -> LoadedRecording:
+    """With the changes of a what-if, `seed` of its noise; the order of arrival stays. Raises as `changed_series`."""
+    if what_if == WhatIf():
         return recording
     kept = [number for number, one in enumerate(recording.series) if not what_if.drops(one.channel.sensor)]
-    series = tuple(changed_series(recording.series, what_if))
+    series = tuple(changed_series(recording.series, what_if, seed))
     if not series:
         raise UserError("--drop leaves no sensor")
     place = np.full(len(recording.series), -1)
@@ -43,8 +43,8 @@ def changed(recording: LoadedRecording, what_if: WhatIf) -> LoadedRecording:
     return replace(recording, series=series, arrival=arrival[arrival >= 0], notes=notes)
 
 
-def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
-    """Changed copies; those that are dropped are left out.
+def changed_series(series: Sequence[Series], what_if: WhatIf, seed: int = 0) -> list[Series]:
+    """Changed copies, `seed` of the noise; those that are dropped are left out.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
         shift = round(delay_s * NANOSECONDS_PER_SECOND)
         for one in _matching(out, name, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
-    rng = np.random.default_rng(what_if.seed)
+    rng = np.random.default_rng(seed)
     changes = [("--bias", *one) for one in what_if.bias.items()] + [("--noise", *one) for one in what_if.noise.items()]
     for option, name, number in changes:
         if not math.isfinite(number):

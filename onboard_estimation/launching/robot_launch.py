@@ -14,7 +14,6 @@ their own, and `ros2 launch` may run in one without NumPy.
 from __future__ import annotations
 
 import atexit
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from onboard_estimation.base.parameter_file import PARAMETERS_KEY, sections_of_others, to_yaml
+from onboard_estimation.base.parameter_file import PARAMETERS_KEY, for_nodes, sections_of_others, to_yaml
 from onboard_estimation.nodes.for_launch import REASON_VARIABLE, GivesUp, name_in, published_topics
 
 PACKAGE = "onboard_estimation"
@@ -39,8 +38,6 @@ _EMULATED_PORTS = {"vicon": {"port": 8801}}
 _EMULATED_TRUTH = "emulated_truth"
 """Where a simulated robot's truth is published for an emulated motion capture, which publishes what it has seen."""
 _ON_OFF = ("true", "false")
-_FOR_ALL = re.compile(r"^['\"]?/\*\*['\"]?:", re.MULTILINE)
-"""The line of a parameter file that begins what is for all nodes."""
 
 
 @dataclass(frozen=True)
@@ -428,13 +425,9 @@ def _source_of(values: dict[str, str], drivers: Sequence[Driver]) -> str:
 
 def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
     """A parameter file whose parameters for all nodes are for these: others refuse what they do not know."""
-    try:
-        first, *parts = _FOR_ALL.split(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+    text = for_nodes(file, nodes)
+    if text is None:
         return str(file)  # the node says what is wrong with it
-    if not parts:
-        return str(file)
-    text = first + "".join(f"/**/{node}:{part}" for part in parts for node in nodes)
     copy.write_text(text, encoding="utf-8")
     return str(copy)
 

@@ -22,8 +22,7 @@ from types import ModuleType
 from typing import Any, get_origin
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.executables import command, executables
-from onboard_estimation.base.installed import resource
+from onboard_estimation.base.installed import command, executables, resource
 from onboard_estimation.base.parameter_file import yaml_value
 from onboard_estimation.launching import entities
 from onboard_estimation.launching.entities import (

@@ -44,6 +44,7 @@ _DAMAGE = (
 )
 _HEADER = "header"
 _SUFFIX = ".npy"
+_REMEDY = "copy it again or train it anew"
 _SAME_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows
 
 
@@ -176,7 +177,7 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
     """
     where = f"model {path}"
     try:
-        arrays = read_arrays(path, where, "a model", "copy it again or train it anew", LARGEST_FILE_BYTES, MOST_ARRAYS)
+        arrays = _read_arrays(path, where)
     except FileNotFoundError:
         raise UserError(f"{where}: there is no such file; make one with `onboard-estimation train`") from None
     text = arrays.pop(_HEADER, None)
@@ -187,33 +188,20 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
     return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
 
 
-def read_arrays(path: Path, where: str, what: str, remedy: str, largest: int, most: int) -> Arrays:
-    """Arrays and header of an archive of `.npy` files.
-
-    Parameters
-    ----------
-    where, what, remedy
-        For messages: their beginning, what the file should be, and the way out.
-    largest, most
-        Bytes and arrays, beside the header, that it may hold.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UserError
-        Not such a file, too large, or damaged.
-    """
+def _read_arrays(path: Path, where: str) -> Arrays:
+    """Arrays and header of a file; as `load`, but FileNotFoundError where there is none."""
     try:
         size = path.stat().st_size
-        if size > largest:
-            raise UserError(f"{where}: {size / 1e6:.0f} MB, {what} has at most {largest / 1e6:.0f}; {remedy}")
+        if size > LARGEST_FILE_BYTES:
+            raise UserError(
+                f"{where}: {size / 1e6:.0f} MB, a model has at most {LARGEST_FILE_BYTES / 1e6:.0f}; {_REMEDY}"
+            )
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
-            if len(infos) > most + 1:
-                raise UserError(f"{where}: {len(infos)} arrays, {what} has at most {most}")
-            if sum(info.file_size for info in infos) > largest:
-                raise UserError(f"{where}: unpacks to more than {largest / 1e6:.0f} MB; not {what}")
+            if len(infos) > MOST_ARRAYS + 1:
+                raise UserError(f"{where}: {len(infos)} arrays, a model has at most {MOST_ARRAYS}")
+            if sum(info.file_size for info in infos) > LARGEST_FILE_BYTES:
+                raise UserError(f"{where}: unpacks to more than {LARGEST_FILE_BYTES / 1e6:.0f} MB; not a model")
             arrays: Arrays = {}
             for info in infos:
                 name = info.filename.removesuffix(_SUFFIX)
@@ -228,7 +216,7 @@ def read_arrays(path: Path, where: str, what: str, remedy: str, largest: int, mo
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
     except _DAMAGE as error:
-        raise UserError(f"{where}: not {what}, or damaged ({error}); {remedy}") from error
+        raise UserError(f"{where}: not a model, or damaged ({error}); {_REMEDY}") from error
 
 
 def fitting(
@@ -291,4 +279,4 @@ def _parsed(text: bytes, where: str) -> dict[str, Any]:
     try:
         return {**json.loads(text.decode())}
     except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{where}: the header is damaged ({error}); copy it again or train it anew") from error
+        raise UserError(f"{where}: the header is damaged ({error}); {_REMEDY}") from error

@@ -7,7 +7,7 @@ from importlib import import_module
 from itertools import takewhile
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.executables import PACKAGE, entry_point
+from onboard_estimation.base.installed import PACKAGE, entry_point
 from onboard_estimation.nodes.run import NodeExecutable, run
 
 markers = NodeExecutable("onboard_estimation.nodes.markers:MarkerNode")

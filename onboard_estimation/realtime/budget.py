@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import describe, load, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.executables import command, executables
-from onboard_estimation.base.installed import package_of, resource
+from onboard_estimation.base.installed import command, executables, package_of, resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
 from onboard_estimation.base.series import Recording, Series

@@ -12,7 +12,7 @@ from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.base.installed import resource
-from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.sources import choose_robot, load_recording
 from onboard_estimation.pipeline.pipeline import Pipeline
 
@@ -29,7 +29,7 @@ def estimates_of(bag: Path) -> list[int]:
     with open_bag(bag) as opened:
         kinds = {name: topic.message_type for name, topic in opened.topics.items()}
         robot, configuration, match = choose_robot(options, kinds)
-        recording = load_recording(opened, robot, match, WhatIf())
+        recording = load_recording(opened, robot, match, options)
     pipeline = Pipeline(robot.estimator(configuration, robot.estimators[0]), lag_s=configuration.lag_s)
     estimates = [pipeline.process(measurement) for measurement in recording.measurements()]
     return [estimate.stamp_ns for estimate in estimates if estimate is not None]

@@ -208,6 +208,9 @@ def test_another_configuration_is_another_filter_of_the_same_recording(recording
     assert other["joint_angles"].stddev[-1, 0] > 1.2 * plain["joint_angles"].stddev[-1, 0]
     biased = oe.evaluate(recording, what_if=oe.WhatIf(bias={"imu/link_3.gyro_z": 0.05}))
     assert biased.metrics["joint_angles"]["rmse_deg"] > 1.5 * plain.metrics["joint_angles"]["rmse_deg"]
+    noisy, settings = oe.WhatIf(noise={"imu.gyro": 0.1}), [JudgeSettings(initial="exact", seed=seed) for seed in (0, 1)]
+    drawn = [oe.evaluate(recording, what_if=noisy, settings=one)["joint_angles"].estimate for one in settings]
+    assert not np.array_equal(*drawn)
 
 
 def test_live_is_the_replay(recording: oe.Recording) -> None:

@@ -24,7 +24,7 @@ from onboard_estimation.base.configuration import (
     to_parameter_file,
 )
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.parameter_file import read_yaml, sections_of_others, to_yaml, yaml_value
+from onboard_estimation.base.parameter_file import for_nodes, read_yaml, sections_of_others, to_yaml, yaml_value
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,16 @@ def test_of_a_file_for_several_nodes_a_node_gets_its_sections(
     assert (robot.links, robot.frame) == (5 if asked == ":markers" else 4, frame)
     with pytest.raises(ConfigurationError, match="colour: unknown parameter"):  # on the command line it is of no use
         load(Robot, f"{path}{asked}", {"colour": "red"}, node, Beside)
+
+
+def test_what_is_for_all_nodes_can_be_for_some_alone(tmp_path: Path) -> None:
+    whole, some = written(tmp_path, FLEET), tmp_path / "some.yaml"
+    some.write_text(for_nodes(whole, ["salp_estimator", "imu"]) or "")
+    for node in ("/robot_1/salp_estimator", "/robot_2/salp_estimator", "/robot_2/imu", "/imu"):
+        assert load(Robot, some, None, node, Beside) == load(Robot, whole, None, node, Beside)
+    with pytest.raises(ConfigurationError, match="none for /other"):
+        load(Robot, some, None, "/other")
+    assert for_nodes(written(tmp_path, "/**: {ros__parameters: 5}"), ["imu"]) is None
 
 
 def test_a_section_that_cannot_be_chosen_or_is_for_nobody_is_said(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onboard_estimation.base.executables import executables
+from onboard_estimation.base.installed import executables
 from onboard_estimation.commands import output
 
 

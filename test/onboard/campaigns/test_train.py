@@ -174,6 +174,18 @@ def test_bags_that_do_not_do_are_named(
     assert not (folder / "refused.npz").exists()
 
 
+@pytest.mark.parametrize("command", ["train", "identify"])
+def test_truth_that_contradicts_a_gyro_teaches_nothing(command: str, tmp_path: Path) -> None:
+    turning = simulated("turning", 1)
+    for one in turning.truth:
+        one.values[:, 3:] = [0.0, 0.0, 0.0, 1.0]
+    bad = write(turning, tmp_path / "bad")
+    refused = refusal(command, "salp", bad, "--output", tmp_path / "refused.npz")
+    contradicts = "The orientation of ground_truth/link_1/pose contradicts imu/link_1/data_raw: it never changes"
+    assert refused.startswith(f"{bad}: {contradicts}")
+    assert not (tmp_path / "refused.npz").exists()
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [

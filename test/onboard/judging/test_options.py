@@ -181,7 +181,7 @@ IMU = "sensor_msgs/msg/Imu"
 def changed(**options: Any) -> dict[str, Series]:
     """The changed series; the recording's own stay as they are."""
     before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES]
-    out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}
+    out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options), seed=7)}
     assert [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES] == before
     return out
 
@@ -237,8 +237,8 @@ def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> No
 
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
-    what_if = WhatIf(noise={"imu.gyro": 0.02, "imu/link_1.accelerometer": 1.0}, seed=3)
-    out, again = changed_series(long, what_if), changed_series(long, what_if)
+    what_if = WhatIf(noise={"imu.gyro": 0.02, "imu/link_1.accelerometer": 1.0})
+    out, again = changed_series(long, what_if, 3), changed_series(long, what_if, 3)
     noise = out[1].values - long[1].values
     assert np.std(noise[:, :3]) == pytest.approx(0.02, rel=0.05)
     assert np.std(noise[:, 3:]) == pytest.approx(1.0, rel=0.05)
@@ -247,8 +247,8 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
     for one, same in zip(out, again, strict=True):
         np.testing.assert_array_equal(one.values, same.values)
-    assert changes.changed(LOADED, WhatIf(seed=3)) is LOADED
-    other = changed_series(long, replace(what_if, seed=4))
+    assert changes.changed(LOADED, WhatIf(), 3) is LOADED
+    other = changed_series(long, what_if, 4)
     assert not np.array_equal(out[1].values, other[1].values)
 
 

@@ -10,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import KeptResults
+from onboard_estimation.base.workers import sharers
 from onboard_estimation.learning.optimisation.methods import (
     METHODS,
     genetic,
@@ -187,82 +189,28 @@ def test_mutation_shrinks_with_the_generation() -> None:
 # -- interrupted and continued ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "interrupted_at"), [(name, 4) for name in METHODS] + [("genetic", 1), ("cma", SHORT.generations)]
-)
-def test_an_interrupted_run_is_continued_to_the_same_bits(method: str, interrupted_at: int, tmp_path: Path) -> None:
-    """Where some costs are not finite; methods without a population begin in the middle."""
-    path, whole, rest, told = tmp_path / "runs" / "state.npz", Watched(holes), Watched(holes), []
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_run_is_continued_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    """Where some costs are not finite; what is done is kept as `train` keeps it."""
+
+    def kept(objective: Watched) -> Result:
+        team = KeptResults(sharers(), tmp_path)
+        return minimise(method, CUBE, lambda population: team.once(lambda: objective(population)), SHORT)
+
+    whole, rest = Watched(holes), Watched(holes)
     expected = minimise(method, CUBE, whole, SHORT)
     with pytest.raises(KeyboardInterrupt):
-        minimise(method, CUBE, Watched(holes, interrupted_at), SHORT, state_file=path)
-    assert path.exists() == (interrupted_at > 1)
-    assert_same(minimise(method, CUBE, rest, SHORT, told.append, path), expected)
-    again = whole.populations[interrupted_at - 1 :]  # nothing is computed twice
-    assert [one.tobytes() for one in rest.populations] == [one.tobytes() for one in again]
-    assert told[0].generation == interrupted_at
-    assert [file.name for file in path.parent.iterdir()] == ["state.npz"]
+        kept(Watched(holes, 4))
+    assert_same(kept(rest), expected)
+    # Nothing is computed twice.
+    assert [one.tobytes() for one in rest.populations] == [one.tobytes() for one in whole.populations[3:]]
 
 
-@POPULATIONS
-def test_finished_run_is_not_computed_again_and_can_be_lengthened(method: str, tmp_path: Path) -> None:
-    path, told, idle, more = tmp_path / "state.npz", [], Watched(), Watched()
-    first = minimise(method, CUBE, rosenbrock, SHORT, state_file=path)
-    assert_same(minimise(method, CUBE, idle, SHORT, told.append, path), first)
-    assert idle.populations == []
-    assert [one.share for one in told] == [1.0]
-    longer = Settings(30, 14, seed=3)
-    assert_same(minimise(method, CUBE, more, longer, state_file=path), minimise(method, CUBE, rosenbrock, longer))
-    assert len(more.populations) == 6
-    with pytest.raises(UserError, match="holds 14 generations, 8 are asked for"):
-        minimise(method, CUBE, rosenbrock, SHORT, state_file=path)
-
-
-def test_state_of_another_run_is_refused(tmp_path: Path) -> None:
-    path, objective = tmp_path / "state.npz", Watched()
-    minimise("genetic", CUBE, rosenbrock, SHORT, state_file=path)
-    before = path.read_bytes()
-    for method, problem, settings, initial, difference in (
-        ("cma", CUBE, SHORT, None, "method is genetic, here cma"),
-        ("genetic", box(3, -2.0, 2.5), SHORT, None, r"upper is \[2.0, 2.0, 2.0\], here \[2.5"),
-        ("genetic", CUBE, Settings(31, 8, seed=4), None, "individuals is 30, here 31; seed is 3, here 4"),
-        ("genetic", CUBE, SHORT, [0.0, 0.0, 0.0], "start is"),
-    ):
-        with pytest.raises(UserError, match=difference):
-            minimise(method, problem, objective, settings, state_file=path, initial=initial)
-    assert objective.populations == []
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("damage", ["cut", "pickle", "sizes", "nan", "course"])
-def test_damaged_state_is_refused(damage: str, tmp_path: Path) -> None:
-    """Or one whose course is another, as with another version of a library, which draws other numbers."""
-    path, said = tmp_path / "state.npz", "not the state of an optimisation, or damaged"
-    minimise("genetic", CUBE, rosenbrock, SHORT, state_file=path)
-    with np.load(path) as content:
-        arrays = dict(content)
-    if damage == "pickle":
-        arrays["best"] = np.array([{"a": 1}], dtype=object)
-    elif damage == "sizes":
-        arrays["sizes"] += 1
-    elif damage == "nan":
-        arrays["costs"][:] = np.nan
-    elif damage == "course":
-        arrays["digests"][4, 0] ^= 1
-        said = r"generation 5 of 8 comes out differently here.*another state file"
-    np.savez(path, **arrays)
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(UserError, match=said):
-        minimise("genetic", CUBE, rosenbrock, SHORT, state_file=path)
-
-
-def test_seeds_are_the_single_runs_in_order(tmp_path: Path) -> None:
-    seeds, told, path = [7, 2, 5], [], tmp_path / "state.npz"
-    found = minimise_seeds("genetic", CUBE, rosenbrock, SHORT, seeds, told.append, path)
+def test_seeds_are_the_single_runs_in_order() -> None:
+    seeds, told = [7, 2, 5], []
+    found = minimise_seeds("genetic", CUBE, rosenbrock, SHORT, seeds, told.append)
     for seed, result in zip(seeds, found, strict=True):
         assert_same(result, minimise("genetic", CUBE, rosenbrock, Settings(30, 8, seed)))
-        assert (tmp_path / f"state_seed_{seed}.npz").exists()
     assert [one.share for one in told] == pytest.approx(np.arange(1, 25) / 24)
     assert [one.seed for one in told] == np.repeat(seeds, 8).tolist()
 
@@ -270,7 +218,7 @@ def test_seeds_are_the_single_runs_in_order(tmp_path: Path) -> None:
 # -- wrong use -------------------------------------------------------------------------------------------------------
 
 
-def test_wrong_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="outside of the bounds"):
         minimise("genetic", CUBE, rosenbrock, SHORT, initial=[0.0, np.nan, 0.0])
     with pytest.raises(UserError, match="at least two parameters"):
@@ -279,9 +227,6 @@ def test_wrong_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         minimise_seeds("genetic", CUBE, rosenbrock, SHORT, [1, 1])
     with pytest.raises(ValueError, match="for 30 individuals"):
         minimise("genetic", CUBE, lambda x: np.zeros(len(x) + 1), SHORT)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be"):
-        minimise("genetic", CUBE, rosenbrock, SHORT, state_file=tmp_path / "file" / "state.npz")
     monkeypatch.setitem(sys.modules, "cma", None)
     with pytest.raises(UserError, match=r"pip install 'onboard_estimation\[training\]'"):
         minimise("cma", CUBE, rosenbrock, SHORT)
