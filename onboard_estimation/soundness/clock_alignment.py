@@ -184,7 +184,7 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
 
 def _fresh_period_s(times_s: Rows, values: Rows) -> float:
     changes = np.count_nonzero((np.diff(np.nan_to_num(values), axis=0) != 0.0).any(axis=1))
-    return float(np.median(np.diff(times_s))) * (len(times_s) - 1) / max(changes, 1)
+    return float(np.median(np.diff(times_s))) * (len(times_s) - 1) / max(int(changes), 1)
 
 
 def _clipped_at(forces: Rows) -> float:
