@@ -38,7 +38,6 @@ from onboard_estimation.soundness.motion import MotionCheck, against_truth
 from onboard_estimation.soundness.stretches import (
     LEAPS,
     Unsound,
-    in_metres,
     leaps,
     marked,
     pose_steps,
@@ -260,7 +259,6 @@ def _motion(bag: Bag, columns: Mapping[str, list[Column]]) -> MotionCheck:
             imus[name] = column
         elif is_truth(bag, name) and len(column.stamps_ns):
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
-            track = replace(track, values=in_metres(track.stamps_ns, track.values)[0])
             made_up = marked(unsound_poses(track.stamps_ns, track.values), len(track.stamps_ns))
             bodies[name] = TrackedBody(track.without(made_up), delay_s(column))
     return against_truth(imus, bodies)
@@ -333,7 +331,7 @@ def truth_report(
             norms = np.linalg.norm(np.where(np.isfinite(values[:, 3:]), values[:, 3:], 0.0), axis=1)
         usable &= np.abs(norms - 1.0) < _QUATERNION_TOLERANCE
     stamps, first = np.unique(stamps_ns[usable], return_index=True)
-    poses, scaled = in_metres(stamps, values[usable][first])
+    poses = values[usable][first]
     steps = np.diff(stamps) / NANOSECONDS_PER_SECOND
     longest_step = GAP_PERIODS * float(np.median(steps)) if len(steps) else 0.0
     coverage, hole_s, hole_at_ns = _coverage(stamps, longest_step, span_ns)
@@ -355,10 +353,7 @@ def truth_report(
         unusable=int(np.count_nonzero(~usable)),
         flips=int(np.count_nonzero(near & leaps(distances, turns, steps) & is_flip)),
         made_up_s=sum(one.duration_s for one in made_up),
-        made_up=(
-            *([f"{topic} {scaled}."] if scaled else []),
-            *unsound_sentences(topic, made_up, zero_ns, "; evaluations leave them out"),
-        ),
+        made_up=tuple(unsound_sentences(topic, made_up, zero_ns, "; evaluations leave them out")),
     )
 
 

@@ -51,7 +51,6 @@ from onboard_estimation.soundness.at_rest import contradict_gravity, dead, is_im
 from onboard_estimation.soundness.clock_alignment import TrackedBody, delay_s
 from onboard_estimation.soundness.motion import checked_truth
 from onboard_estimation.soundness.stretches import (
-    in_metres,
     marked,
     stamps_of_another_age,
     unsound_poses,
@@ -369,8 +368,8 @@ def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateO
     notes += aged + jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks, held, lost, faults = _known(bag, match, columns, options.mirror_truth)
-    faults += [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    tracks, held, lost = _known(bag, match, columns, options.mirror_truth)
+    faults = [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
     wrong = contradict_gravity(series)
     imus = {one.topic: columns[topic] for topic, one in match.channels.items() if is_imu(one)}
     bodies = {one.topic: TrackedBody(tracks[one.sensor], delay_s(columns[topic])) for topic, one in match.truth.items()}
@@ -406,8 +405,8 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     """
     match = replace(match, channels={})
     columns, notes = _read(bag, robot, match)
-    tracks, held, lost, faults = _known(bag, match, columns, None)
-    notes += [*faults, *lost, *_missing_truth(match, bag)]
+    tracks, held, lost = _known(bag, match, columns, None)
+    notes += [*lost, *_missing_truth(match, bag)]
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
 
 
@@ -420,11 +419,9 @@ def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column],
 
 def _known(
     bag: Bag, match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
-) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str], list[str]]:
-    """Tracks, what else is known, a sentence on each body of which messages are left out, and one on each fault."""
-    tracks: dict[str, BodyTrack] = {}
-    notes: list[str] = []
-    faults: list[str] = []
+) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
+    """Tracks, what else is known, and a sentence on each body of which messages are left out."""
+    tracks, notes = {}, []
     for topic, one in match.truth.items():
         stamps_ns, values = columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
         track = tracks[one.sensor] = BodyTrack.clean(one.sensor, stamps_ns, values)
@@ -433,10 +430,6 @@ def _known(
                 f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
                 "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
             )
-        metres, scaled = in_metres(track.stamps_ns, track.values)
-        if scaled:
-            faults.append(f"Ground truth of {one.sensor} {scaled}.")
-            track = tracks[one.sensor] = replace(track, values=metres)
         if made_up := unsound_poses(track.stamps_ns, track.values):
             tracks[one.sensor] = track.without(marked(made_up, len(track.stamps_ns)))
             notes += unsound_sentences(
@@ -444,7 +437,7 @@ def _known(
             )
     found = {one.sensor: columns[topic] for topic, one in match.held.items()}
     held = {name: HeldValues.clean(column.stamps_ns, column.values) for name, column in found.items()}
-    return tracks, held, notes, faults
+    return tracks, held, notes
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import POSE
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -14,8 +15,6 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.truth import WithTrueRates
 
 Rows = NDArray[np.float64]
-
-_SOME_TURN = np.array([0.5, -0.1, 0.7, 0.5])
 
 
 def truth_at(
@@ -62,7 +61,7 @@ def _without_orientation(
     if not unknown:
         return known
     turned = {name: values.copy() for name, values in seen.items()}
-    for name in unknown:
-        turned[name][:, POSE.orientation] = _SOME_TURN
+    for number, name in enumerate(unknown, start=1):  # each otherwise, for angles between them may be what is judged
+        turned[name][:, POSE.orientation] = Rotation.from_rotvec([0.3, -0.2, 0.7 * number]).as_quat()
     others = robot.true_parts(configuration, turned)
     return {name: values for name, values in known.items() if np.array_equal(values, others[name])}

@@ -118,7 +118,9 @@ def wrong_rate(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> str:
 
 def _dead_axis(values: Matrix) -> str:
     """The one axis (K, 3) that never changes while the other two do: planar sensors lack two."""
-    still = np.ptp(values, axis=0) == 0.0 if len(values) and np.isfinite(values).all() else np.zeros(3, dtype=np.bool_)
+    still = (
+        np.ptp(values, axis=0) == 0.0 if len(values) > 1 and np.isfinite(values).all() else np.zeros(3, dtype=np.bool_)
+    )
     if np.count_nonzero(still) != 1:
         return ""
     axis = int(np.argmax(still))
@@ -150,7 +152,12 @@ def _contradicting(sensor: Series) -> str:
     stamps, readings = sensor.stamps_ns[alive], sensor.values[alive]
     rates, forces = readings[:, IMU.angular_velocity], readings[:, IMU.linear_acceleration]
     largest = float(np.where(np.isfinite(forces), np.abs(forces), 0.0).max(initial=0.0))
-    if words := wrong_force(resting_force_m_s2(stamps, rates, forces), largest) or _dead_axis(forces):
+    words = wrong_force(resting_force_m_s2(stamps, rates, forces), largest)
+    if (
+        not words and len(rates) > 1 and np.ptp(rates, axis=0).all()
+    ):  # else it is planar, and feels no change along its axis
+        words = _dead_axis(forces)
+    if words:
         return f"The accelerometer of {sensor.channel.sensor} {words}."
     words = wrong_rate(stamps, rates, forces)
     return f"The gyro of {sensor.channel.sensor} {words}." if words else ""

@@ -52,7 +52,7 @@ _SURE = 4.0
 _STRETCH_S = 1.0
 _ROTATION_TOLD_RAD = np.deg2rad(3.0)
 _STILL_AXIS = 1e-9
-_STILL_SHARE, _SURELY = 0.1, 20.0
+_STILL_SHARE, _SURELY, _MOVING = 0.1, 20.0, 3.0
 _CLIPPED_OFTEN, _SHOCK_M_S2 = 5, 30.0
 _SURELY_TURNED_RAD = np.deg2rad(20.0)
 _W_FIRST = "its driver writes w first"
@@ -323,10 +323,10 @@ _WAYS = _Kind("move", "mm", 1e3, 0.003)
 
 
 class _Refusal(NamedTuple):
-    """Why there is no fit, and where it is more than too little motion, which of two contradictions."""
+    """Why there is no fit, and where it is more than too little motion, which contradiction; `one` moves alone."""
 
     words: str
-    cause: Literal["", "still", "unexplained"] = ""
+    cause: Literal["", "still", "one", "unexplained"] = ""
 
 
 def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | _Refusal:
@@ -343,7 +343,7 @@ def _best(motion: Motion, sensed: Sensed, kind: _Kind) -> DelayFit | _Refusal:
         return _Refusal(
             f"it {kind.verb}s by {kind.size(min(true, seen))} RMS beside what is even, and {kind.size(kind.least)} is "
             f"needed (rest, or a steady {kind.verb}, tells nothing)",
-            "unexplained" if max(true, seen) > _SURELY * kind.least else "",
+            "unexplained" if max(true, seen) > _SURELY * kind.least else "one" if seen > _MOVING * kind.least else "",
         )
     if explained[peak] < _ENOUGH_EXPLAINED:
         return _Refusal(

@@ -21,7 +21,7 @@ from onboard_estimation.soundness.clock_alignment import (
     truth_clock,
     why_not,
 )
-from onboard_estimation.soundness.stretches import longest_run, marked, unsound_readings
+from onboard_estimation.soundness.stretches import longest_run, marked, other_unit, unsound_readings
 
 Severity = Literal["error", "warning", "note"]
 
@@ -57,15 +57,18 @@ class Finding:
 
 
 class MotionCheck(NamedTuple):
-    """What IMUs and tracked bodies say of each other: clocks of each pair, and frames where both turn enough."""
+    """What IMUs and tracked bodies say of each other: clocks of each pair, frames where both turn enough, and sentences
+    on places in other units where no accelerometer tells it."""
 
     clocks: tuple[ClockReport, ...]
     frames: tuple[FrameReport, ...]
+    units: tuple[str, ...] = ()
 
     def without(self, condemned: Container[str]) -> MotionCheck:
         """Without the scales and frames of IMUs that are wrong by themselves, by topic."""
         clocks = (replace(one, scale=None) if one.sensor in condemned else one for one in self.clocks)
-        return MotionCheck(tuple(clocks), tuple(one for one in self.frames if one.sensor not in condemned))
+        frames = tuple(one for one in self.frames if one.sensor not in condemned)
+        return MotionCheck(tuple(clocks), frames, self.units)
 
     @property
     def mirrored(self) -> bool:
@@ -78,20 +81,23 @@ class MotionCheck(NamedTuple):
     def findings(self, each_offset: bool = True) -> list[Finding]:
         """What is wrong, on clocks before frames; of offsets of clocks, that of each IMU or only how they differ."""
         offsets = offset_findings(self.clocks) if each_offset else []
-        return clock_findings(self.clocks) + offsets + frame_findings(self.frames)
+        units = [Finding("error", one) for one in self.units]
+        return clock_findings(self.clocks) + offsets + frame_findings(self.frames) + units
 
 
 def against_truth(imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody]) -> MotionCheck:
     """Each IMU against the body that it is on, both by topic; stretches in which an IMU is dead are left out."""
-    if not imus or not bodies:
-        return MotionCheck((), ())
     alive = {
         name: one.at(longest_run(~marked(unsound_readings(one.stamps_ns, one.values), len(one.stamps_ns))))
         for name, one in imus.items()
     }
     clocks = pair(alive, bodies, named_after(alive, bodies))
     known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]
-    return MotionCheck(clocks, tuple(find_frames(one, alive[one.sensor], bodies[one.body]) for one in known))
+    frames = tuple(find_frames(one, alive[one.sensor], bodies[one.body]) for one in known)
+    told = {one.body for one in frames if _is_scaled(one)}
+    others = {name: other_unit(one.track.stamps_ns, one.track.values) for name, one in bodies.items()}
+    units = tuple(f"{name} {words}." for name, words in others.items() if words and name not in told)
+    return MotionCheck(clocks, frames, units)
 
 
 class CheckedTruth(NamedTuple):
@@ -330,9 +336,7 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     """Errors of axes and units, and notes on lever arms."""
     odd = len({_is_mirrored(one) for one in reports if one.explained > _CLEAR}) > 1
     found = [
-        Finding("error", _of_gain(one, one.gain, odd))
-        for one in reports
-        if one.gain is not None and abs(one.gain - 1.0) > _GAIN_OFF and one.explained > _CLEAR
+        Finding("error", _of_gain(one, one.gain, odd)) for one in reports if one.gain is not None and _is_scaled(one)
     ]
     upright = [one for one in reports if one.up is not None and (one.gain is None or one.gain > 0.0)]
     found += [Finding(*said) for one in upright if one.up is not None and (said := _of_up(one, one.up)) is not None]
@@ -345,6 +349,10 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
         )
         found.append(Finding("note", sentence))
     return found
+
+
+def _is_scaled(report: FrameReport) -> bool:
+    return report.gain is not None and abs(report.gain - 1.0) > _GAIN_OFF and report.explained > _CLEAR
 
 
 def _is_mirrored(report: FrameReport) -> bool:
@@ -380,8 +388,9 @@ def _of_gain(report: FrameReport, gain: float, odd: bool) -> str:
     sentence = f"{report.body} moves {gain:.3g} times as far as {report.sensor}'s accelerations say"
     if abs(gain / _IN_G - 1.0) < _GAIN_OFF:
         return f"{sentence}: they are in g, m/s^2 is meant."
-    if abs(gain / 1e3 - 1.0) < _GAIN_OFF or abs(gain * 1e3 - 1.0) < _GAIN_OFF:
-        return f"{sentence}: one is in mm, m is meant."
+    for unit, size in (("mm", 1e3), ("cm", 1e2)):
+        if abs(gain / size - 1.0) < _GAIN_OFF or abs(gain * size - 1.0) < _GAIN_OFF:
+            return f"{sentence}: one is in {unit}, m is meant."
     return f"{sentence}: a scale or a range is set wrong."
 
 

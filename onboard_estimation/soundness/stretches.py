@@ -37,7 +37,7 @@ _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
 _LEAST_LAST_S = 0.5
-_LEAPING_SHARE, _MOST_LEAPING = 0.3, 0.01
+LEAPING_SHARE = 0.3
 _PIECES_BACK = 60  # so many pieces before one are tried as its predecessor: bounds the work on a very poor track
 LEAPS = "leaps away as no body moves"
 
@@ -133,23 +133,26 @@ def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
     return found
 
 
-def in_metres(stamps_ns: Integers, poses: Matrix) -> tuple[Matrix, str]:
-    """Poses (K, 7) or (K, 3) in metres, and a sentence's end where they were in cm or mm: `is in mm, ...`; else empty.
-
-    Told by steps between poses that no body makes, where they are no exception but the rule.
-    """
+def leaping_share(stamps_ns: Integers, poses: Matrix, size: float = 1.0) -> float:
+    """Share of the moves between poses (K, 7) or (K, 3) that no body makes, if places are divided by `size`."""
     distances, _ = pose_steps(poses)
     steps_s = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
-    still = np.zeros(len(distances))
     moving = distances > 0.0
-    if not moving.any() or leaps(distances, still, steps_s)[moving].mean() < _LEAPING_SHARE:
-        return poses, ""
-    for unit, size in (("cm", 100.0), ("mm", 1000.0)):
-        if leaps(distances / size, still, steps_s)[moving].mean() < _MOST_LEAPING:
-            usual = float(np.median(distances[moving]))
-            scaled = np.hstack([poses[:, :3] / size, poses[:, 3:]])
-            return scaled, f"is in {unit}, for it moves by {usual:.3g} m from pose to pose: divided by {size:.0f}"
-    return poses, ""
+    return float(leaps(distances / size, np.zeros(len(distances)), steps_s)[moving].mean()) if moving.any() else 0.0
+
+
+def other_unit(stamps_ns: Integers, poses: Matrix) -> str:
+    """A sentence's end on places that are in cm or mm, told by steps that no body makes where they are the rule."""
+    if leaping_share(stamps_ns, poses) < LEAPING_SHARE:
+        return ""
+    units = [unit for unit, size in (("cm", 100.0), ("mm", 1000.0)) if leaping_share(stamps_ns, poses, size) < 0.01]
+    if not units:
+        return ""
+    distances, _ = pose_steps(poses)
+    usual = float(np.median(distances[distances > 0.0]))
+    return (
+        f"moves by {usual:.3g} m from pose to pose, as no body does: its places are in {' or '.join(units)}, m is meant"
+    )
 
 
 def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
@@ -171,7 +174,9 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
         steps_s = (stamps_ns[then] - stamps_ns[first]) / NANOSECONDS_PER_SECOND
         return ~leaps(*_between(poses[first], poses[then]), steps_s)
 
-    away = left[~longest_chain(len(left), reachable)] if len(left) > 1 else left[:0]
+    # Where leaps are the rule, places are in another unit, and none is worse than another.
+    few = len(left) > 1 and leaping_share(stamps_ns[left], poses[left]) < LEAPING_SHARE
+    away = left[~longest_chain(len(left), reachable)] if few else left[:0]
     leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(_at(away, len(poses)))]
     return sorted(placeholders + frozen + leapt, key=lambda one: one.first)
 

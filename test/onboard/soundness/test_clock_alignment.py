@@ -195,8 +195,10 @@ SPOILT: dict[str, tuple[Callable[[Recorded], Recorded], str]] = {
     "inverse": (posed(lambda poses: poses * [1, 1, 1, -1, -1, -1, 1]), "from the world to the body"),
     "constant": (posed(lambda poses: poses * [1, 1, 1, 0, 0, 0, 0] + np.eye(7)[6]), "never changes"),
     "mm": (posed(lambda poses: poses * [1e3, 1e3, 1e3, 1, 1, 1, 1]), "one is in mm"),
+    "cm": (posed(lambda poses: poses * [1e2, 1e2, 1e2, 1, 1, 1, 1]), "one is in cm"),
     "mirrored": (posed(lambda poses: mirror(poses, "y")), "mirror image"),
     "dead gyro": (times([0, 0, 0, 1, 1, 1]), "reads zero while the body turns"),
+    "dead axis": (times([0, 1, 1, 1, 1, 1]), "reads 0 along x throughout"),
     "deg/s": (times([57.3, 57.3, 57.3, 1, 1, 1]), "in deg/s"),
     "other sign": (times([1, 1, 1, -1, -1, -1]), "other sign"),
     "late": (lambda one: one._replace(truth_ns=one.truth_ns + 60_000_000), "--align-clock"),
@@ -216,6 +218,17 @@ def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int,
         assert [said in sentence for sentence in sentences] == wanted, sentences
         assert found.comparable or condemned or fault not in ("mirrored", "late")
         assert found.tracks["body"].oriented == (not wanted or fault not in ("w first", "inverse", "constant"))
+
+
+def test_of_several_imus_the_odd_one_is_at_fault_and_not_the_truth_that_another_agrees_with(
+    kept: list[Recorded],
+) -> None:
+    turned = kept[1]._replace(readings=kept[1].readings * [-1, -1, -1, 1, 1, 1])
+    imus = {f"imu/{name}/data_raw": imu_of(one) for name, one in (("a", kept[0]), ("b", turned))}
+    bodies = {f"ground_truth/{name}/pose": body_of(one) for name, one in (("a", kept[0]), ("b", kept[1]))}
+    said = " ".join(checked_truth(imus, bodies, (), False).contradictions)
+    assert "imu/b" in said
+    assert "mirror" not in said
 
 
 # Frames

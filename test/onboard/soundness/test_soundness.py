@@ -123,7 +123,7 @@ def test_a_sensor_that_stops_measuring(place: int, length: int, zeros: bool) -> 
     assert len(left) == max(place, COUNT - place - length)
 
 
-@given(places, lengths, st.sampled_from([-1_451_260_363.0, -3600.0, 86_400.0]))
+@given(places, lengths, st.sampled_from([-1_451_260_363.0, -3600.0, 86_400.0, -1.0, 0.7]))
 @settings(max_examples=40)
 def test_stamps_of_another_age_cost_their_own_time(place: int, length: int, off_s: float) -> None:
     log_ns = STAMPS_NS + 1_767_225_600_000_000_000
