@@ -34,7 +34,6 @@ TICKS = 1 << 30
 Modules = Callable[[str], ModuleType]
 COUNT = st.integers(-32768, 32767)
 TIME = st.integers(0, (1 << 32) - 1)
-TRIPLE = st.tuples(COUNT, COUNT, COUNT)
 
 NODE = shutil.which("node")
 as_it_ships = pytest.mark.skipif(

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
-from evaluation_samples import command
-from launched import Launch, nothing_is_left, recorded
-from live_graph import LONGEST_WAIT_S
-
-from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.report.evaluate import evaluate_bag
 
 COUNT_COMPILED = """
 import sys
@@ -45,23 +35,3 @@ def test_nothing_is_left_to_compile_when_the_first_reading_comes() -> None:
     )
     assert found.returncode == 0, found.stderr
     assert found.stdout == "True []\n"
-
-
-@pytest.mark.slow
-@pytest.mark.live
-@pytest.mark.timeout(600)
-@pytest.mark.usefixtures("ros_domain")
-def test_a_bag_is_replayed(tmp_path: Path) -> None:
-    bag, replayed = tmp_path / "bag", tmp_path / "replayed"
-    assert command("simulate", "strapdown", "--duration", "6", "--output", bag).code == 0
-    words = (f"bag:={bag}", "rate:=0", f"record:={replayed}", "markers:=false")
-    replay = Launch("strapdown_replay.launch.py", *words, log=tmp_path / "log")
-    try:
-        assert replay.process.wait(2 * LONGEST_WAIT_S) == 0, replay.output
-    finally:
-        replay.kill()
-    nothing_is_left()
-    judged = evaluate_bag(bag, EvaluateOptions(), write=False).result
-    with open_bag(replayed) as opened:
-        assert opened.damage is None
-    assert recorded(replayed, "/strapdown/state") == len(judged.stamps_ns) > 500

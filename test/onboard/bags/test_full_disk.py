@@ -64,7 +64,7 @@ def fill(path: Path, storage: Any) -> None:
 def test_a_bag_that_does_not_fit_leaves_nothing(storage: Any, tmp_path: Path) -> None:
     """The disk is full at the file's head, at its first topic, in its messages or at its end."""
     for size_bytes in (100, 5_000, 100_000):
-        full = pytest.raises(UserError, match=r"cannot write the bag at .*MB free in")
+        full = pytest.raises(UserError, match=r"cannot write .*MB free in")
         with full, largest_file(size_bytes):
             fill(tmp_path / "bag", storage)
         assert left(tmp_path) == []
@@ -83,13 +83,13 @@ def test_a_file_that_does_not_fit_leaves_the_older_one(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("compiled_kernels")
 def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     bag = write(tmp_path / "long", salp_messages())
-    for expected, words in {
-        f"cannot write the bag at {small_disk}": ("simulate", "salp", "--duration", "20", "--storage", "mcap"),
-        "cannot write the bag": ("convert", "serial_log", saved(tmp_path, *line(5000)), "--storage", "sqlite3"),
-        "cannot write ": ("evaluate", bag),  # the run, or its estimates, whichever the disk has no room for
-    }.items():
+    for words in (
+        ("simulate", "salp", "--duration", "20", "--storage", "mcap"),
+        ("convert", "serial_log", saved(tmp_path, *line(5000)), "--storage", "sqlite3"),
+        ("evaluate", bag),  # the run, or its estimates, whichever the disk has no room for
+    ):
         said = refusal(*words, "--output", small_disk / "out")
-        assert expected in said
+        assert said.startswith("cannot write ")
         assert "MB free in" in said
         assert left(small_disk) == []
 

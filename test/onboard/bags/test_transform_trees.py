@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_samples import NOETIC, START_NS, Sample, header, imu, type_of, vector, write_ros1, write_rosbag2
-from evaluation_samples import command, refusal
+from evaluation_samples import command, refusal, within
 from numpy.typing import NDArray
 from rosbags.typesys import get_types_from_msg
 from scipy.spatial.transform import Rotation, Slerp
@@ -20,7 +20,6 @@ from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
-from onboard_estimation.report import run_folder
 
 TREE = "tf2_msgs/msg/TFMessage"
 COUNT, PERIOD_NS = 40, 10_000_000
@@ -98,9 +97,8 @@ def test_frames_are_read_through_what_lies_between_and_refused_by_name(tmp_path:
                 read(*frames)
 
 
-def test_a_frame_is_offered_as_truth_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+@pytest.mark.usefixtures("without_pictures")
+def test_a_frame_is_offered_as_truth_and_taken(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     left = random_poses(rng, COUNT)
     samples = laboratory(left, left, random_poses(rng, 2))
@@ -111,7 +109,7 @@ def test_a_frame_is_offered_as_truth_and_taken(tmp_path: Path, monkeypatch: pyte
     file.write_text("\n".join(rows))
     words = ("--truth", bag, "--topic", "ground_truth=/tf:vicon:left", "--output", tmp_path / "run")
     taken = command("evaluate", file, *words)
-    assert "position within 0.0 cm RMS, attitude within 0.00 deg RMS" in taken.out
+    assert within(taken.out) == pytest.approx({"position": 0.0, "attitude": 0.0}, abs=1e-6)
     assert "--topic ground_truth/BODY/transform=/tf:left" in command("inspect", bag).out.replace("\n", "")
     wrong = refusal("evaluate", bag, "--topic", "ground_truth/foot/pose=/tf:left")
     assert "--topic ground_truth/foot/transform=/tf:left" in wrong

@@ -395,10 +395,6 @@ def test_the_command(tmp_path: Path) -> None:
     again = command(*words, "--gait", "backward", "--output", folder)
     assert "2 of the 2 runs had been done before" in again.out
     assert max(len(line) for line in again.out.splitlines() if "Joint" in line) <= 100
-    # The line that a run's report gives repeats it.
-    repeated = command(*rows["command"][0].split()[1:], "--output", tmp_path / "again", "--workers", "0", "--json")
-    [group] = json.loads(repeated.out)["groups"]
-    assert group["figures"]["joint_angles.rmse_deg"]["by_run"] == [rows["joint_angles.rmse_deg"][0]]
 
 
 def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:

@@ -148,18 +148,6 @@ def messages_are_published_by_hand() -> None:
     assert said[1] == "interrupted\n"
 
 
-@pytest.mark.live
-def test_an_empty_domain_is_said_to_be_empty(ros_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "NAMED_S", 0.2)
-    monkeypatch.setattr(discovery.settle, "__defaults__", (0.1, 0.2))
-    outcome = command("topic", "list")
-    assert (outcome.code, outcome.out) == (0, "")
-    assert f"in domain {ros_domain}, this machine only" in outcome.error
-    said = refusal("service", "call", "/salp/reset")
-    assert said.startswith(f"no service /salp/reset in domain {ros_domain}, this machine only; ")
-    assert "ROS_DOMAIN_ID?" in said
-
-
 def test_domains_and_names_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for domain in ("-1", "233", "one", "1.0"):
         monkeypatch.setenv("ROS_DOMAIN_ID", domain)
@@ -240,21 +228,6 @@ def test_words_that_are_no_fields_are_refused() -> None:
     for words in (["{data: true", ""], ["{data: true"], ["data:true"], ["[1]"], ["data: true", "x: 1"]):
         with pytest.raises(UserError, match=r"YAML|write"):
             by_hand.split_words("srv", words)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "field", "value"),
-    [
-        ("true", 1, "bool_value", True),
-        ("-3.5", 3, "double_value", -3.5),
-        ("'3'", 4, "string_value", "3"),
-        ("a: b: c", 4, "string_value", "a: b: c"),
-        ("[1.0, 2.5]", 8, "double_array_value", [1.0, 2.5]),
-        ("[a, b]", 9, "string_array_value", ["a", "b"]),
-    ],
-)
-def test_values_of_parameters_have_the_type_that_yaml_gives_them(text: str, kind: int, field: str, value: Any) -> None:
-    assert parameter_value(text) == {"type": kind, field: value}
 
 
 def test_values_that_no_parameter_holds_are_refused() -> None:

@@ -266,7 +266,7 @@ def test_two_runs_of_one_robot(tmp_path: Path) -> None:
 
 def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> None:
     quiet = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, noise_stddev_rad_s=0.001))
-    biased = EvaluateOptions(what_if=WhatIf(bias=("imu/link_3.gyro_z=0.01",)), settings=JudgeSettings(bulk=False))
+    biased = EvaluateOptions(what_if=WhatIf(bias={"imu/link_3.gyro_z": 0.01}), settings=JudgeSettings(bulk=False))
     for name, configuration, options, model in (
         ("a", CONFIGURATION, EvaluateOptions(), "1" * 64),
         ("b", quiet, biased, "2" * 64),
@@ -282,7 +282,7 @@ def test_what_two_runs_differ_in_stands_before_their_figures(tmp_path: Path) -> 
         "content of model": ["1" * 12, "2" * 12],
         "evo": ["1", "2"],
     }
-    assert comparison.differing() == json.loads(json.dumps(comparison.mapping()))["differs"] == differs
+    assert comparison.differing() == json.loads(json.dumps(comparison.summary()))["differs"] == differs
     table = printed(comparison)
     assert row(table, "options") == ["options", "-", differs["options"][1], ""]
     places = [table.index(name) for name in (*differs, "estimator", "Joint angle RMSE")]

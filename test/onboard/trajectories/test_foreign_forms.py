@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluation_samples import command
+from evaluation_samples import command, within
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.topics import truth_channels
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.report import run_folder
 from onboard_estimation.trajectories.files import format_of, read_trajectory
-from onboard_estimation.trajectories.trajectory import as_record, cleaned
+from onboard_estimation.trajectories.trajectory import as_record
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 Rows = NDArray[np.float64]
 
 
@@ -46,20 +46,17 @@ Rows = NDArray[np.float64]
 )
 def test_files_as_people_have_them(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     shared_data: Path,
     name: str,
     words: tuple[str, ...],
     said: list[str],
 ) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
     files = shared_data / "practitioners" / "trajectories"
     outcome = command("evaluate", files / name, "--truth", files / "truth.tum", *words, "--output", tmp_path / "run")
     text = " ".join((outcome.out + outcome.error).split())
     for one in said:
         assert one in text
-    assert outcome.code != 0 or "attitude within 0.00 deg RMS" in text
+    assert outcome.code != 0 or within(text)["attitude"] == pytest.approx(0.0, abs=1e-6)
 
 
 def motive(stamps_ns: list[int], poses: Rows) -> str:
@@ -211,25 +208,19 @@ def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "separator", "factors", "order", "said"),
     [
-        ("# t x y z qw qx qy qz\n", " ", (1.0, 1.0), [3, 0, 1, 2], "attitude within 0.00 deg"),
-        ("", ";", (1.0, 1.0), [0, 1, 2, 3], "a.csv: read as tum"),
+        ("# t x y z qw qx qy qz\n", " ", (1.0, 1.0), [3, 0, 1, 2], "attitude within "),
         ("", ",", (1e3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 0.001"),
-        ("", ",", (1e-3, 1.0), [0, 1, 2, 3], "its stamps are in another unit: multiplied by 1000"),
-        ("", ",", (1.0, 1e-3), [0, 1, 2, 3], "the truth is in millimetres (multiply its positions by 0.001)"),
         ("", ",", (1.0, 1.0), [3, 0, 1, 2], "most likely a.csv has w first, or the truth w last"),
     ],
 )
 def test_other_units_and_orders_are_followed_or_proposed(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     header: str,
     separator: str,
     factors: tuple[float, float],
     order: list[int],
     said: str,
 ) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
     t = 0.1 * np.arange(1, 100)
     turns = Rotation.from_euler("zyx", np.column_stack([0.4 * t, 0.1 * np.sin(t), 0.2 * np.cos(t)])).as_quat()
     true = np.column_stack([t, np.sin(t), np.cos(2.0 * t), 0.1 * t, turns])
@@ -239,30 +230,17 @@ def test_other_units_and_orders_are_followed_or_proposed(
         (tmp_path / name).write_text(first + text)
     outcome = command("evaluate", tmp_path / "a.csv", "--truth", tmp_path / "truth.tum", "--output", tmp_path / "run")
     assert said in " ".join((outcome.out + outcome.error).split())
+    assert not said.startswith("attitude") or within(outcome.out)["attitude"] < 1e-6
     assert "ask for --alignment" not in outcome.out
 
 
-@pytest.mark.parametrize("variance", [np.finfo(np.float64).max, 1e6, 1e-310, np.inf])
-def test_an_extreme_variance_is_not_known(variance: float) -> None:
-    stamps_ns, poses = np.arange(3), np.hstack([np.eye(3), np.tile([0.0, 0.0, 0.0, 1.0], (3, 1))])
-    covariances = np.tile(np.diag([1.0, 1.0, variance, 1e-4, 1e-4, 1e-4]), (3, 1, 1))
-    _, record, notes = as_record(cleaned("a", stamps_ns, poses, covariances), "pose")
-    assert np.isnan(record.covariances[:, :3, :3]).all()
-    assert np.isfinite(record.covariances[:, 3:, 3:]).all()
-    assert any("a variance of the position is 1e+06 or more, or below 1e-20, in 3 of 3 poses" in note for note in notes)
-
-
 @pytest.mark.data
-def test_a_truth_of_transforms_is_offered_and_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path
-) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+def test_a_truth_of_transforms_is_offered_and_taken(tmp_path: Path, shared_data: Path) -> None:
     bag = shared_data / "practitioners" / "truth_as_transform" / "vicon_bridge.mcap.zstd"
     assert "ground_truth/BODY/transform=/vicon/foot/foot" in command("inspect", bag).out
     option = "--topic ground_truth/foot/transform=/vicon/foot/foot"
     assert option in command("evaluate", bag, "--output", tmp_path / "a").out
-    assert "position within 7.6 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
+    assert "position within 7.64 cm RMS" in command("evaluate", bag, *option.split(), "--output", tmp_path / "b").out
     with open_bag(bag) as one:
         channels = {"/vicon/foot/foot": truth_channels("foot")[1]}
         both = [read_channels(one, channels, bulk=bulk)["/vicon/foot/foot"] for bulk in (True, False)]
