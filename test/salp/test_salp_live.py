@@ -21,7 +21,7 @@ from live_graph import (
 )
 
 pytestmark = [
-    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(400),
     pytest.mark.live,
 ]
@@ -52,6 +52,7 @@ def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
 def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) -> None:
     with running("salp_estimator", tmp_path) as estimator, listening_node() as node:
         estimator.wait_for("estimator ukf")
@@ -98,6 +99,7 @@ def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
 def test_an_estimator_that_was_killed_starts_again_from_the_ground_truth_and_goes_on(tmp_path: Path) -> None:
     truth = ("-p", "initial_from_truth:=true")
     with listening_node() as node, running("salp_simulator", tmp_path):

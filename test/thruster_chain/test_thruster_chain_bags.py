@@ -12,7 +12,6 @@ from test_unknown_chain import run_folder
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
-from onboard_estimation.commands.evaluate import summary
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import convert, simulate_to_bag
 from onboard_estimation.report.evaluate import evaluate_bag
@@ -43,7 +42,7 @@ def test_a_converted_run_is_judged_with_the_configuration_that_came_with_it(tmp_
 
 def test_a_simulated_bag_is_found_labelled_and_has_its_masses(bag: Path, tmp_path: Path) -> None:
     evaluation = evaluate_bag(bag, EvaluateOptions(estimator="gyros"), tmp_path / "run")
-    found = summary(evaluation)
+    found = evaluation.summary()
     assert (found["robot"], found["source"]) == ("thruster_chain", "simulated")
     assert set(evaluation.result.parts) == {"headings", "masses", "inertias", "position"}
     truth = evaluation.result.parts["masses"].truth

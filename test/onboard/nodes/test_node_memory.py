@@ -32,8 +32,9 @@ LARGEST_MB = {"softrobot": 180.0}
 """The others take 85 to 110."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
-@pytest.mark.parametrize("robot", ["hopper", "salp", pytest.param("softrobot", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("robot", TARGETS)
 def test_a_node_loads_nothing_for_offline_use_nor_what_compiles_and_is_small(
     robot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
