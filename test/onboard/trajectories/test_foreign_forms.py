@@ -31,11 +31,7 @@ Rows = NDArray[np.float64]
         ("orbslam3_int_ns.txt", (), ("read as tum_ns", "looks the same and is --format euroc")),
         ("g6_stamps.txt", (), ("397 of 400 poses have the stamp of another pose: digits were lost",)),
         ("us.txt", (), ("in another unit: multiplied by 1000 they are those of the truth",)),
-        (
-            "us.txt",
-            ("--format", "tum"),
-            ("(in microseconds it would be one: multiply stamps by 1e-06)",),
-        ),
+        ("us.txt", ("--format", "tum"), ("(in microseconds it would be one: multiply stamps by 1e-06)",)),
         ("mm.tum", (), ("most likely mm.tum is in millimetres (multiply its positions by 0.001)",)),
         ("semicolon.csv", (), ("read as csv",)),
         ("kitti_13.txt", (), ("is of the format kitti, which has no stamps",)),
@@ -104,20 +100,7 @@ def decimal(ns: int) -> str:
     return f"{ns // 10**9}.{ns % 10**9:09d}"
 
 
-FORMS = [
-    "tum",
-    "tum_ns",
-    "openvins",
-    "euroc",
-    "kitti",
-    "kitti-13",
-    "csv",
-    "csv;",
-    "csv;,",
-    "motive",
-    "vicon",
-    "vicon-w",
-]
+FORMS = "tum tum_ns openvins euroc kitti kitti-13 csv csv; csv;, motive vicon vicon-w".split()  # noqa: SIM905
 """Formats, and what else is particular: a frame's number, semicolons, commas as decimal points, quaternions."""
 NAMES = "time_s,x_m,y_m,z_m,qx,qy,qz,qw"
 
