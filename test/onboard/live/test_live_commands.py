@@ -65,12 +65,12 @@ def test_a_running_node_is_asked_and_told(ros_domain: int, patient: None) -> Non
 def topics_are_listed_and_their_rates_measured(domain: int) -> None:
     line, shown = f"{IMU_TOPIC} [sensor_msgs/msg/Imu]: /salp/talker ->", list[str]()
     # A busy machine may need longer than a user waits.
-    wait_until(lambda: shown.append(out_of("topic", "list", "-v")) or line in shown[-1].splitlines())
+    wait_until(lambda: shown.append(command("topic", "list", "-v").out) or line in shown[-1].splitlines())
     assert "_internal" not in shown[-1]
     string = {"types": ["std_msgs/msg/String"], "publishers": [], "subscribers": ["/salp/talker"]}
     of_all = ("topic", "list", "--include-hidden")
-    wait_until(lambda: {"name": "/salp/commands", **string} in json_of(*of_all)["topics"])
-    wait_until(lambda: "/salp/_internal" in out_of(*of_all))
+    wait_until(lambda: {"name": "/salp/commands", **string} in json.loads(command(*of_all, "--json").out)["topics"])
+    wait_until(lambda: "/salp/_internal" in command(*of_all).out)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_DOMAIN_ID", "101")
         assert "no topic in domain 101, this machine only" in command("topic", "list").error
