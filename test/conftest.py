@@ -120,6 +120,15 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots and report take four fifths of the time of a short evaluation, and have tests of their own."""
+    from onboard_estimation.report import run_folder
+
+    for part in ("write_plots", "write_report"):
+        monkeypatch.setattr(run_folder, part, lambda *_: None)
+
+
+@pytest.fixture
 def ros_domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """ROS_DOMAIN_ID of this test alone: no other test, worker or run on this machine has it at the same time.
 

@@ -32,9 +32,7 @@ RUNNER = REPOSITORY / "test" / "support" / "run_firmware.mjs"
 TICKS = 1 << 30
 """Where `ticks_us` wraps, on the ESP32 as under WebAssembly."""
 Modules = Callable[[str], ModuleType]
-COUNT = st.integers(-32768, 32767)
 TIME = st.integers(0, (1 << 32) - 1)
-TRIPLE = st.tuples(COUNT, COUNT, COUNT)
 
 NODE = shutil.which("node")
 as_it_ships = pytest.mark.skipif(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from drivers.emulators.serial_imu import HIGH_G, LOW_G, PlayedBag, SerialBag
-from drivers.serial_imu.frames import Settings
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.message_types import new
@@ -27,7 +26,6 @@ G = 9.80665
 COUNTS_PER = np.array([16.4 * 180.0 / np.pi] * 3 + [2048.0 / G] * 3)
 """Counts per rad/s and per m/s^2, by the data sheet of the MPU-6050 at 2000 deg/s and 16 g."""
 DIGITS_PER_M_S2 = 1.0 / (0.098 * G)
-TOLD = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=500)
 PERIOD_NS = 2_000_000
 CONFIGURATION = ROBOT.configuration_type()
 

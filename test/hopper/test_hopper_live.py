@@ -11,20 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from evaluation_samples import command
 from launched import Launch, recorded
 from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
 
-from drivers.emulators.serial_imu import SerialBag, SerialFaults
-from drivers.serial_imu.node import SerialImu, SerialImuHost
 from hopper_estimation.model.phases import EVENTS, PHASE_AFTER, PHASES
-from hopper_estimation.robot import ROBOT
 from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.base.configuration import describe, load
-from onboard_estimation.nodes.estimator import EstimatorHost
-from onboard_estimation.nodes.markers import MarkerHost
-from onboard_estimation.nodes.simulator import SimulatorHost
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.live]
 in_a_graph = pytest.mark.usefixtures("compiled_kernels", "ros_domain")
@@ -154,28 +146,3 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
         assert outcome.code in (1, 2)
         assert sentence in outcome.error
         assert outcome.error.count("\n") == 1
-
-
-def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
-    """Every line of the nodes' file is a parameter that the node has, and all there are."""
-    content = yaml.safe_load((repository / "config" / "hopper_nodes.yaml").read_text())
-    hosts: dict[str, tuple[type, ...]] = {
-        "hopper_estimator": (EstimatorHost,),
-        "hopper_simulator": (SimulatorHost,),
-        "markers": (MarkerHost,),
-        "serial_imu": (SerialImuHost, SerialImu),
-        "serial_imu_emulator": (SerialFaults, SerialBag),
-    }
-    assert set(content) == {f"/**/{name}" for name in hosts}
-    # By name for this robot, where the nodes take the first there is.
-    scenario = next(iter(ROBOT.scenarios))
-    named = {"scenario": scenario, "variant": ROBOT.scenarios[scenario].variants[0], "rate_hz": 20.0}
-    named |= {"estimator": ROBOT.estimators[0], "robot": ROBOT.name}
-    for name, kinds in hosts.items():
-        rows = [row for kind in kinds for row in describe(kind)]
-        defaults = {row.name: list(row.default) if isinstance(row.default, tuple) else row.default for row in rows}
-        written = content[f"/**/{name}"]["ros__parameters"]
-        assert written == {key: named.get(key, value) for key, value in defaults.items()}
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
-        for kind in kinds:
-            load(kind, None, {row.name: given[row.name] for row in describe(kind)})

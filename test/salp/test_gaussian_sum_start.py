@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from salp_models import a_model
 from salp_recordings import true_state
 
@@ -19,9 +18,6 @@ from salp_estimation.estimators.gaussian_sum_start import DECIDED_S, log_density
 from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
-
-Rows = NDArray[np.float64]
-Stamps = NDArray[np.int64]
 
 CONFIGURATION = SalpConfiguration()
 UNDOUBTED = replace(CONFIGURATION, initial=replace(CONFIGURATION.initial, wrong_start_probability=0.0))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from salp_models import a_model
+from salp_recordings import on_hardware
 from test_residual_filter import Case, a_case, dense_prediction, predicted
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Estimate, Measurement
-from onboard_estimation.base.series import Recording
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.moments import Later, Moments
@@ -124,13 +124,6 @@ def test_backward_pass_is_the_general_smoother() -> None:
 # Runs.
 
 
-def simulated(gait: str, seed: int, duration_s: float) -> Recording:
-    simulation = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed), imu_rate_hz=50.0)
-    recording = simulation.advance(round(duration_s * 1e9) + 1)
-    thinned = (replace(one, stamps_ns=one.stamps_ns[::4], values=one.values[::4]) for one in recording.truth)
-    return replace(recording, truth=tuple(thinned))
-
-
 @pytest.fixture(scope="module")
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "made.npz"
@@ -140,7 +133,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recording() -> LoadedRecording:
-    return from_simulator(simulated("left", 7, SECONDS), LINKS)
+    return from_simulator(on_hardware("left", 7, SECONDS), LINKS)
 
 
 def judged(recording: LoadedRecording, model_file: Path, smoothed: bool) -> EvaluationResult:

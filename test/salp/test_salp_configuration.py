@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from onboard_estimation.base.configuration import ConfigurationError, load
@@ -14,10 +12,6 @@ def faults_of(overrides: dict) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
         load(SalpConfiguration, None, overrides)
     return caught.value.faults
-
-
-def test_file_in_the_repository_holds_the_defaults(repository: Path) -> None:
-    assert load(SalpConfiguration, repository / "config" / "salp.yaml") == SalpConfiguration()
 
 
 def test_several_faults_are_listed_together() -> None:

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import pytest
-import yaml
 from launched import Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
@@ -92,22 +91,3 @@ def test_a_node_that_refuses_its_parameters_ends_the_launch(tmp_path: Path) -> N
     assert "gate_probability: 1.5 is not allowed" in launch.output
     assert "process started with pid" in launch.output
     nothing_is_left()
-
-
-def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
-    """Every line of the nodes' file is a parameter that the node has, with its default."""
-    from onboard_estimation.base.configuration import describe
-    from onboard_estimation.nodes.estimator import EstimatorHost
-    from onboard_estimation.nodes.markers import MarkerHost
-    from onboard_estimation.nodes.simulator import SimulatorHost
-
-    content = yaml.safe_load((repository / "config" / "salp_nodes.yaml").read_text())
-    hosts = {"salp_estimator": EstimatorHost, "salp_simulator": SimulatorHost, "markers": MarkerHost}
-    assert set(content) == {f"/**/{name}" for name in hosts}
-    named = {"estimator": "ukf", "scenario": "ideal", "variant": "forward"}  # "" in general, by name for this robot
-    for name, host in hosts.items():
-        defaults = {
-            row.name: list(row.default) if isinstance(row.default, tuple) else row.default for row in describe(host)
-        }
-        written = content[f"/**/{name}"]["ros__parameters"]
-        assert written == {key: named.get(key, value) for key, value in defaults.items()}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +19,9 @@ from live_graph import (
     running,
     spin_until,
 )
-from numpy.typing import NDArray
-
-from onboard_estimation.bags.bag import open_bag
-from salp_estimation.model.configuration import SalpConfiguration
-from salp_estimation.robot import ROBOT
 
 pytestmark = [
-    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(400),
     pytest.mark.live,
 ]
@@ -37,10 +29,6 @@ pytestmark = [
 JOINTS = "sensor_msgs/msg/JointState"
 FAST = ("-p", "rate:=5.0", "-p", "publish_clock:=true", "-p", "seed:=3")
 NODE = "/salp/salp_estimator"
-
-
-def angles(message: Any) -> NDArray[np.float64]:
-    return np.array(message.position)
 
 
 def stamp_s(message: Any) -> float:
@@ -51,65 +39,6 @@ def test_a_simulation_ends_after_its_duration(tmp_path: Path) -> None:
     with running("salp_simulator", tmp_path, *FAST, "-p", "duration_s:=0.5") as simulator:
         assert simulator.popen.wait(LONGEST_WAIT_S) == 0
         assert "simulated 0.5 s, done" in simulator.output
-
-
-@pytest.mark.slow
-def test_replay_through_the_node_gives_the_offline_estimates_bit_for_bit(tmp_path: Path) -> None:
-    from onboard_estimation.judging.simulated_bags import simulate_to_bag
-
-    bag = tmp_path / "bag"
-    simulate_to_bag(ROBOT, SalpConfiguration(), "ideal", "forward", 4.0, 5, bag)
-    offline = evaluated(bag, tmp_path / "run")
-    everything = ("-p", "reliable_sensors:=true", "-p", "output_rate_hz:=0.0")
-    with running("salp_estimator", tmp_path, *everything) as estimator, listening_node() as node:
-        estimator.wait_for("estimator ukf")
-        live = {topic: collect(node, JOINTS, topic, 10_000) for topic in ("state", "state_covariance", "joint_states")}
-        live["odometry"] = collect(node, "nav_msgs/msg/Odometry", "odometry", 10_000)
-        await_being_heard(node, NODE)
-        words = ["play", str(bag), "--rate", "0", "--wait-for-subscribers", str(LONGEST_WAIT_S)]
-        player = subprocess.Popen([sys.executable, "-m", "onboard_estimation", *words])
-        try:
-            spin_until(node, lambda: player.poll() is not None)
-        finally:
-            player.kill()
-            player.wait()
-        assert player.returncode == 0
-        # Three gyros at the bag's last instant give three estimates: wait for the last of them, not for the first.
-        with contextlib.suppress(AssertionError):
-            spin_until(node, lambda: all(live[topic] and same(live[topic][-1], offline[topic][-1]) for topic in live))
-    for topic, messages in live.items():
-        assert len(messages) > 200
-        for got, wanted in zip(last_of(messages), offline[topic], strict=True):
-            assert same(got, wanted), (topic, stamp_s(got), numbers(got), stamp_s(wanted), numbers(wanted))
-
-
-def same(got: Any, wanted: Any) -> bool:
-    return stamp_s(got) == stamp_s(wanted) and np.array_equal(numbers(got), numbers(wanted))
-
-
-def last_of(messages: list[Any]) -> list[Any]:
-    """The last message of each instant, which `evaluate` writes: three gyros at once give three estimates live."""
-    return list({stamp_s(message): message for message in messages}.values())
-
-
-def numbers(message: Any) -> NDArray[np.float64]:
-    if not hasattr(message, "pose"):
-        return angles(message)
-    pose = message.pose.pose
-    place, turn = pose.position, pose.orientation
-    return np.array([place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w, *message.pose.covariance])
-
-
-def evaluated(bag: Path, output: Path) -> dict[str, list[Any]]:
-    """By topic, the messages that `evaluate` writes for a bag without its ground truth."""
-    drops = [word for link in (1, 2, 3) for word in ("--drop", f"ground_truth/link_{link}")]
-    command = [sys.executable, "-m", "onboard_estimation", "evaluate", str(bag), *drops, "--output", str(output)]
-    subprocess.run(command, check=True, capture_output=True, timeout=200.0)
-    messages: dict[str, list[Any]] = {}
-    with open_bag(output / "estimates") as opened:
-        for raw in opened.messages():
-            messages.setdefault(raw.topic.rpartition("/")[2], []).append(opened.deserialize(raw))
-    return messages
 
 
 def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> None:
@@ -123,6 +52,7 @@ def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
 def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) -> None:
     with running("salp_estimator", tmp_path) as estimator, listening_node() as node:
         estimator.wait_for("estimator ukf")
@@ -169,6 +99,7 @@ def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
 def test_an_estimator_that_was_killed_starts_again_from_the_ground_truth_and_goes_on(tmp_path: Path) -> None:
     truth = ("-p", "initial_from_truth:=true")
     with listening_node() as node, running("salp_simulator", tmp_path):

@@ -111,7 +111,7 @@ def test_estimates_are_close_and_consistent() -> None:
         start = Estimate(0, space.plus(np.zeros(5), rng.multivariate_normal(np.zeros(5), covariance)), covariance)
         estimates, pipeline = estimate(recording, configuration, start)
         at_end = [each for each in estimates if each.stamp_ns % 50_000_000 == 0][2::3]  # after all three gyros
-        truth = states_of(recording)[::6]
+        truth = states_of(recording)[::6].copy()
         all_errors.append(space.minus([each.mean for each in at_end], truth)[:, 3:])
         all_covariances.append([each.covariance[3:, 3:] for each in at_end])
         assert pipeline.breakdowns == 0
@@ -134,7 +134,7 @@ def test_a_joint_driven_into_its_limit_again_and_again_tells_nothing_of_the_head
     limits = {"joint_lower_deg": (-20.0, -20.0), "joint_upper_deg": (20.0, 20.0)}
     configuration = replace(IDEAL_NOISE, chain=replace(CHAIN, **limits))
     recording = record(0, 40.0, gait="turning", **limits)
-    truth = states_of(recording)[::6]
+    truth = states_of(recording)[::6].copy()
     assert np.ptp(truth[:, 4]) == pytest.approx(np.deg2rad(40.0), abs=0.01)  # both limits were met
     space, covariance = configuration.chain.build().space(), configuration.initial_covariance()
     off = np.random.default_rng(200).multivariate_normal(np.zeros(5), covariance)

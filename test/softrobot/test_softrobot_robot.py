@@ -13,7 +13,6 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import Estimate, Measurement
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.judging.judge import judge
@@ -29,10 +28,6 @@ from softrobot_estimation.robot import ROBOT
 CONFIGURATION = SoftRobotConfiguration()
 PLATE_M = CONFIGURATION.segment.tip_plate_thickness_m
 LENGTH_M = CONFIGURATION.segment.length_m + PLATE_M
-
-
-def test_the_file_has_the_defaults() -> None:
-    assert load(SoftRobotConfiguration, resource("config/softrobot.yaml")) == SoftRobotConfiguration()
 
 
 def test_gravity_of_a_tilted_base_points_where_the_base_sees_it() -> None:

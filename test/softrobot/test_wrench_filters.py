@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -120,38 +118,6 @@ def test_the_unscented_filter_finds_the_robot_again_where_its_stiffness_doubles_
     run = ROBOT.simulate(SoftRobotConfiguration(), "paper", "", 6.5, np.random.default_rng(9))
     result = judge(ROBOT, known, "ukf", from_simulator(run, (TIP, BASE)))
     assert result.metrics["position"]["position_ate_max_m"] < 5e-3
-
-
-@pytest.mark.slow
-def test_an_exercised_filter_compiles_nothing_in_the_run() -> None:
-    """In a process of its own: here, other tests have compiled all there is."""
-    done = subprocess.run([sys.executable, "-c", _EXERCISED], capture_output=True, text=True, timeout=300.0)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["new:"], done.stdout
-
-
-_EXERCISED = """
-import sys
-import numpy as np
-from numba.core.dispatcher import Dispatcher
-from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.contract.recorded import from_simulator
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
-from softrobot_estimation.robot import ROBOT
-
-def compiled():
-    kernels = {one for module in list(sys.modules.values()) for one in list(vars(module).values())
-               if isinstance(one, Dispatcher)}
-    return {(one.__module__, one.__name__, str(signature)) for one in kernels for signature in one.signatures}
-
-known = SoftRobotConfiguration()
-simulated = ROBOT.simulate(known, "laboratory", "", 3.0, np.random.default_rng(0))
-measurements = list(from_simulator(simulated, ()).measurements())
-ROBOT.exercise(known, "marginalized_pf")
-before = compiled()
-Pipeline(ROBOT.estimator(known, "marginalized_pf"), ROBOT.channels(known)).run(measurements)
-print("new:", *sorted(compiled() - before))
-"""
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
@@ -54,6 +55,11 @@ def refusal(*words: str | Path) -> str:
     assert len(lines) == 1, outcome.error
     assert lines[0].startswith("error: ")
     return lines[0].removeprefix("error: ")
+
+
+def within(said: str) -> dict[str, float]:
+    """Errors of a verdict by part, in the units that it shows."""
+    return {part: float(error) for part, error in re.findall(r"(\w+) within ([\d.e-]+) \w+", " ".join(said.split()))}
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,14 @@ def simulate(
     """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
     simulation = SalpSimulation(configuration, gait, rng, scenario)
     return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+
+
+def on_hardware(gait: str, seed: int, duration_s: float) -> Recording:
+    """A run of the scenario `hardware`, with gyros at 50 Hz and motion capture at 60 Hz: soon read and replayed."""
+    rng = np.random.default_rng(seed)
+    simulation = ROBOT.simulation(SalpConfiguration(), "hardware", gait, rng, imu_rate_hz=50.0)
+    recording = simulation.advance(round(duration_s * 1e9) + 1)
+    return replace(recording, truth=tuple(one.rows(slice(None, None, 4)) for one in recording.truth))
 
 
 def true_state(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.unknown import laboratory
 from onboard_estimation.contract.recorded import from_simulator
@@ -24,8 +23,6 @@ from thruster_chain_estimation.model import parameter_layout
 from thruster_chain_estimation.robot import ROBOT
 from thruster_chain_estimation.simulation import simulator
 from thruster_chain_estimation.simulation.unknown_chain import read_unknown_chain
-
-Array = NDArray[np.float64]
 
 
 def judged(data: Path, run: str, estimator: str) -> EvaluationResult:

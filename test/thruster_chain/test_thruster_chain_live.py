@@ -18,7 +18,7 @@ from thruster_chain_estimation.model.configuration import ThrusterChainConfigura
 from thruster_chain_estimation.model.space import parameter_names
 
 pytestmark = [
-    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(600),
     pytest.mark.live,
 ]

@@ -29,7 +29,6 @@ from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.judging.simulated_bags import EPOCH_NS
 from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.launching.stand_in import served
-from onboard_estimation.report import run_folder
 from onboard_estimation.ros.sensor_messages import to_message
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -105,9 +104,8 @@ def recording() -> oe.Recording:
     return oe.simulate("salp", duration_s=6.0, seed=3)
 
 
-def test_a_bag_from_python_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+@pytest.mark.usefixtures("without_pictures")
+def test_a_bag_from_python_is_that_of_the_command(tmp_path: Path) -> None:
     bag = write(tmp_path / "bag", salp_messages(6.0))
     run = oe.evaluate(bag, parameters={"gyro.noise_stddev_rad_s": 0.02}, settings=JudgeSettings(seed=4))
     words = ("--set", "gyro.noise_stddev_rad_s=0.02", "--seed", "4", "--output", tmp_path / "run")

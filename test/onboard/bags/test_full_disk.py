@@ -80,7 +80,6 @@ def test_a_file_that_does_not_fit_leaves_the_older_one(tmp_path: Path) -> None:
     assert left(tmp_path) == ["model.npz"]
 
 
-@pytest.mark.usefixtures("compiled_kernels")
 def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     bag = write(tmp_path / "long", salp_messages())
     for words in (
@@ -89,7 +88,7 @@ def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(sma
         ("evaluate", bag),  # the run, or its estimates, whichever the disk has no room for
     ):
         said = refusal(*words, "--output", small_disk / "out")
-        assert "cannot write " in said
+        assert said.startswith("cannot write ")
         assert "MB free in" in said
         assert left(small_disk) == []
 

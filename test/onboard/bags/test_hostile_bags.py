@@ -371,10 +371,9 @@ def test_tails_and_dead_messages_that_no_filter_hears_change_no_figure_and_are_s
     }
 
 
-def test_dead_truth_is_said_where_a_trajectory_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("without_pictures")
+def test_dead_truth_is_said_where_a_trajectory_is_judged(tmp_path: Path) -> None:
     """Which reads no sensor of the robot's."""
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
     topic = "/strapdown/ground_truth/foot/pose"
 
     def kill(name: str, number: int, data: bytes) -> bytes:

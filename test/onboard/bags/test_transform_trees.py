@@ -20,7 +20,6 @@ from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
-from onboard_estimation.report import run_folder
 
 TREE = "tf2_msgs/msg/TFMessage"
 COUNT, PERIOD_NS = 40, 10_000_000
@@ -98,9 +97,8 @@ def test_frames_are_read_through_what_lies_between_and_refused_by_name(tmp_path:
                 read(*frames)
 
 
-def test_a_frame_is_offered_as_truth_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+@pytest.mark.usefixtures("without_pictures")
+def test_a_frame_is_offered_as_truth_and_taken(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     left = random_poses(rng, COUNT)
     samples = laboratory(left, left, random_poses(rng, 2))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_samples import command, refusal
+from salp_recordings import on_hardware
 
 from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
@@ -39,14 +40,6 @@ LINKS = ("link_1", "link_2", "link_3")
 CONFIGURATION = SalpConfiguration()
 
 
-def simulated(gait: str, seed: int, duration_s: float = SECONDS) -> Recording:
-    """A run of the scenario `hardware`, with gyros at 50 Hz and motion capture at 60 Hz: soon read and replayed."""
-    simulation = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed), imu_rate_hz=50.0)
-    recording = simulation.advance(round(duration_s * 1e9) + 1)
-    thinned = (replace(one, stamps_ns=one.stamps_ns[::4], values=one.values[::4]) for one in recording.truth)
-    return replace(recording, truth=tuple(thinned))
-
-
 def write(recording: Recording, path: Path, without: tuple[str, ...] = (), renamed: Mapping[str, str] = {}) -> Path:
     """A bag of a recording, some topics left out or called otherwise."""
     series = [one for one in (*recording.sensors, *recording.truth) if one.channel.topic not in without]
@@ -66,8 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     `model.json`."""
     path = tmp_path_factory.mktemp("training")
     for number, gait in enumerate(GAITS):
-        write(simulated(gait, 300 + number), path / gait)
-    write(simulated("left", 7, 9.0), path / "unseen")
+        write(on_hardware(gait, 300 + number, SECONDS), path / gait)
+    write(on_hardware("left", 7, 9.0), path / "unseen")
     bags = [path / gait for gait in GAITS]
     outcome = command("train", "salp", *bags, "--form", "local", "--output", path / "model.npz", "--json")
     assert outcome.code == 0, outcome
@@ -76,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recorded(gait: str, seed: int, duration_s: float) -> LoadedRecording:
-    return from_simulator(simulated(gait, seed, duration_s), LINKS)
+    return from_simulator(on_hardware(gait, seed, duration_s), LINKS)
 
 
 # Training.
@@ -167,7 +160,7 @@ LONGER = {one.format(3): one.format(4) for one in ("imu/link_{}/data_raw", "grou
 def test_bags_that_do_not_do_are_named(
     without: tuple[str, ...], renamed: Mapping[str, str], said: str, folder: Path, tmp_path: Path
 ) -> None:
-    bad = write(simulated("left", 1, 2.0), tmp_path / "bad", without, renamed)
+    bad = write(on_hardware("left", 1, 2.0), tmp_path / "bad", without, renamed)
     refused = train_refusal(folder, folder / "forward", bad)
     assert refused.startswith(str(bad))
     assert said in refused
@@ -176,7 +169,7 @@ def test_bags_that_do_not_do_are_named(
 
 @pytest.mark.parametrize("command", ["train", "identify"])
 def test_truth_that_contradicts_a_gyro_teaches_nothing(command: str, tmp_path: Path) -> None:
-    turning = simulated("turning", 1)
+    turning = on_hardware("turning", 1, SECONDS)
     for one in turning.truth:
         one.values[:, 3:] = [0.0, 0.0, 0.0, 1.0]
     bad = write(turning, tmp_path / "bad")

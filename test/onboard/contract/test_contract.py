@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,3 +58,40 @@ def test_the_salp_with_a_model_that_was_trained(tmp_path: Path) -> None:
         recordings[gait] = from_simulator(simulation.advance(27_000_000_000), bodies)
     SALP.train(configuration, recordings, ("", ""), "gaussian_process").save(tmp_path / "model.npz")
     check_robot(SALP, replace(configuration, residual_model=str(tmp_path / "model.npz")))
+
+
+COUNT_COMPILED = """
+import sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.pipeline.pipeline import Pipeline
+
+def compiled():
+    kernels = {one for module in list(sys.modules.values()) for one in list(vars(module).values())
+               if isinstance(one, Dispatcher)}
+    return {(one.__module__, one.__name__, str(signature)) for one in kernels for signature in one.signatures}
+
+robot, estimator, seconds = find_robot(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+known, (scenario, described) = robot.configuration_type(), next(iter(robot.scenarios.items()))
+variant = next(iter(described.variants), "")
+recording = robot.simulate(known, scenario, variant, seconds, np.random.default_rng(1))
+given = list(from_simulator(recording, ()).measurements())
+robot.exercise(known, estimator)
+before = compiled()
+assert Pipeline(robot.estimator(known, estimator), robot.channels(known)).run(given)
+print(len(before) > 8, *sorted(compiled() - before))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("strapdown", "eskf", "8"), pytest.param(("softrobot", "marginalized_pf", "3"), marks=pytest.mark.slow)],
+    ids=lambda words: words[0],
+)
+def test_an_exercised_filter_compiles_nothing_in_the_run(words: tuple[str, ...]) -> None:
+    """In a process of its own: here other tests have compiled what they need."""
+    found = subprocess.run([sys.executable, "-c", COUNT_COMPILED, *words], capture_output=True, text=True, timeout=600)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "True\n"

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,17 @@ from evaluation_samples import (
 )
 
 from onboard_estimation.bags.writing import BagWriter
+from onboard_estimation.base.atomic_file import to_json
 from onboard_estimation.base.series import Recording
+from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import EPOCH_NS
-from onboard_estimation.report import run_folder
+from onboard_estimation.report.evaluate import evaluate_bag
 from strapdown_estimation.simulation import simulator as walking
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 SECONDS = 4.0
 SECOND = 1_000_000_000
 IMU_2 = "/salp/imu/link_2/data_raw"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_pictures() -> Iterator[None]:
-    """Plots and report take four fifths of the time of a short evaluation, and have tests of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_folder, "write_plots", lambda *_: None)
-        patch.setattr(run_folder, "write_report", lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +45,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def metrics(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def metrics(whole: Path) -> dict[str, Any]:
     """Its figures."""
-    outcome = command("evaluate", whole, "--output", tmp_path_factory.mktemp("run") / "run", "--json")
-    found: dict[str, Any] = json.loads(outcome.out)["metrics"]
+    found: dict[str, Any] = json.loads(to_json(evaluate_bag(whole, EvaluateOptions(), write=False).result.metrics))
     return found
 
 
@@ -152,9 +145,7 @@ def test_other_namespaces_are_found(namespace: str | None, metrics: dict[str, An
         ("--topic imu/link_9/data_raw=/salp/imu/link_1/data_raw", "has such a topic; the nearest are imu/link_"),
         ("--namespace /robot1", "--namespace /robot1: no topic of salp is there, there are some in /salp"),
         ("--robot strapdown", "strapdown: /imu/foot/data_raw (sensor_msgs/msg/Imu) is missing"),
-        ("--robot robot", "no robot 'robot'; installed are: hopper, pendulum, salp, softrobot, strapdown, thruster"),
         ("--estimator ekf", "salp has no estimator 'ekf'; it has ukf"),
-        ("--drop imu --drop actuators", "--drop leaves no sensor"),
         ("--lag 20", "a lag of 20 s is not allowed"),
         ("--config /nowhere/salp.yaml", "/nowhere/salp.yaml"),
     ],
@@ -353,16 +344,6 @@ def test_messages_that_come_twice_and_in_a_slightly_wrong_order(metrics: dict[st
 # Truth.
 
 
-@pytest.mark.data
-def test_a_recorded_walk_whose_truth_is_left_handed(tmp_path: Path, shared_data: Path) -> None:
-    file = shared_data / "pyshoe_vicon" / "2017-11-22-11-27-30.mat"
-    assert command("convert", "pyshoe", file, "--truth-as-recorded", "--output", tmp_path / "walk").code == 0
-    said = refusal("evaluate", tmp_path / "walk")
-    assert "left-handed: its path misses the estimate by" in said
-    assert "--mirror-truth y," in said
-    assert judged(tmp_path / "walk", "--mirror-truth", "y")["metrics"]["position"]["position_ate_rmse_m"] < 0.1
-
-
 # Damage.
 
 
@@ -414,12 +395,9 @@ def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path
     for words, said in {
         "simulate salq": "no robot 'salq'; installed are: hopper, pendulum, salp, softrobot, strapdown, thruster_chain",
         "simulate salp --scenario storm": "salp has no scenario 'storm'; it has ideal, hardware",
-        "simulate salp --gait sideways": "no variant 'sideways'; there are forward, backward",
-        "simulate salp --duration -1": "--duration -1: must be above 0 s",
         "simulate salp --storage csv": "--storage csv: must be mcap or sqlite3",
         f"convert csv {tmp_path}": "no format 'csv'; installed are: actuated-pendulum, hebi_log, pyshoe",
         f"convert pyshoe {tmp_path / 'walk.mat'}": "walk.mat",
-        "demo salq": "no robot 'salq'",
     }.items():
         outcome = command(*words.split(), "--output", bag)
         assert outcome.code == 2

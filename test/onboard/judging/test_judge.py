@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -30,21 +31,25 @@ from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
 SECOND = 1_000_000_000
-RECORDING = from_simulator(salp_recording(10.0), LINKS)
 
 
-def judged(recording: LoadedRecording = RECORDING, **settings: Any) -> EvaluationResult:
-    return judge(SALP, IDEAL_NOISE, "ukf", recording, JudgeSettings(**settings))
+@cache
+def whole() -> LoadedRecording:
+    return from_simulator(salp_recording(10.0), LINKS)
+
+
+def judged(recording: LoadedRecording | None = None, **settings: Any) -> EvaluationResult:
+    return judge(SALP, IDEAL_NOISE, "ukf", recording or whole(), JudgeSettings(**settings))
 
 
 def with_truth_where(seen: Callable[[Rows], NDArray[np.bool_]]) -> LoadedRecording:
     """Of the seconds that are asked for."""
     tracks = {
         body: replace(track, stamps_ns=track.stamps_ns[keep], values=track.values[keep])
-        for body, track in RECORDING.tracks.items()
+        for body, track in whole().tracks.items()
         for keep in [seen(track.stamps_ns / SECOND)]
     }
-    return replace(RECORDING, tracks=tracks)
+    return replace(whole(), tracks=tracks)
 
 
 def with_truth_between(start_s: float, end_s: float) -> LoadedRecording:
@@ -120,15 +125,15 @@ def test_the_initial_error_is_drawn_from_the_initial_covariance() -> None:
 
 
 def test_without_truth() -> None:
-    result = judged(replace(RECORDING, tracks={}))
+    result = judged(replace(whole(), tracks={}))
     assert result.matched_ratio == 0.0
     assert set(result.metrics) == {"run"}
     assert result.verdict.startswith("not judged")
     assert "Without ground truth the filter started from its configured initial state." in result.notes
-    one_too_few = {body: track for body, track in RECORDING.tracks.items() if body != "link_2"}
-    assert judged(replace(RECORDING, tracks=one_too_few)).matched_ratio == 0.0
-    moved = {body: replace(track, stamps_ns=track.stamps_ns - 100 * SECOND) for body, track in RECORDING.tracks.items()}
-    of_another_clock = judged(replace(RECORDING, tracks=moved))
+    one_too_few = {body: track for body, track in whole().tracks.items() if body != "link_2"}
+    assert judged(replace(whole(), tracks=one_too_few)).matched_ratio == 0.0
+    moved = {body: replace(track, stamps_ns=track.stamps_ns - 100 * SECOND) for body, track in whole().tracks.items()}
+    of_another_clock = judged(replace(whole(), tracks=moved))
     assert of_another_clock.matched_ratio == 0.0
     assert "link_1, link_2, link_3 runs from -100.0 to -90.0 s" in " ".join(of_another_clock.notes)
     # What the filter says of itself is there.
@@ -183,7 +188,7 @@ def test_no_estimate_is_an_error_with_the_counts() -> None:
         (WhatIf(delay_s={"imu": 30.0}), r"imu/link_1 201 messages from 30\.0 to 40\.0 s"),
     ):
         with pytest.raises(UserError, match=said):
-            judged(what_if.changed(RECORDING, change))
+            judged(what_if.changed(whole(), change))
 
 
 def test_of_several_estimates_of_an_instant_the_last_counts() -> None:
@@ -281,9 +286,9 @@ def test_alignment_turns_positions_velocities_attitudes_and_their_covariances() 
     np.testing.assert_allclose(result.mean[:, 3:6], velocity, atol=1e-9)
     found = Rotation.from_quat(result.mean[:, 6:])
     assert (found.inv() * attitude).magnitude().max() < 1e-9
-    whole = np.eye(9)
-    whole[:3, :3] = whole[3:6, 3:6] = turn.as_matrix()  # the attitude's error is the body's
-    np.testing.assert_allclose(result.covariance[7], whole @ covariance @ whole.T, atol=1e-9)
+    turned = np.eye(9)
+    turned[:3, :3] = turned[3:6, 3:6] = turn.as_matrix()  # the attitude's error is the body's
+    np.testing.assert_allclose(result.covariance[7], turned @ covariance @ turned.T, atol=1e-9)
     assert result.metrics["position"]["position_ate_rmse_m"] < 1e-9
     assert "Estimate turned by 131.78 deg about the vertical" in note(result, "Estimate turned")
 

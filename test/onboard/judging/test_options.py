@@ -25,7 +25,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.base.series import Series
 from onboard_estimation.commands.arguments import taking, taking_all
-from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.judging import what_if as changes
 from onboard_estimation.judging.options import (
     EvaluateOptions,
@@ -169,10 +169,17 @@ def test_a_configuration_is_ones_own_or_the_installed_one(tmp_path: Path, monkey
         assert from_typed(typed(evaluate, "--config", own)).config == Path(own)
 
 
-RECORDING = salp_recording(5.0)
-LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))
-SERIES = RECORDING.sensors
-NAMES = [one.channel.sensor for one in SERIES]
+NAMES = ["actuators/command", "imu/link_1", "imu/link_2", "imu/link_3"]
+
+
+@cache
+def series() -> tuple[Series, ...]:
+    return salp_recording(5.0).sensors
+
+
+@cache
+def loaded_recording() -> LoadedRecording:
+    return from_simulator(salp_recording(5.0), ("link_1", "link_2", "link_3"))
 
 
 IMU = "sensor_msgs/msg/Imu"
@@ -180,14 +187,14 @@ IMU = "sensor_msgs/msg/Imu"
 
 def changed(**options: Any) -> dict[str, Series]:
     """The changed series; the recording's own stay as they are."""
-    before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES]
-    out = {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options), seed=7)}
-    assert [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in SERIES] == before
+    before = [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in series()]
+    out = {one.channel.sensor: one for one in changed_series(series(), WhatIf(**options), seed=7)}
+    assert [(one.stamps_ns.tobytes(), one.values.tobytes()) for one in series()] == before
     return out
 
 
 def original(name: str) -> Series:
-    return SERIES[NAMES.index(name)]
+    return series()[NAMES.index(name)]
 
 
 @pytest.mark.parametrize(
@@ -196,10 +203,10 @@ def original(name: str) -> Series:
 )
 def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str]) -> None:
     assert list(changed(drop=(drop,))) == left
-    loaded = changes.changed(LOADED, WhatIf(drop=(drop,)))
+    loaded = changes.changed(loaded_recording(), WhatIf(drop=(drop,)))
     assert {measurement.sensor for measurement in loaded.measurements()} == set(left)
     # The others arrive in the order in which they did before.
-    kept = [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in LOADED.measurements() if m.sensor in left]
+    kept = [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in loaded_recording().measurements() if m.sensor in left]
     assert [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in loaded.measurements()] == kept
     assert f"What if: left out {drop}." in loaded.notes
 
@@ -217,8 +224,8 @@ def test_delay_moves_stamps_later_and_nothing_else() -> None:
         np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
         np.testing.assert_array_equal(out[name].values, original(name).values)
     # What arrives first still does: nobody knows of the delay.
-    loaded = changes.changed(LOADED, WhatIf(delay_s={"imu": 0.02}))
-    assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in LOADED.measurements()]
+    loaded = changes.changed(loaded_recording(), WhatIf(delay_s={"imu": 0.02}))
+    assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in loaded_recording().measurements()]
 
 
 def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> None:
@@ -236,7 +243,7 @@ def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> No
 
 
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
-    long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
+    long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in series()]
     what_if = WhatIf(noise={"imu.gyro": 0.02, "imu/link_1.accelerometer": 1.0})
     out, again = changed_series(long, what_if, 3), changed_series(long, what_if, 3)
     noise = out[1].values - long[1].values
@@ -247,7 +254,7 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
     for one, same in zip(out, again, strict=True):
         np.testing.assert_array_equal(one.values, same.values)
-    assert changes.changed(LOADED, WhatIf(), 3) is LOADED
+    assert changes.changed(loaded_recording(), WhatIf(), 3) is loaded_recording()
     other = changed_series(long, what_if, 4)
     assert not np.array_equal(out[1].values, other[1].values)
 
@@ -268,5 +275,5 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
 )
 def test_what_cannot_be_done(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        changes.changed(LOADED, WhatIf(**options))
+        changes.changed(loaded_recording(), WhatIf(**options))
     assert words in str(caught.value)

@@ -62,7 +62,6 @@ class Refuses(Interrupted):
     def take(self):
         raise UserError("the line is gone")
 """
-COMMAND = "runpy.run_module('onboard_estimation', run_name='__main__', alter_sys=True)"
 
 
 def program(*words: str | Path, code: str | None = None, ignored: int | None = None) -> subprocess.Popen[str]:
@@ -98,16 +97,6 @@ def ended_in_order(process: subprocess.Popen[str]) -> bool:
 
 def interrupted_at(moment: str, code: str) -> str:
     return INTERRUPTED_AT.replace("MOMENT", repr(moment)) + code
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["mcap.writer", "exit"])
-def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str, tmp_path: Path) -> None:
-    """While it is imported, before it has a node; and when all is done, at Python's own end."""
-    bag = tmp_path / "bag"
-    code = interrupted_at(moment, COMMAND)
-    assert ended_in_order(program("record", "--all", "-o", bag, "--duration", "0.1", code=code))
-    assert (bag / "metadata.yaml").is_file()  # closed in order; it may hold no messages
 
 
 def test_a_node_that_is_interrupted_while_it_starts_ends_in_order() -> None:

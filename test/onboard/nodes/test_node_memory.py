@@ -17,16 +17,22 @@ OFFLINE = {
         "salp_estimation.simulation.hardware_simulator",
         "salp_estimation.training",
     ),
+    "softrobot": tuple(
+        f"softrobot_estimation.{one}"
+        for one in ("training", "simulator", "ground_truth", "identified", "stiffness_report")
+    ),
 }
 TARGETS = {
     "hopper": "hopper_estimation.nodes:HopperEstimatorNode",
     "salp": "salp_estimation.nodes:SalpPoseShapeNode",
+    "softrobot": "softrobot_estimation.nodes:SoftRobotNode",
 }
 COMPILES = ("numba.cpython.setobj", "numba.misc.cffiimpl", "numba.typed.dictimpl")
-LARGEST_MB = 120.0
-"""They take 85 to 110."""
+LARGEST_MB = {"softrobot": 180.0}
+"""The others take 85 to 110."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.parametrize("robot", TARGETS)
 def test_a_node_loads_nothing_for_offline_use_nor_what_compiles_and_is_small(
@@ -36,9 +42,9 @@ def test_a_node_loads_nothing_for_offline_use_nor_what_compiles_and_is_small(
     found = started(robot, TARGETS[robot])
     others = {f"{other}_estimation" for other in ("salp", "hopper", "strapdown", "softrobot") if other != robot}
     assert found.loaded(*NEVER, *OFFLINE[robot], *others, "recorded_robots", *COMPILES) == []
-    assert found.scipy() == []
+    assert set(found.scipy()) <= ({"special"} if robot == "softrobot" else set())  # its gate's threshold
     if sys.platform.startswith("linux"):  # measured there only
-        assert found.resident_mb < LARGEST_MB
+        assert found.resident_mb < LARGEST_MB.get(robot, 120.0)
 
 
 SMAPS = """\

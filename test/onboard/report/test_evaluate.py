@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -128,29 +127,19 @@ def test_an_interrupted_evaluation_leaves_nothing(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["bag"]
 
 
-def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    bag = write(tmp_path / "bag", salp_messages(2.0))
-    file = tmp_path / "salp.yaml"
+@pytest.mark.usefixtures("without_pictures")
+def test_what_was_asked_for_is_kept(tmp_path: Path) -> None:
+    bag, file = write(tmp_path / "bag", salp_messages(2.0)), tmp_path / "salp.yaml"
     assert command("config", "salp", "--set", "gyro.noise_stddev_rad_s=0.01", "--output", file).code == 0
-    words = ["--config", str(file), "--set", "gate_probability=0.99", "--set", "gyro.axis=z", "--drop", "imu/link_2"]
-    words += ["--delay", "imu=1ms", "--bias", "imu/link_1.gyro_z=0.001", "--noise", "imu.gyro=0.001", "--seed", "5"]
-    words += ["--initial", "exact", "--truth-gap", "0.2", "--settle", "0.5", "--lag", "0.3", "--namespace", "/salp"]
-    outcome = command("evaluate", bag, "--output", tmp_path / "run", "--json", *words)
+    words = ("--config", file, "--set", "gate_probability=0.99", "--drop", "imu/link_2", "--delay", "imu=1ms")
+    outcome = command("evaluate", bag, "--output", tmp_path / "run", "--lag", "0.3", *words)
     assert outcome.code == 0, outcome.error
     run = read_json(tmp_path / "run" / "run.json")
-    assert run["settings"]["overrides"] == {"gate_probability": 0.99, "gyro.axis": "z"}
-    assert run["settings"]["lag_s"] == 0.3
+    assert (run["settings"]["overrides"], run["settings"]["lag_s"]) == ({"gate_probability": 0.99}, 0.3)
     assert run["inputs_sha256"]["config"] == hashlib.sha256(file.read_bytes()).hexdigest()
     resolved = load(SalpConfiguration, tmp_path / "run" / "config.yaml", {})
     assert (resolved.gyro.noise_stddev_rad_s, resolved.gate_probability) == (0.01, 0.99)
-    assert "What if: left out imu/link_2." in run["notes"]
-    assert "What if: delayed imu=0.001s." in run["notes"]
-    # The line that it gives repeats it.
-    again = command(*shlex.split(run["command"])[1:], "--output", tmp_path / "again", "--json")
-    assert again.code == 0, again.error
-    assert files(tmp_path / "again")["metrics.json"] == files(tmp_path / "run")["metrics.json"]
-    assert read_json(tmp_path / "again" / "run.json")["settings"] == run["settings"]
+    assert {"What if: left out imu/link_2.", "What if: delayed imu=0.001s."} <= set(run["notes"])
 
 
 @pytest.mark.slow

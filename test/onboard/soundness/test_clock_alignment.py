@@ -220,7 +220,7 @@ def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int,
         assert found.tracks["body"].oriented == (not wanted or fault not in ("w first", "inverse", "constant"))
 
 
-def test_of_several_imus_the_odd_one_is_at_fault_and_not_the_truth_that_another_agrees_with(
+def test_of_several_imus_the_odd_one_is_at_fault_and_not_the_truth(
     kept: list[Recorded],
 ) -> None:
     turned = kept[1]._replace(readings=kept[1].readings * [-1, -1, -1, 1, 1, 1])
@@ -269,7 +269,7 @@ def even_motion(count: int = 400) -> tuple[NDArray[np.int64], Recorded]:
     return stamps, Recorded(stamps, poses[:, :6], stamps, poses, None)  # type: ignore[arg-type]
 
 
-def test_flips_are_told_from_other_jumps_and_a_frozen_truth_from_rest() -> None:
+def test_flips_are_told_from_other_jumps() -> None:
     stamps, moving = even_motion()
     ends = int(stamps[0]), int(stamps[-1])
     turn_about(moving, slice(200, 220), "y", 120.0)
@@ -277,15 +277,6 @@ def test_flips_are_told_from_other_jumps_and_a_frozen_truth_from_rest() -> None:
     report = truth_report("body", stamps, moving.poses, ends, START_NS)
     assert report.flips == 2
     assert "leaps away as no body moves from 2.00 to 2.99 s: 100 messages" in report.made_up[0]
-    _, frozen = even_motion()
-    frozen.poses[150:190] = frozen.poses[150]
-    report = truth_report("body", stamps, frozen.poses, ends, START_NS)
-    assert report.made_up_s == pytest.approx(0.38)
-    assert "repeats its last pose from 1.51 to 1.89 s: 39 messages" in report.made_up[0]
-    _, rested = even_motion()  # it rests, and goes on from where it was
-    rested.poses[190:] = rested.poses[150:-40].copy()
-    rested.poses[150:190] = rested.poses[150]
-    assert truth_report("body", stamps, rested.poses, ends, START_NS).made_up == ()
 
 
 # Recorded

@@ -71,6 +71,7 @@ def test_what_is_sound_is_not_named() -> None:
     # Without noise, rest repeats itself; and a coarse sensor does.
     still = np.where((TIME_S < 5.0)[:, None], POSES[999], POSES)
     still[1000:] = POSES[1000:]
+    assert unsound_poses(STAMPS_NS, still) == []
     smooth = np.tile(np.sin(np.maximum(TIME_S - 5.0, 0.0) ** 2)[:, None], (1, 6))
     assert unsound_readings(STAMPS_NS, smooth) == []
     assert unsound_readings(STAMPS_NS, np.round(READINGS)) == []

@@ -18,10 +18,10 @@ from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.other_poses import possible_truth
 from onboard_estimation.bags.topics import truth_channels
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.report import run_folder
 from onboard_estimation.trajectories.files import format_of, read_trajectory
-from onboard_estimation.trajectories.trajectory import as_record, cleaned
+from onboard_estimation.trajectories.trajectory import as_record
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 Rows = NDArray[np.float64]
 
 
@@ -33,11 +33,7 @@ Rows = NDArray[np.float64]
         ("orbslam3_int_ns.txt", (), ("read as tum_ns", "looks the same and is --format euroc")),
         ("g6_stamps.txt", (), ("397 of 400 poses have the stamp of another pose: digits were lost",)),
         ("us.txt", (), ("in another unit: multiplied by 1000 they are those of the truth",)),
-        (
-            "us.txt",
-            ("--format", "tum"),
-            ("(in microseconds it would be one: multiply stamps by 1e-06)",),
-        ),
+        ("us.txt", ("--format", "tum"), ("(in microseconds it would be one: multiply stamps by 1e-06)",)),
         ("mm.tum", (), ("most likely mm.tum is in millimetres (multiply its positions by 0.001)",)),
         ("semicolon.csv", (), ("read as csv",)),
         ("kitti_13.txt", (), ("is of the format kitti, which has no stamps",)),
@@ -48,14 +44,11 @@ Rows = NDArray[np.float64]
 )
 def test_files_as_people_have_them(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     shared_data: Path,
     name: str,
     words: tuple[str, ...],
     said: list[str],
 ) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
     files = shared_data / "practitioners" / "trajectories"
     outcome = command("evaluate", files / name, "--truth", files / "truth.tum", *words, "--output", tmp_path / "run")
     text = " ".join((outcome.out + outcome.error).split())
@@ -109,20 +102,7 @@ def decimal(ns: int) -> str:
     return f"{ns // 10**9}.{ns % 10**9:09d}"
 
 
-FORMS = [
-    "tum",
-    "tum_ns",
-    "openvins",
-    "euroc",
-    "kitti",
-    "kitti-13",
-    "csv",
-    "csv;",
-    "csv;,",
-    "motive",
-    "vicon",
-    "vicon-w",
-]
+FORMS = "tum tum_ns openvins euroc kitti kitti-13 csv csv; csv;, motive vicon vicon-w".split()  # noqa: SIM905
 """Formats, and what else is particular: a frame's number, semicolons, commas as decimal points, quaternions."""
 NAMES = "time_s,x_m,y_m,z_m,qx,qy,qz,qw"
 
@@ -226,15 +206,12 @@ def test_frames_have_their_places_in_longer_times(tmp_path: Path) -> None:
 )
 def test_other_units_and_orders_are_followed_or_proposed(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     header: str,
     separator: str,
     factors: tuple[float, float],
     order: list[int],
     said: str,
 ) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
     t = 0.1 * np.arange(1, 100)
     turns = Rotation.from_euler("zyx", np.column_stack([0.4 * t, 0.1 * np.sin(t), 0.2 * np.cos(t)])).as_quat()
     true = np.column_stack([t, np.sin(t), np.cos(2.0 * t), 0.1 * t, turns])
@@ -248,24 +225,12 @@ def test_other_units_and_orders_are_followed_or_proposed(
     assert "ask for --alignment" not in outcome.out
 
 
-def test_estimates_that_stop_cover_a_share_of_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+def test_estimates_that_stop_cover_a_share_of_the_truth(tmp_path: Path) -> None:
     rows = [f"{0.1 * k:.1f} {np.sin(0.1 * k)} {np.cos(0.2 * k)} 0 0 0 0 1" for k in range(101)]
     for name, kept in (("truth.tum", rows), ("a.tum", rows[:41])):
         (tmp_path / name).write_text("\n".join(kept))
     outcome = command("evaluate", tmp_path / "a.tum", "--truth", tmp_path / "truth.tum", "--output", tmp_path / "run")
     assert "from its first to its last pose 40 % of the truth's time" in " ".join(outcome.out.split())
-
-
-@pytest.mark.parametrize("variance", [np.finfo(np.float64).max, 1e6, 1e-310, np.inf])
-def test_an_extreme_variance_is_not_known(variance: float) -> None:
-    stamps_ns, poses = np.arange(3), np.hstack([np.eye(3), np.tile([0.0, 0.0, 0.0, 1.0], (3, 1))])
-    covariances = np.tile(np.diag([1.0, 1.0, variance, 1e-4, 1e-4, 1e-4]), (3, 1, 1))
-    _, record, notes = as_record(cleaned("a", stamps_ns, poses, covariances), "pose")
-    assert np.isnan(record.covariances[:, :3, :3]).all()
-    assert np.isfinite(record.covariances[:, 3:, 3:]).all()
-    assert any("a variance of the position is 1e+06 or more, or below 1e-20, in 3 of 3 poses" in note for note in notes)
 
 
 @pytest.mark.data

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
 from live_graph import LONGEST_WAIT_S, die_with_this, kill_group, wait_until
 from numpy.typing import NDArray
+from test_view_access import NO_VIEWER, free_port
 
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.bags.writing import BagWriter
@@ -46,7 +46,6 @@ from onboard_estimation.view.recorded import load_records
 from onboard_estimation.view.robot import MOST_PLOTS, curves
 from salp_estimation.robot import ROBOT as SALP
 
-NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
 JOINTS = "sensor_msgs/msg/JointState"
 SPACE = CONFIGURATION.chain.build().space()
 Rows = NDArray[np.float64]
@@ -173,12 +172,6 @@ def test_curves_have_bands_of_two_deviations_and_gaps_where_there_is_no_truth() 
 
 def error_xy(record: ShownRun) -> Rows:
     return record.means[:, :2] - record.truth["pose"][:, :2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
