@@ -142,7 +142,7 @@ def inspect_bag(
             robots=known,
             clocks=motion.clocks,
             frames=motion.frames,
-            unsound=(*_unsound_words(bag, unsound, columns), *contradicting.values()),
+            unsound=(*_unsound_words(bag, unsound, columns), *contradicting.values(), *motion.units),
             other_poses=() if truth else tuple(filter(None, (possible_truth(bag), unread_poses(bag)))),
         )
         return replace(found, findings=findings(found))

@@ -33,7 +33,7 @@ from onboard_estimation.bags.topics import (
 )
 from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.installed import resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.base.parameter_file import sections_of_others
@@ -485,13 +485,18 @@ def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) 
 
 
 def _of_one_clock(bag: Bag, columns: Mapping[str, Column]) -> tuple[dict[str, Column], list[str]]:
-    """The columns without stamps of another age, and a sentence on each topic that had some."""
-    kept, notes = dict(columns), []
+    """The columns without stamps of another clock, and a sentence on each fault, with the topics that have it."""
+    kept, topics, notes = dict(columns), dict[str, list[str]](), dict[str, str]()
     for topic, column in columns.items():
         if aged := stamps_of_another_age(column.stamps_ns, column.log_times_ns):
             kept[topic] = column.at(~marked(aged, len(column.stamps_ns)))
-            notes += unsound_sentences(printable(topic), aged, bag.start_ns, " left out")
-    return kept, notes
+            topics.setdefault(aged[0].why, []).append(printable(topic))
+            notes.setdefault(
+                aged[0].why, " ".join(unsound_sentences(printable(topic), aged, bag.start_ns, " left out"))
+            )
+    others = {why: first_of(names[1:], 3, ", ", " and {} more") for why, names in topics.items()}
+    ends = {why: f"; so it is with {names}." if names else "." for why, names in others.items()}
+    return kept, [note.removesuffix(".") + ends[why] for why, note in notes.items()]
 
 
 def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dict[str, Column], list[str]]:

@@ -46,7 +46,7 @@ _MOST_REPEATS = 0.01
 _OUT_OF_DEAD = 0.2
 
 _CLOCK_STEP_NS = 10 * NANOSECONDS_PER_SECOND
-_SMALL_STEP_NS, _UNEVEN_NS = 300_000_000, 20_000_000
+_SMALL_STEP_NS, _UNEVEN_NS, _FEWEST_OTHER = 300_000_000, 20_000_000, 10  # fewer came late, or went astray
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 _ENOUGH_SHARE, _MOST = 0.1, 0.8
 
@@ -332,7 +332,7 @@ def stamps_of_another_age(stamps_ns: Integers, log_times_ns: Integers) -> list[U
     return [
         _stretch(log_times_ns, first, stop, _other_clock(delay - right, int(stamps_ns[first])))
         for first, stop, delay in parts
-        if abs(delay - right) > step_ns
+        if abs(delay - right) > (step_ns if stop - first >= _FEWEST_OTHER else _CLOCK_STEP_NS)
     ]
 
 

@@ -174,8 +174,8 @@ def test_truth_that_contradicts_a_gyro_teaches_nothing(command: str, tmp_path: P
         one.values[:, 3:] = [0.0, 0.0, 0.0, 1.0]
     bad = write(turning, tmp_path / "bad")
     refused = refusal(command, "salp", bad, "--output", tmp_path / "refused.npz")
-    contradicts = "The orientation of ground_truth/link_1/pose contradicts imu/link_1/data_raw: it never changes"
-    assert refused.startswith(f"{bad}: {contradicts}")
+    assert refused.startswith(f"{bad}: The orientation of ground_truth/link_")
+    assert "it never changes, while the gyro turns" in refused
     assert not (tmp_path / "refused.npz").exists()
 
 
