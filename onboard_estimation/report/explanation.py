@@ -26,6 +26,7 @@ _MEANINGS = {
     "(autocorrelation): a line that stays on one side of zero is worth one, however long it is.",
     r"\bRMS\b": "root of the mean square after the start that is left out: of a place or a velocity that of its "
     "length, of a turn that of its angle, of all else that over all dimensions.",
+    "mend this first": "sensors and truth contradict each other, or themselves: the rest says little of the filter.",
     "suspect|look at": "the sensor that is least as the filter expects it.",
     r"not judged|covers? [\d.]+ %": "gaps are not judged, and nothing is where truth and estimates share less than "
     f"{percent(rules.LEAST_SHARE)}.",
@@ -33,7 +34,12 @@ _MEANINGS = {
     "accuracy only": "the filter does not say how sure it is: there are no bands.",
     r"RMS[^;]*; (.*)": "what the recording, or this robot, shows beside the errors.",
 }
-_ELSEWHERE = {r"\bRMS\b": "All figures", "suspect|look at": "Sensors", r"RMS[^;]*; (.*)": "Notes"}
+_ELSEWHERE = {
+    r"\bRMS\b": "All figures",
+    "mend this first": "Notes",
+    "suspect|look at": "Sensors",
+    r"RMS[^;]*; (.*)": "Notes",
+}
 
 
 def explained(verdict: str) -> list[tuple[str, str, str]]:
