@@ -365,11 +365,11 @@ def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateO
     _refuse_useless(bag, match, columns)
     columns, aged = _of_one_clock(bag, columns)
     columns, jumps = _longest_part(columns, match)
-    notes += aged + jumps
+    notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
     tracks, held, lost = _known(bag, match, columns, options.mirror_truth)
-    faults = [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
+    faults = aged + [said for one in series for said in dead(one.channel, one.stamps_ns, one.values, bag.start_ns)]
     wrong = contradict_gravity(series)
     imus = {one.topic: columns[topic] for topic, one in match.channels.items() if is_imu(one)}
     bodies = {one.topic: TrackedBody(tracks[one.sensor], delay_s(columns[topic])) for topic, one in match.truth.items()}
