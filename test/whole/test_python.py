@@ -156,7 +156,7 @@ def summary_of(*words: str | Path) -> dict[str, Any]:
     return dict(json.loads(done.out))
 
 
-PLACES = ("folder", "file", "model", "config", "picture", "figures", "training_s")
+PLACES = ("folder", "file", "model", "page", "config", "picture", "figures", "training_s")
 """What differs between two runs of one command, or is measured of the computer."""
 
 

@@ -76,7 +76,7 @@ class PendulumEstimator(Estimator[PendulumState]):
     def __init__(self, configuration: Pendulum) -> None:
         self.configuration, names, noise = configuration, configuration.links.joint_names, configuration.noise
         deviations = configuration.deviations()
-        self.held, self.free = configuration.parameters(), np.argwhere(deviations > 0.0)
+        self.given, self.free = configuration.parameters(), np.argwhere(deviations > 0.0)
         self.setting = dynamics.Setting(
             np.array(configuration.links.lengths_m), configuration.gravity_m_s2, configuration.smooth_rate_rad_s
         )
@@ -90,11 +90,11 @@ class PendulumEstimator(Estimator[PendulumState]):
         walk = [*noise.rate_walk_rad_s_sqrt_s, *(noise.parameter_walk_sqrt_s,) * len(self.free)]
         self._walk_root = np.vstack([np.zeros((self._count, len(walk))), np.diag(walk)])
         rows, columns = self.free.T
-        self._prior = np.log(self.held[rows, columns]), np.diag(deviations[rows, columns] ** 2)
+        self._prior = np.log(self.given[rows, columns]), np.diag(deviations[rows, columns] ** 2)
 
     def parameters(self, logarithms: NDArray[Any]) -> NDArray[Any]:
         """(6, N) parameters with the unknowns of those logarithms (F,), real or complex."""
-        parameters = self.held.astype(logarithms.dtype)
+        parameters = self.given.astype(logarithms.dtype)
         parameters[self.free[:, 0], self.free[:, 1]] = np.exp(logarithms)
         return parameters
 
@@ -162,7 +162,7 @@ class PendulumEstimator(Estimator[PendulumState]):
         step_s = duration_s / max(steps, 1)
 
         def propagate(before: Matrix) -> Matrix:
-            return dynamics.propagate(before, self.held, self.free, torque, self.setting, step_s)
+            return dynamics.propagate(before, self.given, self.free, torque, self.setting, step_s)
 
         for _ in range(steps):
             points = self._unscented.predict(points, propagate, math.sqrt(step_s) * self._walk_root)
