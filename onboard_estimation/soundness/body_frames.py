@@ -56,7 +56,7 @@ class FrameReport:
     refused
         Why there is no lever arm.
     explained
-        Share of the body's motion that the accelerations explain.
+        Share that the accelerations explain of the motion that lever arm and bias do not.
     left_handed_imu
         The IMU contradicts itself: gravity turns in it against its gyro; None where that is not told.
     turned_rad
@@ -136,7 +136,7 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
     """Least squares over windows, with forces (N, 3) in the world's axes and attitudes (N, 3, 3) at the IMU's times.
 
     Gain, lever arm, bias, (7,), their standard deviations, the condition number of the lever arm's part, and the share
-    of the motion that is explained.
+    that the accelerations explain of what lever arm and bias do not.
     """
 
     def twice(values: Rows) -> Rows:
@@ -162,5 +162,10 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
     left = windows.truth - slopes @ values
     noise = long_run_variance(windows.times_s, np.einsum("rci,rc->ri", slopes, left), _BLOCKS_S)
     stddevs: Rows = np.hypot(np.sqrt(np.diag(inverse @ noise @ inverse)), _LEAST_STDDEV)
-    explained = 1.0 - float(np.sum(left**2) / np.sum(windows.truth**2))
+    # Noise that is integrated twice makes a gain small: it counts as far as accelerations tell what the rest does not.
+    others, of_truth = slopes[:, :, 1:], np.einsum("rci,rc->i", slopes[:, :, 1:], windows.truth)
+    remaining = np.linalg.pinv(information[1:, 1:], hermitian=True)
+    felt = slopes[:, :, 0] - others @ (remaining @ information[1:, 0])
+    moved = windows.truth - others @ (remaining @ of_truth)
+    explained = float(np.sum(felt * moved) ** 2 / max(np.sum(felt**2) * np.sum(moved**2), np.finfo(np.float64).tiny))
     return values, stddevs, float(np.linalg.cond(information[_LEVER, _LEVER])), explained

@@ -220,6 +220,14 @@ def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int,
         assert found.tracks["body"].oriented == (not wanted or fault not in ("w first", "inverse", "constant"))
 
 
+def test_a_noisy_accelerometer_is_no_wrong_scale(moved: Recorded) -> None:
+    moved.readings[:, 3:] += np.random.default_rng(0).normal(0.0, 10.0, moved.readings[:, 3:].shape)
+    report = frames_of(moved)
+    assert report.gain is not None
+    assert report.gain < 0.85  # attenuated by noise that is integrated twice
+    assert "times as far as" not in said(report)
+
+
 def test_of_several_imus_the_odd_one_is_at_fault_and_not_the_truth(
     kept: list[Recorded],
 ) -> None:
