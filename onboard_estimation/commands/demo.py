@@ -72,8 +72,8 @@ def demo(
         shown += _show(robot, folder, seed)
         if full and isinstance(robot, Trained):
             shown += _show_learned(robot, folder, seed)
-    headings = ("robot", "simulated run", "RMS error", "1 sigma", "3 sigma", "report")
-    output.print_tables([ReportTable("", headings, tuple(shown), headings[3:5])])
+    headings = ("robot", "simulated run", "part", "RMS error", "1 sigma", "3 sigma", "report")
+    output.print_tables([ReportTable("", headings, tuple(shown), headings[3:6])])
     output.say(
         "1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as"
     )
@@ -85,7 +85,7 @@ def demo(
 
 
 Lines = list[tuple[str, ...]]
-"""Of the table: robot, simulated run, RMS error of a part and shares within one and three sigma, report."""
+"""Of the table: robot, simulated run, part, its RMS error and shares within one and three sigma, report."""
 
 
 def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
@@ -171,7 +171,7 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
     result = evaluation.result
     report = f"{evaluation.folder.name}/report.html" if evaluation.folder else ""
     if (lost_s := _lost_since_s(result)) is not None:
-        return [(result.robot, run, f"lost after {lost_s:.0f} s", "-", "-", report)]
+        return [(result.robot, run, "", f"lost after {lost_s:.0f} s", "-", "-", report)]
     parts = [name for name, part in result.parts.items() if part.matched.any()]
     out: Lines = []
     for name in parts:
@@ -180,7 +180,7 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
         part = result.parts[name]
         errors = part.rms(part.judged(result.time_s, result.settle_s))
         words = ", ".join(quantity(rms, unit) for unit, rms in errors.items())
-        out.append((*first[:2], f"{name.replace('_', ' ')} {words}", *shares, first[2]))
+        out.append((*first[:2], name.replace("_", " "), words, *shares, first[2]))
     return out
 
 
