@@ -89,13 +89,14 @@ def serve(bag: Path) -> None:
     executor = SingleThreadedExecutor()
     for node in (*nodes, view, recording, player):
         executor.add_node(node)
+    asked = threading.Event()  # an exception amid a callback would leave the executor with what is destroyed
+    signal.signal(signal.SIGINT, lambda *_: asked.set())
     print("ready", flush=True)
-    try:
-        executor.spin()
-    except KeyboardInterrupt:
-        stop.make()
-        while writing.is_alive():  # what is in the recorder's queues
-            executor.spin_once(timeout_sec=0.1)
+    while not asked.is_set():
+        executor.spin_once(timeout_sec=0.1)
+    stop.make()
+    while writing.is_alive():  # what is in the recorder's queues
+        executor.spin_once(timeout_sec=0.1)
     print(f"recorded {recorder.recorded.message_count}", flush=True)
 
 
