@@ -21,7 +21,7 @@ _UNITS = {STANDARD_GRAVITY_M_S2: "it is in g", STANDARD_GRAVITY_M_S2 / 1e3: "it 
 _DEGREES = 180.0 / np.pi
 _NEAR_FACTOR, _MOST_LEFT = 0.25, 0.5
 _FASTEST_RAD_S, _OFTEN = 40.0, 0.02
-_FEWEST_TURNS, _LEAST_TURNED_M_S2 = 12, 3.0
+_FEWEST_TURNS, _LEAST_TURNED_M_S2 = 12, 1.0
 
 NOISY_TYPES = frozenset({"sensor_msgs/msg/Imu", "geometry_msgs/msg/WrenchStamped"})
 """Of sensors that never repeat a reading by chance."""

@@ -24,7 +24,7 @@ from onboard_estimation.inspection.inspect import inspect_bag, truth_report
 from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.judging.simulated_bags import convert
 from onboard_estimation.report.evaluate import evaluate_bag
-from onboard_estimation.soundness.at_rest import contradict_gravity
+from onboard_estimation.soundness.at_rest import contradict_gravity, turns_of_gravity
 from onboard_estimation.soundness.body_frames import FrameReport, find_frames
 from onboard_estimation.soundness.clock_alignment import ClockReport, TrackedBody, find_offset, named_after, pair
 from onboard_estimation.soundness.motion import checked_truth, frame_findings
@@ -218,6 +218,13 @@ def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int,
         assert [said in sentence for sentence in sentences] == wanted, sentences
         assert found.comparable or condemned or fault not in ("mirrored", "late")
         assert found.tracks["body"].oriented == (not wanted or fault not in ("w first", "inverse", "constant"))
+
+
+def test_gravity_turns_as_a_gyro_says_and_tells_its_unit_and_its_hand() -> None:
+    turned = record(0, Moved(reach_m=0.02))
+    for factor in (1.0, np.rad2deg(1.0), -1.0):
+        found = turns_of_gravity(turned.imu_ns, factor * turned.readings[:, :3], turned.readings[:, 3:])
+        assert found == pytest.approx(1.0 / factor, rel=0.25)
 
 
 def test_a_noisy_accelerometer_is_no_wrong_scale(moved: Recorded) -> None:
