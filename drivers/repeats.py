@@ -1,0 +1,67 @@
+"""Readings that a sensor gives again: frozen is not fresh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MANY = 0.2
+"""Share of readings from which on repeats are said: a device that is read a little too often gives some."""
+
+
+class Repeats:
+    """Finds and counts the readings of one sensor that repeat the one before.
+
+    Parameters
+    ----------
+    by_chance
+        So many repeats in a row may be readings of their own: 0 where what is compared is the device's counter; where
+        it is values, as many as noise of a few digits makes.
+
+    Attributes
+    ----------
+    count
+        Repeats so far.
+    """
+
+    def __init__(self, by_chance: int = 0) -> None:
+        self._by_chance = by_chance
+        self._last: NDArray[Any] | None = None
+        self._run = 0  # readings in a row that equal the newest, without the first of them
+        self._fresh = 0
+        self._told = (0, 0)  # fresh and repeated ones when it was last said
+        self.count = 0
+
+    def fresh(self, readings: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of K counters (K,), or of K rows of values (K, n), are no repeats; NaN equals NaN."""
+        rows = readings.reshape(len(readings), -1)
+        is_fresh = np.ones(len(rows), dtype=np.bool_)
+        for place, row in enumerate(rows):
+            is_equal = self._last is not None and row.tobytes() == self._last.tobytes()
+            self._run = self._run + 1 if is_equal else 0
+            is_fresh[place] = self._run <= self._by_chance
+            self._last = row
+        fresh = int(is_fresh.sum())
+        self._fresh += fresh
+        self.count += len(rows) - fresh
+        return is_fresh
+
+    def told(self, name: str, remedy: str) -> str:
+        """Of the time since the last call: a sentence where many were repeats; empty where few were, or none came.
+
+        Parameters
+        ----------
+        name
+            Of the sensor.
+        remedy
+            What is to be done where all are.
+        """
+        fresh, repeats = self._fresh - self._told[0], self.count - self._told[1]
+        self._told = (self._fresh, self.count)
+        if repeats <= _MANY * (fresh + repeats):
+            return ""
+        if not fresh:
+            return f"{name} reads the same all the time, {repeats} readings left out: {remedy}"
+        return f"{name}: {repeats} of {fresh + repeats} readings repeat the one before and are left out"
