@@ -92,6 +92,8 @@ def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Calla
 def test_a_module_that_vanishes_and_returns_and_what_fails_in_the_librarys_thread_are_told_of(
     running: Callable[..., NodeHere], capfd: Any
 ) -> None:
+    from sensor_msgs.msg import Imu
+
     one = running("silent_s:=0.5", "diagnostics_period_s:=0.2")
     said: list[str] = []
 
@@ -111,6 +113,11 @@ def test_a_module_that_vanishes_and_returns_and_what_fails_in_the_librarys_threa
     one.node.feed.queue("no feedback")  # as if the library had called with it
     until_told("could not be copied, 1 times")
     assert one.node.feed.queue.faults == 1
+    # What stands beside the readings ends alone.
+    one.node.destroy_publisher(one.node._diagnostics)
+    until_told("the report on /diagnostics has ended: ")
+    readings = one.listen(Imu, "imu/link_1/data_raw")
+    one.until(lambda: len(readings) > 20)
     queue, group = FeedbackQueue(5), imitated(one).group
     group.add_feedback_handler(queue)
     one.until(lambda: queue.copied > 8)
