@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.hebi.feeds import Feed
 from drivers.hebi.library import Feedback
@@ -28,11 +26,11 @@ from onboard_estimation.contract.converters import Converted
 JOINTS = "sensor_msgs/msg/JointState"
 _PROCESS = "drivers.hebi.log_process"
 _MOST_MODULES = 1000
-_LONGEST_WAIT_S = 60.0
-_PIECE_BYTES = 65536
+_LONGEST_TEXT = 1000
+_ENDS = {-signal.SIGXCPU: "took too much processor time", -signal.SIGALRM: "did not go on for too long"}
 
 
-def read_feedback(path: Path, modules: int | None = None) -> Iterator[Feedback]:
+def read_feedback(path: Path, modules: int | None = None) -> Generator[Feedback]:
     """What a log holds, in its order, up to where it is damaged. The library itself leaves out the first feedback.
 
     Raises
@@ -50,13 +48,14 @@ def read_feedback(path: Path, modules: int | None = None) -> Iterator[Feedback]:
     nothing = subprocess.DEVNULL
     with subprocess.Popen(words, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, env=here) as process:
         try:
-            yield from _feedbacks(path, _Pipe(process), modules)
+            yield from _feedbacks(path, process, modules)
         finally:
             process.kill()
 
 
-def _feedbacks(path: Path, pipe: _Pipe, modules: int | None) -> Iterator[Feedback]:
-    row, count = row_type(1), 0
+def _feedbacks(path: Path, process: subprocess.Popen[bytes], modules: int | None) -> Iterator[Feedback]:
+    pipe, row, count = process.stdout, row_type(1), 0
+    assert pipe is not None
     while tag := pipe.read(1):
         if tag == MODULES:
             (found,) = COUNT.unpack(pipe.read(COUNT.size))
@@ -67,47 +66,15 @@ def _feedbacks(path: Path, pipe: _Pipe, modules: int | None) -> Iterator[Feedbac
             yield Feedback(*np.frombuffer(data, row)[0])
             count += 1
         elif tag in (FAULT, NO_LIBRARY):
-            said = pipe.read(_PIECE_BYTES).decode(errors="replace")
+            said = pipe.read(_LONGEST_TEXT).decode(errors="replace")
             raise UserError(said if tag == NO_LIBRARY else f"{path}: {_after(count)}{said}")
-    if ended := pipe.ended():
-        raise UserError(f"{path} is damaged: {_after(count)}HEBI's library {ended}")
+    if code := process.wait():
+        how = _ENDS.get(code) or f"ended by {signal.Signals(-code).name if code < 0 else code}"
+        raise UserError(f"{path} is damaged: {_after(count)}HEBI's library {how}")
 
 
 def _after(count: int) -> str:
     return f"after {count} feedbacks " if count else ""
-
-
-class _Pipe:
-    """What a process writes, as long as it goes on with it."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        self._process, self._descriptor = process, process.stdout.fileno()
-        self._waiting = bytearray()
-        self._is_stuck = False
-
-    def read(self, count: int) -> bytes:
-        """So many bytes, or what there is up to the end."""
-        while len(self._waiting) < count:
-            if not select.select([self._descriptor], [], [], _LONGEST_WAIT_S)[0]:
-                self._is_stuck = True
-                break
-            piece = os.read(self._descriptor, _PIECE_BYTES)
-            if not piece:
-                break
-            self._waiting += piece
-        found = bytes(self._waiting[:count])
-        del self._waiting[:count]
-        return found
-
-    def ended(self) -> str:
-        """How the process ended, in words; empty where it did as it should."""
-        if self._is_stuck:
-            return f"has not gone on for {_LONGEST_WAIT_S:g} s"
-        code = self._process.wait()
-        if code == -signal.SIGXCPU:
-            return "took too much processor time"
-        return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}" if code else ""
 
 
 def coverage(received_us: Sequence[int]) -> str:
@@ -183,8 +150,8 @@ def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
 def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Converted:
     """See `read_hebi_log`."""
     modules: list[Module] = []
-    imus: list[_Column] = []
-    joints = _Column()
+    imus: list[list[tuple[int, Vector]]] = []
+    joints: list[tuple[int, Vector]] = []
     received_us: list[int] = []
     notes = []
     try:
@@ -192,25 +159,26 @@ def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Co
             received_us.append(int(one.received_us.max()))
             while len(modules) < len(one.received_us):
                 modules.append(Module(f"module_{len(modules) + 1}", silent_s=math.inf, latency_s=0.0))
-                imus.append(_Column())
+                imus.append([])
             readings = [module.reading(one, place, 0.0, as_recorded) for place, module in enumerate(modules)]
-            for column, reading in zip(imus, readings, strict=True):
-                if reading is not None and reading.is_new and not np.isnan(reading.imu[:6]).all():
-                    column.add(reading.stamp_ns, reading.imu[:6])
-            joints.add(*(joint_values(one, readings) or (None, None)))
+            for rows, reading in zip(imus, readings, strict=True):
+                if reading is None or reading.stamp_ns is None or not reading.is_new:
+                    continue
+                if not np.isnan(reading.imu[:6]).all():
+                    rows.append((reading.stamp_ns, reading.imu[:6]))
+            joints += filter(None, [joint_values(one, readings)])
     except UserError as error:
         if not received_us:
             raise
         notes.append(f"{error}; what came before is kept.")
     names = tuple(module.name for module in modules)
-    channels = [imu_channel(name) for name in names]
-    series = [Series(one, *column.arrays()) for one, column in zip(channels, imus, strict=True) if column.stamps_ns]
+    series = [_series(imu_channel(name), rows) for name, rows in zip(names, imus, strict=True) if rows]
     readings_of_imus = sum(len(one.stamps_ns) for one in series)
     if not readings_of_imus:
         raise UserError(
             f"{path}: {len(received_us)} feedbacks of {len(modules)} modules, none with a reading of an IMU"
         )
-    series.append(Series(Channel("joint_states", JOINTS, "joint_states", names=names), *joints.arrays()))
+    series.append(_series(Channel("joint_states", JOINTS, "joint_states", names=names), joints))
     notes.append(f"Feedback: {coverage(received_us)}. The library leaves out the first.")
     notes += [
         f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be right, "
@@ -227,19 +195,6 @@ def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Co
     return Converted(recording=Recording(tuple(series), ()), epoch_ns=0, notes=tuple(notes), counts=counts)
 
 
-class _Column:
-    """Stamps and values of one topic."""
-
-    def __init__(self) -> None:
-        self.stamps_ns: list[int] = []
-        self._values: list[Vector] = []
-
-    def add(self, stamp_ns: int | None, value: Vector | None) -> None:
-        """Unless one of the two is not known."""
-        if stamp_ns is not None and value is not None:
-            self.stamps_ns.append(stamp_ns)
-            self._values.append(value)
-
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """(K,) ns and (K, d)."""
-        return np.array(self.stamps_ns, dtype=np.int64), np.array(self._values)
+def _series(channel: Channel, rows: Sequence[tuple[int, Vector]]) -> Series:
+    stamps_ns, values = zip(*rows, strict=True)
+    return Series(channel, np.array(stamps_ns, dtype=np.int64), np.array(values))

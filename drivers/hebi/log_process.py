@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import struct
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from onboard_estimation.base.errors import UserError
 
 COUNT = struct.Struct("<q")
 NO_LIBRARY, MODULES, FEEDBACK, FAULT = b"l", b"n", b"f", b"e"
+_LONGEST_S = 60
+"""For one feedback."""
 _MOST_MORE_BYTES = 256 * 2**20
 _CPU_S, _BYTES_PER_CPU_S = 60, 50_000
 """Of processor time: some for the start, and a second for so much of the file, ten times what it takes."""
@@ -38,15 +41,18 @@ def main(path: Path) -> None:
     os.dup2(2, 1)
     try:
         library = hebi_library()
+        signal.alarm(_LONGEST_S)
         _bound(_CPU_S + path.stat().st_size // _BYTES_PER_CPU_S)
         # Loaded at once it would be held in memory as a whole, each feedback with all of its hundred fields.
         log = library.util.load_log(str(path), load=False)
         output.write(MODULES + COUNT.pack(log.number_of_modules))
         row = np.zeros((), row_type(log.number_of_modules))
         for feedback in log.feedback_iterate:
+            signal.alarm(0)  # who reads may take his time
             row[()] = tuple(copied(feedback))
             output.write(FEEDBACK + row.tobytes())
             output.flush()  # what is read is kept, should the next one end the process
+            signal.alarm(_LONGEST_S)
     except MemoryError:
         output.write(FAULT + f"it asks for more than {_MOST_MORE_BYTES // 2**20} MiB of memory".encode())
     except UserError as error:

@@ -76,9 +76,9 @@ class KeptResults(Workers):
         arrays: dict[str, Any] = {}
         # A full disk, or a value that is not plain, costs the way back, not the command.
         with suppress(UserError, TypeError):
-            tree = json.dumps(_plain(value, arrays)).encode()
+            arrays[_TREE] = np.frombuffer(json.dumps(_plain(value, arrays)).encode(), dtype=np.uint8)
             file = io.BytesIO()
-            np.savez(file, **arrays, **{_TREE: np.frombuffer(tree, dtype=np.uint8)})
+            np.savez(file, **arrays)
             write_atomically(place, file.getvalue(), f"result {place}")
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import yaml
 
-from drivers.hebi import log
 from drivers.hebi.feeds import HebiConfiguration, commanded_velocities
 from drivers.hebi.library import Feedback
 from drivers.hebi.log import converted, coverage, read_feedback, read_hebi_log
@@ -164,6 +163,7 @@ def load_log(path, load):
             if word == "time":
                 os.kill(os.getpid(), signal.SIGXCPU)
             if word == "stuck":
+                signal.alarm(1)
                 time.sleep(1000.0)
             if word == "memory":
                 bytearray(2**30)
@@ -189,7 +189,7 @@ def load_log(path, load):
         ("a b c d time", "after 4 feedbacks HEBI's library took too much processor time"),
         ("a b c d fault", "after 4 feedbacks HEBI's library cannot read it: no such field"),
         ("abort", "is damaged: HEBI's library ended by SIGABRT"),
-        ("stuck", "HEBI's library has not gone on for 1 s"),
+        ("stuck", "HEBI's library did not go on for too long"),
     ],
 )
 def test_whatever_a_log_does_to_the_library_ends_in_a_sentence_and_what_came_before_is_kept(
@@ -199,8 +199,6 @@ def test_whatever_a_log_does_to_the_library_ends_in_a_sentence_and_what_came_bef
     (tmp_path / "hebi/__init__.py").write_text("")
     (tmp_path / "hebi/util.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(tmp_path)
-    if words == "stuck":
-        monkeypatch.setattr(log, "_LONGEST_WAIT_S", 1.0)
     file = tmp_path / "x.hebilog"
     file.write_text(words)
     if words.startswith("a b"):
