@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import resource
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 import serial
 from launched import Launch, recorded
 from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
+from node_here import nodes_here
+from sensor_msgs.msg import Imu, Temperature
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.lines import SerialLine
@@ -39,7 +43,8 @@ class Sender:
         self._count = 0
         self._rng = np.random.default_rng(1)
         self.high_bias: np.ndarray | None = np.zeros(6)  # None: the high-g sensor cannot be read
-        self.high_noise = 0.01
+        self.high_noise = 4.6
+        self.frozen = False  # the low-g sensor gives the same reading again
         self.turns_rad_s = 0.0
 
     def catch_up(self) -> bool:
@@ -51,6 +56,7 @@ class Sender:
             high = None
             if self.high_bias is not None:
                 high = AT_REST + self.high_bias + self._rng.normal(0.0, self.high_noise, 6)
+            value = np.where(self.frozen, AT_REST, value)
             value[1] += self.turns_rad_s * np.sin(1e-8 * self._count * PERIOD_NS)
             self.device.send([Reading(self._count * PERIOD_NS, value, high)])
             self._count += 1
@@ -61,11 +67,12 @@ class Sender:
 
 
 def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Path) -> None:
-    said: list[str] = []
-    with closing(SerialLine(str(port), 921600, said.append)) as line:
+    said: list[tuple[str, bool]] = []
+    with closing(SerialLine(str(port), 921600, lambda *one: said.append(one))) as line:
         assert line.read(0.01) == b""
         assert not line.is_open
-        assert said == [f"{port} is not there: plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"]
+        hint = "plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"
+        assert said == [(f"{port} is not there: {hint}", True)]
         for count in (1, 2):
             device = SerialDevice(port, TOLD, SerialFaults())
             wait_until(lambda: line.read(0.01) == b"" and line.is_open, 10.0)
@@ -74,8 +81,8 @@ def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Pat
             device.close()
             wait_until(lambda count=count: line.read(0.01) == b"" and line.losses == count, 10.0)
             assert not line.is_open
-    assert sum("open at 921600 baud" in one for one in said) == 2
-    assert sum("trying again" in one for one in said) == 2
+    assert sum("open at 921600 baud" in one and not is_bad for one, is_bad in said) == 2
+    assert sum("trying again" in one and is_bad for one, is_bad in said) == 2
 
 
 def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None:
@@ -83,7 +90,8 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
     device = SerialDevice(port, TOLD, SerialFaults())
     try:
         assert not device.is_taken()
-        with serial.Serial(str(port), exclusive=True), closing(SerialLine(str(port), 921600, said.append)) as line:
+        locked, heard = serial.Serial(str(port), exclusive=True), lambda sentence, _: said.append(sentence)
+        with locked, closing(SerialLine(str(port), 921600, heard)) as line:
             assert line.read(0.01) == b""
             assert device.is_taken()
         assert not device.is_taken()
@@ -169,6 +177,65 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
     assert "Traceback" not in driver.output
     assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
     assert log.counts["samples"] > 1000
+
+
+@pytest.mark.usefixtures("ros_domain")
+@pytest.mark.live
+@pytest.mark.slow
+def test_a_full_disk_and_a_frozen_chip_are_said_and_the_other_readings_go_on(port: Path, tmp_path: Path) -> None:
+    sender, raw = Sender(port), tmp_path / "raw.bin"
+    arguments = ("-p", f"port:={port}", "-p", f"raw_log:={raw}")
+    with (
+        running("serial_imu", tmp_path, *arguments, namespace="/hopper") as driver,
+        listening_node(namespace="/hopper") as node,
+    ):
+        low = collect(node, "sensor_msgs/msg/Imu", "imu/low_g/data_raw")
+        high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
+        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
+        await_being_heard(node, "/hopper/serial_imu")
+
+        def until(true: Callable[[], object]) -> None:
+            spin_until(node, lambda: sender.catch_up() and bool(reports) and bool(true()))
+
+        most = 65_536
+        resource.prlimit(driver.popen.pid, resource.RLIMIT_FSIZE, (most, most))
+        full = f"raw_log {raw} has ended: File too large"
+        until(lambda: full in line_status(reports).message)
+        assert raw.stat().st_size == most
+        count = len(low), len(high)
+        until(lambda: len(low) > count[0] + 500 and len(high) > count[1] + 500)
+        sender.frozen, frozen = True, "imu/low_g reads the same all the time"
+        until(lambda: frozen in line_status(reports).message)
+        assert line_status(reports).level == b"\x01"
+        count = len(low), len(high)
+        until(lambda: len(high) > count[1] + 500)
+        assert len(low) == count[0]
+        sender.frozen = False
+        until(lambda: len(low) > count[0] + 500 and frozen not in line_status(reports).message)
+        said = driver.output
+    sender.device.close()
+    assert re.search(r"WARN.*" + re.escape(full), said)
+    assert re.search(r"WARN.*" + frozen, said)
+    assert re.search(r"INFO.*imu/low_g gives new readings again", said)
+    assert said.count(full) == said.count(frozen) == 1
+    assert re.search(r"WARN.*its RATE_HZ is 500, and expected.rate_hz 840", said)
+
+
+def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_domain: None) -> None:
+    from drivers.serial_imu.node import SerialImuNode
+
+    sender = Sender(port)
+    with nodes_here(SerialImuNode) as made:
+        here = made(f"port:={port}")
+        low, celsius = here.listen(Imu, "imu/low_g/data_raw"), here.listen(Temperature, "imu/low_g/temperature")
+        here.until(lambda: sender.catch_up() and low and celsius and here.state("serial line").message)
+        node = here.node
+        for publisher in (node._diagnostics, node._temperature):
+            node.destroy_publisher(publisher)
+        here.until(lambda: sender.catch_up() and node._reporting.trouble and node._telling_temperature.trouble)
+        count = len(low)
+        here.until(lambda: sender.catch_up() and len(low) > count + 300)
+    sender.device.close()
 
 
 def rates(messages: list[Any]) -> np.ndarray:
