@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from contextlib import suppress
@@ -41,6 +42,7 @@ _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
 _SILENT_S = 2.0
 _RECENT = 2000
+_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -187,11 +189,7 @@ class SerialImuNode(MeasuringNode):
     def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
         self.look_who_listens()
-        celsius = self._readings.temperature_celsius
-        if math.isfinite(celsius) and self._temperature.get_subscription_count():
-            frame = header(new, self.get_clock().now().nanoseconds, f"{self._prefix}imu_low_g")
-            message = new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius)
-            self._telling_temperature(self._temperature.publish, message)
+        self._telling_temperature(self._tell_temperature)
         if self._alignment.waits_for and self._has_second():
             with suppress(UserError):  # it is in the diagnostics
                 self.get_logger().info(self._align_high_g())
@@ -203,6 +201,12 @@ class SerialImuNode(MeasuringNode):
         self._say_silence(line, since)
         self._check_start()
         self._before = now
+
+    def _tell_temperature(self) -> None:
+        celsius = self._readings.temperature_celsius
+        if math.isfinite(celsius) and self._temperature.get_subscription_count():
+            frame = header(new, self.get_clock().now().nanoseconds, f"{self._prefix}imu_low_g")
+            self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
 
     def _counts(self, line: SerialLine) -> dict[str, float]:
         found, clock = self._readings, self._device_clock
@@ -263,10 +267,10 @@ class SerialImuNode(MeasuringNode):
             )
 
     def _tell(self, key: str, trouble: str, over: str = "") -> None:
-        """Say a trouble when it comes and when it is over; in between it is in the diagnostics."""
-        if bool(trouble) != (key in self._troubles):
+        """Say a trouble when it comes, is another but for its numbers, or is over; it is in the diagnostics meanwhile."""
+        before = self._troubles.pop(key, "")
+        if _NUMBERS.sub("", trouble) != _NUMBERS.sub("", before):
             self.say(trouble or over, bool(trouble))
-        self._troubles.pop(key, None)
         if trouble:
             self._troubles[key] = trouble
 
