@@ -99,6 +99,11 @@ class Settings:
         return self.low_g_range, self.gyro_range, self.high_g_range
 
     @property
+    def scaling(self) -> tuple[int, ...]:
+        """Ranges, low-pass code and rate."""
+        return *self.ranges, self.low_pass, self.rate_hz
+
+    @property
     def clones(self) -> dict[str, int]:
         """Identity of each sensor that is another chip than the one that this driver knows."""
         told = {LOW_G: self.low_g_identity, HIGH_G: self.high_g_identity}

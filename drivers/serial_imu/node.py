@@ -128,7 +128,7 @@ class SerialImuNode(MeasuringNode):
             self._logging(self._log.write, data)
         readings = self._readings.feed(data, received_ns)
         scales = self._readings.scales
-        if scales is not None and scales != self._scales:
+        if scales is not None and scales is not self._scales:
             self._new_scales(scales)
         fresh = []
         for reading in readings:
@@ -267,7 +267,7 @@ class SerialImuNode(MeasuringNode):
             )
 
     def _tell(self, key: str, trouble: str, over: str = "") -> None:
-        """Say a trouble when it comes, is another but for its numbers, or is over; it is in the diagnostics meanwhile."""
+        """Say a trouble that is new but for its numbers, and that it is over; meanwhile the diagnostics tell it."""
         before = self._troubles.pop(key, "")
         if _NUMBERS.sub("", trouble) != _NUMBERS.sub("", before):
             self.say(trouble or over, bool(trouble))

@@ -7,8 +7,7 @@ by. What came before the device told its ranges cannot be scaled, and is left ou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +27,7 @@ from drivers.serial_imu.frames import (
     Sample,
     Settings,
 )
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 from onboard_estimation.pipeline.device_clock import DeviceClock
 
@@ -36,20 +35,27 @@ _SEQUENCES = 256
 _FULL_COUNT, _FULL_DIGIT = 32_767, 2_047
 _G = STANDARD_GRAVITY_M_S2
 
-_LOW_BANDWIDTH_HZ = (260.0, 184.0, 94.0, 44.0, 21.0, 10.0, 5.0, 260.0)
-_GYRO_BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)
-_LOW_DELAY_S = (0.0, 2.0e-3, 3.0e-3, 4.9e-3, 8.5e-3, 13.8e-3, 19.0e-3, 0.0)
-_GYRO_DELAY_S = (0.98e-3, 1.9e-3, 2.8e-3, 4.8e-3, 8.3e-3, 13.4e-3, 18.6e-3, 0.98e-3)
-"""Of the MPU-6050's low-pass filter, by its code (register map, DLPF_CFG)."""
+_LOW_PASS = (
+    (260.0, 0.0, 256.0, 0.98e-3),
+    (184.0, 2.0e-3, 188.0, 1.9e-3),
+    (94.0, 3.0e-3, 98.0, 2.8e-3),
+    (44.0, 4.9e-3, 42.0, 4.8e-3),
+    (21.0, 8.5e-3, 20.0, 8.3e-3),
+    (10.0, 13.8e-3, 10.0, 13.4e-3),
+    (5.0, 19.0e-3, 5.0, 18.6e-3),
+    (260.0, 0.0, 256.0, 0.98e-3),
+)
+"""Of the MPU-6050's filter, by its code (register map, DLPF_CFG): bandwidth and delay, of accelerometer and of gyro."""
 _HIGH_DELAY_S = 1.0 / (2.0 * math.pi * 780.0)
 """Of the H3LIS331DL's, 780 Hz at 1 kHz by its data sheet, taken for one of first order."""
 _LOW_DENSITY_M_S2 = 400e-6 * _G
 _GYRO_DENSITY_RAD_S = math.radians(0.005)
 _HIGH_DENSITY_M_S2 = 15e-3 * _G
 """Noise densities by the data sheets, per square root of Hz."""
+_LOW_ALIKE, _HIGH_ALIKE = 5, 8
+"""So many readings in a row are hardly ever (1 in 10^10) alike by chance, be noise half as much, and ranges widest."""
 
 
-@dataclass(frozen=True)
 class Scales:
     """What a count is, by the device's own settings; noise by the sensors' data sheets.
 
@@ -59,71 +65,36 @@ class Scales:
         g a count, deg/s a count, g a digit of 16 counts.
     low_variance, gyro_variance, high_variance
         Of a reading, (m/s^2)^2 and (rad/s)^2.
-    low_bandwidth_hz
-        Of the low-g accelerometer's filter.
+    rate_hz, low_bandwidth_hz
+        That the device reads at; of the low-g accelerometer's filter.
     delay_ns
         By sensor, that its filter is late by; of the low-g one, whose gyro has the same stamp, the accelerometer's.
     gyro_late_s
         By how much the gyro is later than that.
-    rate_hz
-        That the device reads at.
+    ends
+        By sensor, (6,) what is read at the end of the range, rad/s and m/s^2; infinite of the gyro that is none.
+    equal_by_chance
+        By sensor, so many readings in a row may equal the one before, and the chip lives.
     """
 
-    low_g: float
-    gyro_deg_s: float
-    high_g: float
-    low_variance: float
-    gyro_variance: float
-    high_variance: float
-    low_bandwidth_hz: float
-    delay_ns: Mapping[str, int]
-    gyro_late_s: float
-    rate_hz: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> Scales:
-        """By the ranges and filter that the device tells."""
-        digit_m_s2 = HIGH_G_G_PER_DIGIT[settings.high_g_range] * _G
-        delays_s = {LOW_G: _LOW_DELAY_S[settings.low_pass], HIGH_G: _HIGH_DELAY_S}
-        return cls(
-            low_g=1.0 / LOW_G_COUNTS_PER_G[settings.low_g_range],
-            gyro_deg_s=1.0 / GYRO_COUNTS_PER_DEG_S[settings.gyro_range],
-            high_g=HIGH_G_G_PER_DIGIT[settings.high_g_range],
-            low_variance=_LOW_DENSITY_M_S2**2 * _LOW_BANDWIDTH_HZ[settings.low_pass],
-            gyro_variance=_GYRO_DENSITY_RAD_S**2 * _GYRO_BANDWIDTH_HZ[settings.low_pass],
-            high_variance=_HIGH_DENSITY_M_S2**2 * settings.rate_hz / 2.0 + digit_m_s2**2 / 12.0,
-            low_bandwidth_hz=_LOW_BANDWIDTH_HZ[settings.low_pass],
-            delay_ns={name: round(delay_s * NANOSECONDS_PER_SECOND) for name, delay_s in delays_s.items()},
-            gyro_late_s=_GYRO_DELAY_S[settings.low_pass] - _LOW_DELAY_S[settings.low_pass],
-            rate_hz=settings.rate_hz,
-        )
-
-    @property
-    def ends(self) -> dict[str, Vector]:
-        """By sensor, (6,) what is read at the end of the range, rad/s and m/s^2; infinite of the gyro that is none."""
+    def __init__(self, settings: Settings) -> None:
+        self.low_g = 1.0 / LOW_G_COUNTS_PER_G[settings.low_g_range]
+        self.gyro_deg_s = 1.0 / GYRO_COUNTS_PER_DEG_S[settings.gyro_range]
+        self.high_g = HIGH_G_G_PER_DIGIT[settings.high_g_range]
+        self.rate_hz = settings.rate_hz
+        self.low_bandwidth_hz, low_delay_s, gyro_hz, gyro_delay_s = _LOW_PASS[settings.low_pass]
+        self.gyro_late_s = gyro_delay_s - low_delay_s
+        self.low_variance = _LOW_DENSITY_M_S2**2 * self.low_bandwidth_hz
+        self.gyro_variance = _GYRO_DENSITY_RAD_S**2 * gyro_hz
+        self.high_variance = _HIGH_DENSITY_M_S2**2 * self.rate_hz / 2.0 + (self.high_g * _G) ** 2 / 12.0
+        delays_s = {LOW_G: low_delay_s, HIGH_G: _HIGH_DELAY_S}
+        self.delay_ns = {name: round(delay_s * NANOSECONDS_PER_SECOND) for name, delay_s in delays_s.items()}
         gyro, low = math.radians(_FULL_COUNT * self.gyro_deg_s), _FULL_COUNT * self.low_g * _G
-        return {LOW_G: np.repeat([gyro, low], 3), HIGH_G: np.repeat([math.inf, _FULL_DIGIT * self.high_g * _G], 3)}
-
-    @property
-    def equal_by_chance(self) -> dict[str, int]:
-        """By sensor, so many readings in a row repeat the one before as noise hardly ever makes (once in 10^10)."""
-        steps = (self.low_g * _G, math.radians(self.gyro_deg_s), self.high_g * _G)
-        low, gyro, high = (
-            math.log(_equal_share(math.sqrt(variance) / step)) * 3
-            for variance, step in zip((self.low_variance, self.gyro_variance, self.high_variance), steps, strict=True)
-        )
-        alike = math.ceil(self.rate_hz / (2.0 * self.low_bandwidth_hz))  # what is filtered does not change at once
-        return {LOW_G: alike * math.ceil(_HARDLY_EVER / (low + gyro)), HIGH_G: math.ceil(_HARDLY_EVER / high)}
-
-
-_HARDLY_EVER = math.log(1e-10)
-_QUIETER = 0.5
-"""Chips may have half the noise of their data sheets."""
-
-
-def _equal_share(stddev_counts: float) -> float:
-    """How often two readings of an axis are the same count."""
-    return min(0.9, 1.0 / (2.0 * math.sqrt(math.pi) * _QUIETER * stddev_counts))
+        high = _FULL_DIGIT * self.high_g * _G
+        self.ends = {LOW_G: np.repeat([gyro, low], 3), HIGH_G: np.repeat([math.inf, high], 3)}
+        # What is filtered does not change at once.
+        slowed = math.ceil(self.rate_hz / (2.0 * self.low_bandwidth_hz))
+        self.equal_by_chance = {LOW_G: _LOW_ALIKE * slowed, HIGH_G: _HIGH_ALIKE}
 
 
 class Clock(Protocol):
@@ -222,10 +193,11 @@ class SerialReadings:
         self._last = sequence, time_us, jumps
 
     def _take_settings(self, settings: Settings) -> None:
-        if self.settings is None or self.settings.rate_hz != settings.rate_hz:
+        before, self.settings = self.settings, settings
+        self.changes += before is not None and before.ranges != settings.ranges
+        if before is None or before.scaling != settings.scaling:
+            self.scales = Scales(settings)
             self._frames, self._frames_us = settings.rate_hz + 1, round(1.0 / CLOCK_TICK_S)
-        self.changes += self.settings is not None and self.settings.ranges != settings.ranges
-        self.settings, self.scales = settings, Scales.of(settings)
         self.left_out = {} if self._accepts_clones else settings.clones
 
     def _take_sample(self, sample: Sample, stamp_ns: int, found: list[Measurement]) -> None:

@@ -225,7 +225,7 @@ def test_firmware_emulator_and_configurations_are_one_robot(firmware: Modules) -
     board, robot = firmware("settings"), HopperConfiguration().sensors
     told = (board.LOW_G_RANGE, board.GYRO_RANGE, board.HIGH_G_RANGE, board.LOW_PASS, board.RATE_HZ)
     assert told == (*RANGES.ranges, RANGES.low_pass, RANGES.rate_hz)
-    assert Expected().difference(Scales.of(RANGES)) == ""
+    assert Expected().difference(Scales(RANGES)) == ""
     expected = load(SerialImu, resource("config/hopper_nodes.yaml"), node="serial_imu", beside=SerialImuHost).expected
     assert expected == Expected(robot.low_range_m_s2, robot.gyro_range_rad_s, robot.high_range_m_s2) == Expected()
     scenario = hopper_scenario()

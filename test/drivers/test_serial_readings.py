@@ -114,7 +114,7 @@ def test_another_chip_s_readings_are_left_out_and_the_other_s_are_not(low: int, 
 
 def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() -> None:
     """Of a device at 100 g whose estimators expect 200 g, mounted a quarter turn round."""
-    scales, mounted = Scales.of(replace(TOLD, high_g_range=0)), Mounted(Mounting(high_g_axes="-y x z"), Expected())
+    scales, mounted = Scales(replace(TOLD, high_g_range=0)), Mounted(Mounting(high_g_axes="-y x z"), Expected())
     mounted.tell(scales)
     value = np.array([np.nan] * 3 + [10.0, 2047 * 0.049 * G, -9.8])
     mounted(Measurement(0, HIGH_G, value))
@@ -129,7 +129,7 @@ def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() ->
 @pytest.mark.parametrize("low_pass", range(8))
 def test_noise_of_the_chips_repeats_less_often_than_what_is_taken_for_frozen(low_pass: int) -> None:
     scales, rng = (
-        Scales.of(replace(TOLD, low_g_range=3, gyro_range=3, high_g_range=3, low_pass=low_pass)),
+        Scales(replace(TOLD, low_g_range=3, gyro_range=3, high_g_range=3, low_pass=low_pass)),
         default_rng(0),
     )
     pole = np.exp(-2.0 * np.pi * scales.low_bandwidth_hz / scales.rate_hz)  # of its filter
