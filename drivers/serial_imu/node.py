@@ -133,10 +133,9 @@ class SerialImuNode(MeasuringNode):
         fresh = []
         for reading in readings:
             name = reading.sensor
-            is_fresh = self._repeats[name].fresh(reading.value[None])
             self._mounted(reading)
             self._recent[name].append(reading)
-            if is_fresh:
+            if self._repeats[name].fresh(reading.value[None]):
                 fresh.append(reading)
                 self._fresh[name] += 1
                 self.publish(name, reading.stamp_ns, reading.value)

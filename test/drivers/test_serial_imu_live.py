@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import resource
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -121,7 +120,7 @@ def figures(reports: list[Any]) -> dict[str, float]:
 @pytest.mark.usefixtures("ros_domain")
 @pytest.mark.live
 @pytest.mark.slow
-def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_path: Path) -> None:
+def test_the_node_publishes_and_outlives_a_full_disk_a_frozen_chip_and_its_device(port: Path, tmp_path: Path) -> None:
     raw, calibration = tmp_path / "raw.bin", tmp_path / "low_g.yaml"
     calibration.write_text("/**:\n  ros__parameters:\n    gyro:\n      bias_rad_s: [0.0, -0.01, 0.0]\n")
     calibrated = ("-p", f"mounting.low_g_calibration:={calibration}")
@@ -155,6 +154,17 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
         answered_s = time.time()  # what is on its way by then is as before
         spin_until(node, lambda: sender.catch_up() and stamp_s(low[-500]) > answered_s)
         np.testing.assert_allclose(rates(low[-500:]).mean(axis=0), [0.0, 0.0, 0.0], atol=0.003)
+        full, frozen, most = f"raw_log {raw} has ended: File too large", "imu/low_g reads the same all the time", 65_536
+        resource.prlimit(driver.popen.pid, resource.RLIMIT_FSIZE, (most, most))
+        spin_until(node, lambda: sender.catch_up() and full in line_status(reports).message)
+        sender.frozen = True
+        spin_until(node, lambda: sender.catch_up() and frozen in line_status(reports).message)
+        assert line_status(reports).level == b"\x01"
+        count = len(low), len(high)
+        spin_until(node, lambda: sender.catch_up() and len(high) > count[1] + 500)
+        assert len(low) == count[0]
+        sender.frozen = False
+        spin_until(node, lambda: sender.catch_up() and "gives new readings again" in driver.output)
         # Unplugged, and plugged in again: its clock begins anew.
         sender.device.close()
         driver.wait_for("trying again")
@@ -175,50 +185,13 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
         device.close()
     assert "gravity along" not in driver.output
     assert "Traceback" not in driver.output
+    for words in (full, frozen, "its RATE_HZ is 500, and expected.rate_hz 840", "trying again"):
+        assert re.search("WARN.*" + re.escape(words), driver.output)
+    assert driver.output.count(full) == driver.output.count(frozen) == 1
+    assert re.search("INFO.*imu/low_g gives new readings again", driver.output)
+    assert raw.stat().st_size == most
     assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
     assert log.counts["samples"] > 1000
-
-
-@pytest.mark.usefixtures("ros_domain")
-@pytest.mark.live
-@pytest.mark.slow
-def test_a_full_disk_and_a_frozen_chip_are_said_and_the_other_readings_go_on(port: Path, tmp_path: Path) -> None:
-    sender, raw = Sender(port), tmp_path / "raw.bin"
-    arguments = ("-p", f"port:={port}", "-p", f"raw_log:={raw}")
-    with (
-        running("serial_imu", tmp_path, *arguments, namespace="/hopper") as driver,
-        listening_node(namespace="/hopper") as node,
-    ):
-        low = collect(node, "sensor_msgs/msg/Imu", "imu/low_g/data_raw")
-        high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
-        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
-        await_being_heard(node, "/hopper/serial_imu")
-
-        def until(true: Callable[[], object]) -> None:
-            spin_until(node, lambda: sender.catch_up() and bool(reports) and bool(true()))
-
-        most = 65_536
-        resource.prlimit(driver.popen.pid, resource.RLIMIT_FSIZE, (most, most))
-        full = f"raw_log {raw} has ended: File too large"
-        until(lambda: full in line_status(reports).message)
-        assert raw.stat().st_size == most
-        count = len(low), len(high)
-        until(lambda: len(low) > count[0] + 500 and len(high) > count[1] + 500)
-        sender.frozen, frozen = True, "imu/low_g reads the same all the time"
-        until(lambda: frozen in line_status(reports).message)
-        assert line_status(reports).level == b"\x01"
-        count = len(low), len(high)
-        until(lambda: len(high) > count[1] + 500)
-        assert len(low) == count[0]
-        sender.frozen = False
-        until(lambda: len(low) > count[0] + 500 and frozen not in line_status(reports).message)
-        said = driver.output
-    sender.device.close()
-    assert re.search(r"WARN.*" + re.escape(full), said)
-    assert re.search(r"WARN.*" + frozen, said)
-    assert re.search(r"INFO.*imu/low_g gives new readings again", said)
-    assert said.count(full) == said.count(frozen) == 1
-    assert re.search(r"WARN.*its RATE_HZ is 500, and expected.rate_hz 840", said)
 
 
 def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_domain: None) -> None:

@@ -61,17 +61,6 @@ def test_live_readings_are_those_of_the_converter_to_the_last_bit(tmp_path: Path
     assert sum(live.unread.values()) == 800 - len(found)
 
 
-def test_what_comes_before_the_ranges_is_left_out_and_what_is_missing_counted() -> None:
-    frames = [encode_sample(one) for one in samples(300, 2)]
-    live = SerialReadings()
-    live.feed(b"".join(frames[:10]), EPOCH_NS)
-    assert (live.before_ranges, live.scales) == (10, None)
-    live.feed(encode_settings(Settings(11, 11_000, 0, 0, 0, 0, 1000)), EPOCH_NS + 10_000_000)
-    live.feed(b"".join([*frames[11:20], *frames[25:60]]), EPOCH_NS + 60_000_000)
-    assert live.lost == 5
-    assert live.scales is not None
-
-
 @pytest.mark.parametrize("rate_hz", [1000, 840])
 def test_what_is_missing_is_counted_by_the_device_s_time_where_the_numbers_go_round(rate_hz: int) -> None:
     """A device that tells 1000 Hz, and may read at 840."""
@@ -128,10 +117,7 @@ def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() ->
 
 @pytest.mark.parametrize("low_pass", range(8))
 def test_noise_of_the_chips_repeats_less_often_than_what_is_taken_for_frozen(low_pass: int) -> None:
-    scales, rng = (
-        Scales(replace(TOLD, low_g_range=3, gyro_range=3, high_g_range=3, low_pass=low_pass)),
-        default_rng(0),
-    )
+    rng, scales = default_rng(0), Scales(replace(TOLD, low_g_range=3, gyro_range=3, low_pass=low_pass))
     pole = np.exp(-2.0 * np.pi * scales.low_bandwidth_hz / scales.rate_hz)  # of its filter
     variances, steps = (scales.gyro_variance, scales.low_variance), (np.deg2rad(scales.gyro_deg_s), scales.low_g * G)
     noise = rng.normal(size=(20_000, 6)) * np.sqrt(np.repeat(variances, 3) * (1.0 - pole**2)) / 2.0
