@@ -97,7 +97,6 @@ def _frame(stretch: bytes, time_us: int, random: Random) -> bytes:
         if wish > 3:
             payload[6:10] = bytes([payload[6] & 3, payload[7] & 3, (0, 1, 3)[payload[8] % 3], payload[9] & 7])
             payload[10] |= 1
-            payload[12:14] = bytes([payload[12] & 1 and 0x68, payload[13] & 1 and 0x32])
     if len(payload) > 6 and random.random() < 0.7:
         payload[2:6] = struct.pack("<I", time_us)
     if random.random() < 0.15:  # the right checksum of a wrong length
