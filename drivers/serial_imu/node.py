@@ -98,7 +98,7 @@ class SerialImuNode(MeasuringNode):
         self._before: dict[str, float] = {}
         self._bytes = 0
         self._silent_since_s = time.monotonic()
-        self._check_at_s: float | None = None  # not known yet
+        self._check_at_s = math.inf
         self.offer("zero_gyro", self._zero_gyro)
         self.offer("align_high_g", self._align_high_g)
         self.keep_reading(partial(self._read, line), partial(self._report, line))
@@ -143,6 +143,8 @@ class SerialImuNode(MeasuringNode):
 
     def _new_scales(self, scales: Scales) -> None:
         """What goes with ranges and filter: ends, repeats by chance, templates of messages with their variances."""
+        if self._scales is None:
+            self._check_at_s = time.monotonic() + _CHECKED_AFTER_S
         self._scales = scales
         self._mounted.tell(scales)
         self._repeats = {name: Repeats(by_chance) for name, by_chance in scales.equal_by_chance.items()}
@@ -291,14 +293,11 @@ class SerialImuNode(MeasuringNode):
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""
-        settings, now_s = self._readings.settings, time.monotonic()
-        if settings is not None and self._check_at_s is None:
-            self._check_at_s = now_s + _CHECKED_AFTER_S
-        if settings is None or self._check_at_s is None or now_s < self._check_at_s:
+        if self._scales is None or time.monotonic() < self._check_at_s:
             return
         self._check_at_s = math.inf
         known = [name for name in CHANNELS if name not in self._readings.left_out]
-        found = list(faults({name: self._last_second(name) for name in known}, 1.0, settings.rate_hz))
+        found = list(faults({name: self._last_second(name) for name in known}, 1.0, self._scales.rate_hz))
         for sentence in found:
             self.get_logger().warning(sentence)
         if not found and not self._troubles:
