@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tty
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -275,10 +275,7 @@ class PlayedBag:
         renamed = {channel.topic: topic for topic, channel in pair.items()}
         match = match_topics(robot, configuration, bag.topics, renamed, space if space not in ("", first) else None)
         found = {topic: channel for topic, channel in match.channels.items() if channel.sensor not in _PAIR}
-        played = {**found, **match.truth}
-        channels = pair | {
-            topic: one for topic, one in played.items() if bag.topics[topic].message_type == one.message_type
-        }
+        channels = {**pair, **_of_their_types(bag, {**found, **match.truth})}
         self._truth = {channel.topic for channel in match.truth.values()}
         self.topics = {channel.topic: topic for topic, channel in channels.items()}
         self.absent = next((one.sensor for one in (LOW_G, HIGH_G) if one.topic not in self.topics), "")
@@ -338,6 +335,10 @@ def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series,
     stamps_ns = high.stamps_ns.copy()
     stamps_ns[there[paired]] = low.stamps_ns[paired]
     return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
+
+
+def _of_their_types(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Channel]:
+    return {topic: one for topic, one in channels.items() if bag.topics[topic].message_type == one.message_type}
 
 
 def _pair(bag: Bag, asked: SerialBag) -> dict[str, Channel]:
