@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,8 @@ class Module:
 
     Parameters
     ----------
+    offset_ns
+        See `DeviceClock`.
     has_noise
         Its IMU never reads the same for long; else that is nothing to be said.
 
@@ -56,11 +59,18 @@ class Module:
         `silent` or `frozen`: it has not answered, or not anew, for a while; empty: neither.
     """
 
-    def __init__(self, name: str, silent_s: float, latency_s: float, has_noise: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        silent_s: float,
+        latency_s: float,
+        offset_ns: Callable[[], int] | None = None,
+        has_noise: bool = True,
+    ) -> None:
         self.name = name
         self.received = self.missed = self.refused = 0
         self.trouble = ""
-        self.clock = DeviceClock(_TICK_S, latency_s=latency_s)
+        self.clock = DeviceClock(_TICK_S, None, latency_s, offset_ns)
         self._silent_s, self._has_noise = silent_s, has_noise
         self._sent, self._measured = Repeats(), Repeats(_ALIKE_BY_CHANCE)
         self._received_us = 0

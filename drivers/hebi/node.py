@@ -26,7 +26,7 @@ from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.pipeline.aside import Aside
+from onboard_estimation.pipeline.device_clock import epoch_offset_ns
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.message_templates import Writer, sensor_writer, writer
 from onboard_estimation.ros.sensor_messages import axes, to_message
@@ -67,17 +67,15 @@ class HebiNode(MeasuringNode):
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
         self.feed = feed_of(configuration, robot, parameters.configuration)
-        has_noise = configuration.source != "imitation"
-        self._modules = [
-            Module(name, configuration.silent_s, configuration.latency_s, has_noise) for name in configuration.names
-        ]
+        is_log, has_noise = configuration.source == "log", configuration.source != "imitation"
+        times = configuration.silent_s, configuration.latency_s, None if is_log else epoch_offset_ns
+        self._modules = [Module(name, *times, has_noise) for name in configuration.names]
         self._start_check: StartCheck | None = StartCheck(configuration)
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         self._timer = self.every(_TICK_S, self._tick)
         self.every(configuration.silent_s / 4.0, self._tell_changes)
-        self.every(_LOOK_S, partial(self._aside("the check at the start"), self._check_start))
-        reporting = self._aside("the report on /diagnostics")
-        self.every(configuration.diagnostics_period_s, partial(reporting, self._report))
+        self.every(_LOOK_S, partial(self.aside("the check at the start"), self._check_start))
+        self.every(configuration.diagnostics_period_s, self._report)
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
         )
@@ -97,7 +95,7 @@ class HebiNode(MeasuringNode):
                 orientation=chosen.orientation_variance,
             )
         self._joints: Any = None
-        self._publishing_joints = self._aside("publishing joint states")
+        self._publishing_joints = self.aside("publishing joint states")
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
             joints = Channel(chosen.joint_states_topic, "sensor_msgs/msg/JointState", "joints", names=chosen.joints)
@@ -112,9 +110,6 @@ class HebiNode(MeasuringNode):
         if chosen.command_topic and self.feed.commands is not None:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
-
-    def _aside(self, name: str) -> Aside:
-        return Aside(name, lambda sentence: self.say(sentence, True))
 
     def destroy_node(self) -> None:
         """Modules are asked no longer; a last command ends by its lifetime."""

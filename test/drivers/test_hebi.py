@@ -115,7 +115,7 @@ def test_a_module_that_vanishes_and_returns_and_what_fails_in_the_librarys_threa
     assert one.node.feed.queue.faults == 1
     # What stands beside the readings ends alone.
     one.node.destroy_publisher(one.node._diagnostics)
-    until_told("the report on /diagnostics has ended: ")
+    until_told("publishing /diagnostics has ended: ")
     readings = one.listen(Imu, "imu/link_1/data_raw")
     one.until(lambda: len(readings) > 20)
     queue, group = FeedbackQueue(5), imitated(one).group
