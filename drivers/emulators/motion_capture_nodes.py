@@ -155,6 +155,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Its parameters.
     server
         None before it is known of what.
+    rng
+        Of its noise and faults.
     """
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
@@ -162,6 +164,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         super().__init__(name)
         parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
         self.chosen = parameters.host
+        self.rng = np.random.default_rng(self.chosen.seed)
         self._feed: TopicFeed | BagFeed | None = None
         self._seen: tuple[str, ...] = ()
         self._since_s = time.monotonic()
@@ -188,10 +191,15 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if self._feed is None:
             self.get_logger().info(f"waiting for {_SEEN}<body>{_SUFFIX} of any body", throttle_duration_sec=30.0)
             return
-        frames, is_over = self._feed.take(), self._feed.is_over
+        frames, is_over = [self._noisy(one) for one in self._feed.take()], self._feed.is_over
         if self.serve(self._feed.names, frames, is_over) and is_over:
             self.get_logger().info("the bag is over")
             self.context.try_shutdown()
+
+    def _noisy(self, poses: BodyPoses) -> BodyPoses:
+        """As cameras see them."""
+        noise_m = self.chosen.noise_m * self.rng.standard_normal(poses.positions_m.shape)
+        return replace(poses, positions_m=poses.positions_m + noise_m)
 
     def _found(self) -> TopicFeed | BagFeed | None:
         """Of the bag, the bodies that are named, or those that are on topics; None: there are no bodies yet."""
@@ -257,7 +265,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self._axes, self._rng = Axes(self.chosen.up_axis), np.random.default_rng(self.chosen.seed)
+        self._axes = Axes(self.chosen.up_axis)
         self._waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
         self._rate_hz = self.chosen.rate_hz
         self._first_ns: int | None = None
@@ -267,7 +275,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
     def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
         """See `TruthEmulatorNode`; begins once it is known how often the bodies are seen."""
         for poses in frames:  # what was seen waits for the system's latency, which it tells, and for the network's
-            network_ns = round(NANOSECONDS_PER_SECOND * self._rng.exponential(self.chosen.network_jitter_s))
+            network_ns = round(NANOSECONDS_PER_SECOND * self.rng.exponential(self.chosen.network_jitter_s))
             due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * self.chosen.latency_s) + network_ns
             due_ns = max(due_ns, self._waiting[-1].due_ns if self._waiting else 0)
             self._waiting.append(_Late(due_ns, network_ns, poses))
@@ -315,10 +323,10 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if number <= self._number:
             return
         self._number = number
-        if self._rng.random() < self.chosen.frame_drop_rate:
+        if self.rng.random() < self.chosen.frame_drop_rate:
             return
         positions_m, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
-        seen = poses.tracked & (self._rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
+        seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         places = np.flatnonzero(seen).tolist()
         rotations = Rotation.from_quat(quaternions[seen]).as_matrix() if places else ()
         bodies = {

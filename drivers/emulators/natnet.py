@@ -141,7 +141,7 @@ def text(value: str) -> bytes:
 
 CLOCK_HZ = 10_000_000
 EXTRA_BODY = "emulator_extra"
-"""That a change of models adds or takes away."""
+"""That a change of models adds or takes away: where the first one is."""
 _FIRST_TICKS = 8_000_000_000
 _MOST_CLIENTS, _CLIENT_S = 16, 10.0
 _MOST_WAITING = 1000
@@ -169,7 +169,6 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
         0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
     )
     model_change_every_s: float = non_negative(0.0, "a further body comes, or goes, so often; 0: never", "s")
-    seed: int = parameter(0, "of the frames that are dropped", minimum=0)
 
 
 class NatNetServer:
@@ -368,8 +367,7 @@ class NatNetServer:
                 tracked[int(turn - 1.0) % len(tracked)] = False
         positions, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
         if len(names) > len(poses.names):
-            positions = np.vstack([positions, np.zeros(3)])
-            quaternions = np.vstack([quaternions, [0.0, 0.0, 0.0, 1.0]])
+            positions, quaternions = (np.vstack([of, of[:1]]) for of in (positions, quaternions))
             tracked = np.append(tracked, True)
         return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
 

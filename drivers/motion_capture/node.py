@@ -28,6 +28,8 @@ from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _MOST_TEMPLATES = 64
+_FIRST_REMINDER_S, _LONGEST_REMINDER_S = 10.0, 600.0
+"""How long after what is waited for was said it is said again: each time after twice as long."""
 
 C = TypeVar("C", bound=TruthConfiguration)
 R = TypeVar("R", NatNetClient, Receiver)
@@ -59,6 +61,8 @@ class TruthNode(DriverNode, Generic[C, R]):
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
+        self._transforming = self.aside("publishing /tf")
+        self._waits_since_s, self._remind_s, self._remind_after_s = math.nan, 0.0, _FIRST_REMINDER_S
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self.client = client = self.connect(chosen)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
@@ -116,7 +120,10 @@ class TruthNode(DriverNode, Generic[C, R]):
             seen = {topic: place for topic, place in self._places.items() if tracked[place]}
             if seen:
                 values = poses[list(seen.values())].ravel()
-                self._tf.publish(self._tf_template(tuple(seen)).message(frame.stamp_ns, values))
+                self._transforming(self._publish_transforms, tuple(seen), frame.stamp_ns, values)
+
+    def _publish_transforms(self, names: tuple[str, ...], stamp_ns: int, values: Vector) -> None:
+        self._tf.publish(self._tf_template(names).message(stamp_ns, values))
 
     def _new_tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
         def make(stamp_ns: int, values: Vector) -> Any:
@@ -128,7 +135,25 @@ class TruthNode(DriverNode, Generic[C, R]):
     def _report(self, client: R) -> None:
         self._look()
         self.watch(client)
+        self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
+        for sentence in client.health.news():
+            self.say(sentence, True)
         self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
+
+    def _remind(self, waits_for: str, is_told: bool) -> None:
+        """Say what is waited for as long as it is, later and later; a trouble is told by the client when it comes."""
+        now_s = time.monotonic()
+        if not waits_for:
+            self._waits_since_s = math.nan
+            return
+        if math.isnan(self._waits_since_s):
+            self._waits_since_s, self._remind_after_s = now_s, _FIRST_REMINDER_S
+            self._remind_s = now_s + (_FIRST_REMINDER_S if is_told else 0.0)
+        if now_s >= self._remind_s:
+            waited_s = now_s - self._waits_since_s
+            self.say(f"for {waited_s:.0f} s: {waits_for}" if waited_s >= 1.0 else waits_for, True)
+            self._remind_s = now_s + self._remind_after_s
+            self._remind_after_s = min(2.0 * self._remind_after_s, _LONGEST_REMINDER_S)
 
 
 class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
@@ -152,7 +177,7 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
         """See `TruthNode`."""
         way = f"{chosen.transport}, at {chosen.interface}"
         self.get_logger().info(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})")
-        return NatNetClient(chosen, self.get_logger().info)
+        return NatNetClient(chosen, self.say)
 
 
 class ViconNode(TruthNode[ViconConfiguration, Receiver]):
@@ -172,16 +197,16 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
 
     def __init__(self) -> None:
         self._jumps = 0
-        self._is_silent = self._is_settled = False
+        self._is_settled = False
         super().__init__("vicon", ViconConfiguration)
 
     def connect(self, chosen: ViconConfiguration) -> Receiver:
         """See `TruthNode`."""
-        return Receiver(chosen, self.get_logger().info, self.get_logger().warning)
+        return Receiver(chosen, self.say)
 
     def watch(self, client: Receiver) -> None:
         """See `TruthNode`."""
-        clock, connection = client.clock, client.connection
+        clock = client.clock
         if clock.jumps > self._jumps:
             self._jumps = clock.jumps
             self._is_settled = False
@@ -192,10 +217,3 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
                 f"{clock.rate_hz:g} Hz; stamps to {1e6 * clock.stddev_s:.0f} us, standard deviation, beside what the "
                 f"network takes at least, one way (latency_s: {self.chosen.latency_s:g} s)"
             )
-        since_s = time.monotonic() - client.last_s
-        if connection.is_open and math.isnan(since_s):
-            since_s = connection.age_s
-        is_silent = connection.is_open and since_s > self.chosen.silent_s
-        if is_silent and not self._is_silent:
-            self.get_logger().warning(f"connected, and no frame for {since_s:.1f} s: is the server live, or paused?")
-        self._is_silent = is_silent

@@ -22,7 +22,7 @@ def ports() -> tuple[str, ...]:
 
 def test_a_simulators_truth_comes_back_as_ground_truth(ports: tuple[str, ...], tmp_path: Path) -> None:
     streamed = ("-p", "bodies:=[link_1, link_2]", "-p", "clock_skew_ppm:=90.0", "-p", "occlude_every_s:=1.5")
-    asked = ("-p", "bodies:=[link_1=base, link_2]", "-p", "publish_tf:=true")
+    asked = ("-p", "largest_distance_m:=10000.0", "-p", "bodies:=[link_1=base, link_2]", "-p", "publish_tf:=true")
     with (
         running("optitrack_emulator", tmp_path, *ports, *streamed) as emulator,
         running("optitrack", tmp_path, *ports, *asked) as driver,
