@@ -54,7 +54,7 @@ class StreamHealth:
         self.began_anew = False
         self.last_s = math.nan
         self._last: tuple[int, int] | None = None  # number and arrival
-        self._gap = (0, 0)  # the last one: number before it, and how many it has added to `lost`
+        self._before = (0, 0)  # the number before the last, and how many were lost between
         self._step = 0
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
         self._repeats, self._same = Repeats(), Repeats(_SAME_BY_CHANCE)
@@ -63,7 +63,7 @@ class StreamHealth:
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
         self._since = self._missed
         self._latency_s, self._largest_latency_s = math.nan, math.nan
-        self._before: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._reported_s = time.monotonic()
 
     def refuse(self, reason: str) -> None:
@@ -73,8 +73,7 @@ class StreamHealth:
 
     def forget_numbers(self) -> None:
         """The next frame follows none: the server is another, or was asked anew."""
-        self._last = None
-        self._gap = (0, 0)
+        self._last, self._before = None, (0, 0)
         self._suspects.clear()
 
     def follows(self, number: int, device_time: float | None, arrived_ns: int) -> bool:
@@ -103,12 +102,10 @@ class StreamHealth:
         if step is None and not self._is_confirmed(number, arrived_ns):
             return False
         self._suspects.clear()
-        if step:
+        if step and self._last is not None:
             self._step = min(self._step or step, step)
-            missing = step // self._step - 1
-            if missing and self._last is not None:
-                self._gap = self._last[0], missing
-            self.counts["lost"] += missing
+            self._before = self._last[0], step // self._step - 1
+            self.counts["lost"] += self._before[1]
         self._last, self.last_s = (number, arrived_ns), time.monotonic()
         return True
 
@@ -122,12 +119,11 @@ class StreamHealth:
         if len(self._suspects) < _CONFIRMATIONS:
             self.counts["late" if 0 < fell <= _USUAL_GAP else "doubted"] += 1
             return False
-        self.began_anew = not 0 < fell <= _USUAL_GAP
-        if self.began_anew:
-            self._step = 0
-        elif self._suspects[0][0] > self._gap[0]:
-            self.counts["lost"] -= self._gap[1]  # what made the gap was no frame of this stream
-        self._gap = (number, 0)
+        if self._before[0] < self._suspects[0][0] < self._last[0]:
+            self.counts["lost"] -= self._before[1]  # what made the gap was no frame of this stream
+        elif not 0 < fell <= _USUAL_GAP:
+            self.began_anew, self._step = True, 0
+        self._before = number, 0
         return True
 
     def placed(
@@ -211,11 +207,11 @@ class StreamHealth:
             words = [f"{what} in {one}" for what, one in zip(_MISSED.values(), missed, strict=True) if one]
             text = f"{', '.join(words)} of {max(frames, sum(missed))} frames" if words else "tracked"
             statuses.append(status(body, well, text, dict(zip(_MISSED, totals, strict=True))))
-        self._before, self._since, self._reported_s = values, self._missed.copy(), now_s
+        self._reported, self._since, self._reported_s = values, self._missed.copy(), now_s
         return statuses
 
     def _frames_since(self) -> int:
-        return self.counts["frames"] - int(self._before.get("frames", 0))
+        return self.counts["frames"] - int(self._reported.get("frames", 0))
 
     def _values(self, rate_hz: float, clock: DeviceClock | None) -> dict[str, float]:
         latencies = {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
@@ -230,7 +226,7 @@ class StreamHealth:
             return ERROR, trouble
         if not frames:
             return STALE, "no frame since the last report"
-        told = {key: count - self._before.get(key, 0) for key, count in self.counts.items() if key not in _NO_FAULTS}
+        told = {key: count - self._reported.get(key, 0) for key, count in self.counts.items() if key not in _NO_FAULTS}
         wrong = ", ".join(f"{count:.0f} {key}" for key, count in told.items() if count)
         text = f"{now['rate_hz']:.1f} frames a second, {len(self._names)} bodies"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -183,6 +184,73 @@ def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair]) -> 
 
         with pytest.raises(UserError, match=r"understood are 2\.5, .*, 4\.2"):
             pair.until(answer)
+
+
+def forged(number: int, **changes: Any) -> bytes:
+    """A frame of bodies that are at the origin."""
+    sent = replace(poses(), positions_m=np.zeros((len(NAMES), 3)))
+    return natnet.frame(replace(frame_of(sent, number), **{"models_changed": False, **changes}), (4, 1))
+
+
+INFO = ServerInfo("forged", (9, 0, 0, 0), (4, 1), 5_000_000, 1, False, "239.1.2.3")
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    {
+        "another version": lambda _: natnet.server_info(replace(INFO, version=(9, 9))),
+        "another clock": lambda _: natnet.server_info(INFO),
+        "models of others": lambda _: natnet.models(("forged", *NAMES[1:]), (4, 1)),
+        "no models": lambda _: natnet.models((), (4, 1)),
+        "far ahead": lambda number: forged(number + 1_999_999_763),
+        "a little ahead": lambda number: forged(number + 90),
+        "far behind": lambda number: forged(number - 200),
+        "models said to have changed": lambda number: forged(number + 2, models_changed=True),
+        "other bodies": lambda number: forged(number + 2, ids=np.arange(7, 10, dtype=np.int32)),
+        "another time": lambda number: forged(number + 2, exposure_ticks=2**60),
+        "an echo": lambda _: protocol.message(protocol.Kind.ECHO, bytes(range(16))),
+        "an end": lambda _: protocol.message(protocol.Kind.DISCONNECT),
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_one_forged_datagram_costs_some_frames_and_changes_nothing(
+    make: Callable[..., Pair], datagram: tuple[str, Callable[[int], bytes]]
+) -> None:
+    pair = make()
+    pair.server.number = 5000
+    pair.further(20)
+    before, said = dict(pair.client.health.counts), len(pair.said)
+    address = (LOOPBACK, pair.client._sockets._commands.getsockname()[1])
+    pair.server._socket.sendto(datagram[1](pair.server.number), address)
+    got = [one for one in pair.further(60) if one.positions_m.any()]
+    risen = {name: count - before.get(name, 0) for name, count in pair.client.health.counts.items()}
+    assert risen["lost"] <= 1
+    assert risen["reconnections"] == risen["model_changes"] == 0
+    assert risen["frames"] - len(got) < 25
+    assert got[-1].names == NAMES
+    for one in got:
+        np.testing.assert_array_equal(one.positions_m, pair.sent[one.positions_m[0, 0]].positions_m)
+    assert pair.said[said:] == []
+
+
+def test_bodies_that_were_swapped_without_a_word_are_found_and_a_server_of_another_version_left_out(
+    make: Callable[..., Pair],
+) -> None:
+    pair = make()
+    pair.further(20)
+    pair.server._names = swapped = NAMES[::-1]  # the datagrams that said so are lost
+    pair.until(lambda: pair.got[-1].names == swapped)
+    counts = pair.client.health.counts
+    assert counts["model_changes"] == 1
+    assert counts["unconfirmed"] > 0
+    assert pair.client.info is not None
+    other = replace(pair.client.info, version=(9, 9))
+    pair.server._answer = lambda *_: natnet.server_info(other)  # type: ignore[method-assign]
+    pair.until(lambda: "streams NatNet 9.9" in pair.said[-1])
+    assert pair.said[-1].startswith("bad: ")
+    pair.further(20)
+    assert unreadable(pair)["unreadable_server_of_another_version"] > 1
+    assert sum("9.9" in one for one in pair.said) == 1
 
 
 def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callable[..., Pair]) -> None:
