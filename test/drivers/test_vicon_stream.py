@@ -102,9 +102,7 @@ def test_bodies_that_are_occluded_or_wrong_and_frames_that_were_not_sent(pair: P
     pair.until(lambda: pair.client.health.counts["lost"] == 7)
     pair.server.send(pair.number + 1_999_999_763, poses, {"all": 0.002})
     pair.until(lambda: pair.client.health.counts["doubted"] == 1)
-    count = len(pair.got)
-    pair.until(lambda: len(pair.got) >= count + 10)
-    assert (pair.client.health.counts["lost"], pair.client.clock.jumps) == (7, 0)
+    assert pair.client.health.counts["lost"] == 7
 
 
 def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
