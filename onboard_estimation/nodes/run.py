@@ -20,7 +20,7 @@ from typing import Any
 from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
-from onboard_estimation.base.parameter_file import sections_of_others
+from onboard_estimation.base.parameter_file import list_faults, read_parameter_file, read_yaml, sections_of_others
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.for_launch import REASON_VARIABLE, leave_reason
 
@@ -87,11 +87,12 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from onboard_estimation.nodes.pacing import connect
 
     nodes: list[Any] = []
+    arguments = sys.argv if arguments is None else arguments
     try:
         # Its own handlers take the context away amid a callback, which then fails in many ways.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RCLError as error:  # a parameter file that is none, an unknown log level
-        raise UserError(str(error).strip().splitlines()[0]) from error
+        raise UserError(_unread(arguments) or str(error).strip().splitlines()[0]) from error
     except KeyboardInterrupt:
         return
     try:
@@ -101,7 +102,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for target in targets:
             module, _, name = target.partition(":")
             nodes.append(_node_class(module, name)())
-        _tell_of_other_sections(sys.argv if arguments is None else arguments, nodes)
+        _tell_of_other_sections(arguments, nodes)
         connect(nodes)
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
@@ -130,6 +131,22 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for node in nodes:
             node.destroy_node()
         rclpy.try_shutdown()
+
+
+def _unread(arguments: Sequence[str]) -> str:
+    """Which parameter rcl cannot read, and why; empty where that is not known. Raises as `read_yaml`."""
+    for word, given in pairwise(arguments):
+        if word == "--params-file":
+            content, _ = read_parameter_file(Path(given))
+            if fault := next(list_faults(content), ""):
+                return f"{given}: {fault}"
+        elif word in ("-p", "--param"):
+            name, _, text = given.partition(":=")
+            if not text.strip():
+                return f"{given}: write NAME:=VALUE"
+            if fault := next(list_faults({name: read_yaml(text, of_ros=True)[0]}), ""):
+                return fault
+    return ""
 
 
 def _tell_of_other_sections(arguments: Sequence[str], nodes: Sequence[Any]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from live_nodes import start
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
 from drivers.serial_imu.node import SerialImu, SerialImuHost
@@ -47,3 +50,24 @@ def test_those_of_nodes(name: str) -> None:
 def test_those_of_robots(name: str) -> None:
     kind = find_robot(name).configuration_type
     assert load(kind, resource(f"config/{name}.yaml")) == kind()
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("-p bodies:=[a,on]", "bodies: [a, true] is of several kinds, .* put each text in quotes"),
+        ("-p volts:=[0,10.5]", "volts: [0, 10.5] is of several kinds, .* write each number with a point"),
+        ("-p bodies:=[]", "bodies: nothing, or an empty list, .*: leave it out"),
+        ("-p bodies:=", "bodies:=: write NAME:=VALUE"),
+        ("--params-file FILE", "mixed.yaml: names: [x, true] is of several kinds"),
+    ],
+)
+def test_what_rclpy_has_no_words_for(given: str, said: str, tmp_path: Path) -> None:
+    (file := tmp_path / "mixed.yaml").write_text("/**/hebi:\n  ros__parameters:\n    names: [x, y]\n")
+    node = start("run", "optitrack", "--ros-args", *given.replace("FILE", str(file)).split())
+    _, errors = node.communicate()
+    assert node.returncode == 2
+    assert re.search(said.replace("[", r"\["), errors)
+    assert "Traceback" not in errors
