@@ -292,7 +292,10 @@ class NatNetClient:
         self.health = StreamHealth(chosen.largest_distance_m)
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
-        self.trouble = f"no answer from a NatNet server at {chosen.server}:{chosen.command_port} so far"
+        self.trouble = (
+            f"no answer from a NatNet server at {chosen.server}:{chosen.command_port} so far: are server and interface "
+            "right, does Motive stream (Broadcast Frame Data), does a firewall keep that port?"
+        )
         self._infos: Answers[ServerInfo] = Answers(_PRESENT_S)
         self._models: Answers[tuple[RigidBody, ...]] = Answers(_MODELS_S)
         self._bodies: tuple[RigidBody, ...] | None = None  # those whose names and ids follow
