@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from functools import lru_cache, partial
@@ -29,7 +28,7 @@ from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _MOST_TEMPLATES = 64
 _FIRST_REMINDER_S, _LONGEST_REMINDER_S = 10.0, 600.0
-"""How long after what is waited for was said it is said again: each time after twice as long."""
+"""What is waited for is said again when it was for so long, then for twice as long, and so on."""
 
 C = TypeVar("C", bound=TruthConfiguration)
 R = TypeVar("R", NatNetClient, Receiver)
@@ -62,7 +61,7 @@ class TruthNode(DriverNode, Generic[C, R]):
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
         self._transforming = self.aside("publishing /tf")
-        self._waits_since_s, self._remind_s, self._remind_after_s = math.nan, 0.0, _FIRST_REMINDER_S
+        self._waits_since_s, self._remind_after_s = time.monotonic(), 0.0
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self.client = client = self.connect(chosen)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
@@ -136,24 +135,20 @@ class TruthNode(DriverNode, Generic[C, R]):
         self._look()
         self.watch(client)
         self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
-        for sentence in client.health.news():
-            self.say(sentence, True)
         self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
 
     def _remind(self, waits_for: str, is_told: bool) -> None:
         """Say what is waited for as long as it is, later and later; a trouble is told by the client when it comes."""
         now_s = time.monotonic()
         if not waits_for:
-            self._waits_since_s = math.nan
-            return
-        if math.isnan(self._waits_since_s):
-            self._waits_since_s, self._remind_after_s = now_s, _FIRST_REMINDER_S
-            self._remind_s = now_s + (_FIRST_REMINDER_S if is_told else 0.0)
-        if now_s >= self._remind_s:
-            waited_s = now_s - self._waits_since_s
-            self.say(f"for {waited_s:.0f} s: {waits_for}" if waited_s >= 1.0 else waits_for, True)
-            self._remind_s = now_s + self._remind_after_s
-            self._remind_after_s = min(2.0 * self._remind_after_s, _LONGEST_REMINDER_S)
+            self._waits_since_s, self._remind_after_s = now_s, 0.0
+        elif not self._remind_after_s:
+            self._remind_after_s = _FIRST_REMINDER_S
+            if not is_told:
+                self.say(waits_for, True)
+        elif (waited_s := now_s - self._waits_since_s) >= self._remind_after_s:
+            self.say(f"for {waited_s:.0f} s: {waits_for}", True)
+            self._remind_after_s += min(self._remind_after_s, _LONGEST_REMINDER_S)
 
 
 class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
@@ -196,7 +191,6 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
     """
 
     def __init__(self) -> None:
-        self._jumps = 0
         self._is_settled = False
         super().__init__("vicon", ViconConfiguration)
 
@@ -206,13 +200,9 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
 
     def watch(self, client: Receiver) -> None:
         """See `TruthNode`."""
-        clock = client.clock
-        if clock.jumps > self._jumps:
-            self._jumps = clock.jumps
-            self._is_settled = False
-            self.get_logger().warning("frame numbers began anew, a restart or another rate: times are mapped anew")
-        if not self._is_settled and clock.device_clock is not None and clock.device_clock.is_settled:
-            self._is_settled = True
+        clock, was_settled = client.clock, self._is_settled
+        self._is_settled = clock.device_clock is not None and clock.device_clock.is_settled
+        if self._is_settled and not was_settled:
             self.get_logger().info(
                 f"{clock.rate_hz:g} Hz; stamps to {1e6 * clock.stddev_s:.0f} us, standard deviation, beside what the "
                 f"network takes at least, one way (latency_s: {self.chosen.latency_s:g} s)"

@@ -289,7 +289,7 @@ class NatNetClient:
     def __init__(self, chosen: OptitrackConfiguration, say: Callable[[str, bool], object]) -> None:
         self._chosen, self._say = chosen, say
         self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
-        self.health = StreamHealth(chosen.largest_distance_m)
+        self.health = StreamHealth(chosen.largest_distance_m, say)
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
         self.trouble = (
@@ -464,11 +464,9 @@ class NatNetClient:
         if not self.health.follows(frame.number, frame.exposure_ticks or None, arrived_ns):
             return None
         if self.health.began_anew:
-            # That it is there again is said with it: its answer to the next greeting is no other return.
+            # Its answer to the next greeting is no other return.
             self.health.counts["reconnections"] += 1
             self._begin_anew(self.info)
-            at = f"the server at {self._chosen.server} has started anew"
-            self._say(f"frame numbers are counted anew from {frame.number} on: {at}", True)
             return None
         self._doubt_models(frame, now_s)
         stamp_ns = self.stamps(frame, arrived_ns)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, plausible
+from drivers.motion_capture.bodies import BodyPoses, plausible
 from drivers.repeats import Repeats
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix
 from onboard_estimation.pipeline.device_clock import DeviceClock
@@ -32,6 +32,13 @@ _MISSED = {"occluded": "not seen", "frozen": "the same pose"}
 class StreamHealth:
     """Follows one stream from the start on, counts, and reports.
 
+    Parameters
+    ----------
+    farthest_m
+        From the origin: a pose beyond is none.
+    say
+        Takes a sentence, and whether it is bad.
+
     Attributes
     ----------
     counts
@@ -48,8 +55,8 @@ class StreamHealth:
         When the newest frame came that followed, by the monotonic clock; NaN: none did.
     """
 
-    def __init__(self, farthest_m: float = TruthConfiguration.largest_distance_m) -> None:
-        self._farthest_m = farthest_m
+    def __init__(self, farthest_m: float, say: Callable[[str, bool], object]) -> None:
+        self._farthest_m, self._say = farthest_m, say
         self.counts: dict[str, int] = dict.fromkeys((*_COUNTS, *_CHANGES), 0)
         self.began_anew = False
         self.last_s = math.nan
@@ -123,6 +130,9 @@ class StreamHealth:
             self.counts["lost"] -= self._before[1]  # what made the gap was no frame of this stream
         elif not 0 < fell <= _USUAL_GAP:
             self.began_anew, self._step = True, 0
+            self._say(
+                f"frame numbers began anew, at {number}: a restart, or another recording; times are mapped anew", True
+            )
         self._before = number, 0
         return True
 
@@ -171,19 +181,6 @@ class StreamHealth:
             f"connected, and no frame for {since_s:.1f} s: is the server live, or paused?" if since_s > silent_s else ""
         )
 
-    def news(self) -> list[str]:
-        """Sentences on frames and poses that were sent again and again since the last call."""
-        frozen_now = self._missed[1] > self._since[1]
-        frozen = frozenset(name for name, one in zip(self._names, frozen_now.tolist(), strict=True) if one)
-        new, self._frozen = frozen - self._frozen, frozen
-        found = [self._repeats.told("the stream", "is the server paused, or does it hang?")]
-        if new:
-            found.append(
-                f"{', '.join(sorted(new))}: the same pose to the last digit in each frame, which is left out: has the "
-                "server lost sight of it, and sends the last one?"
-            )
-        return list(filter(None, found))
-
     def statuses(
         self, status: Callable[..., Any], trouble: str, clock: DeviceClock | None, more: Mapping[str, float]
     ) -> list[Any]:
@@ -197,12 +194,16 @@ class StreamHealth:
             Empty where the stream runs.
         """
         now_s = time.monotonic()
-        frames, period_s = self._frames_since(), max(now_s - self._reported_s, 1e-3)
-        values = self._values(frames / period_s, clock) | dict(more)
-        level, text = self._state(trouble, values, frames)
-        statuses = [status("stream", level, text, values)]
-        missed_since = (self._missed - self._since).T.tolist()
-        for body, totals, missed in zip(self._names, self._missed.T.tolist(), missed_since, strict=True):
+        frames, missed_since = self._frames_since(), self._missed - self._since
+        self._tell_of_repeats(missed_since[1])
+        values: dict[str, float] = {**self.counts, "rate_hz": frames / max(now_s - self._reported_s, 1e-3)}
+        values |= {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
+        if clock is not None:
+            values |= {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
+            values |= {"clock_jumps": clock.jumps}
+        level, text = self._state(trouble, values["rate_hz"], frames)
+        statuses = [status("stream", level, text, values | dict(more))]
+        for body, totals, missed in zip(self._names, self._missed.T.tolist(), missed_since.T.tolist(), strict=True):
             well = OK if not any(missed) else STALE if sum(missed) >= frames else WARN
             words = [f"{what} in {one}" for what, one in zip(_MISSED.values(), missed, strict=True) if one]
             text = f"{', '.join(words)} of {max(frames, sum(missed))} frames" if words else "tracked"
@@ -213,22 +214,27 @@ class StreamHealth:
     def _frames_since(self) -> int:
         return self.counts["frames"] - int(self._reported.get("frames", 0))
 
-    def _values(self, rate_hz: float, clock: DeviceClock | None) -> dict[str, float]:
-        latencies = {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
-        values: dict[str, float] = {**self.counts, "rate_hz": rate_hz, **latencies}
-        if clock is not None:
-            values |= {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
-            values |= {"clock_jumps": clock.jumps}
-        return values
+    def _tell_of_repeats(self, frozen: NDArray[np.int64]) -> None:
+        """Of frames and of bodies' poses (B,) that were sent again and again since the last report."""
+        now = frozenset(name for name, one in zip(self._names, frozen.tolist(), strict=True) if one)
+        new, self._frozen = now - self._frozen, now
+        if told := self._repeats.told("the stream", "is the server paused, or does it hang?"):
+            self._say(told, True)
+        if new:
+            self._say(
+                f"{', '.join(sorted(new))}: the same position to the last digit in each frame, poses are left out: has "
+                "the server lost sight of it, and sends the last one?",
+                True,
+            )
 
-    def _state(self, trouble: str, now: Mapping[str, float], frames: int) -> tuple[bytes, str]:
+    def _state(self, trouble: str, rate_hz: float, frames: int) -> tuple[bytes, str]:
         if trouble:
             return ERROR, trouble
         if not frames:
             return STALE, "no frame since the last report"
         told = {key: count - self._reported.get(key, 0) for key, count in self.counts.items() if key not in _NO_FAULTS}
         wrong = ", ".join(f"{count:.0f} {key}" for key, count in told.items() if count)
-        text = f"{now['rate_hz']:.1f} frames a second, {len(self._names)} bodies"
+        text = f"{rate_hz:.1f} frames a second, {len(self._names)} bodies"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
 

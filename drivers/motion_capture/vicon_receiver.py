@@ -189,7 +189,7 @@ class Receiver:
         self.connection = Connection(chosen.host, chosen.port, chosen.interface, say)
         self.clock = FrameClock(chosen.latency_s, say)
         self._axes, self._say, self._silent_s = Axes(chosen.up_axis), say, chosen.silent_s
-        self.health = StreamHealth(chosen.largest_distance_m)
+        self.health = StreamHealth(chosen.largest_distance_m, say)
         self._session = Session()
         self._connections = 0
         self._subjects: tuple[Subject, ...] = ()

@@ -159,19 +159,6 @@ def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
     return content, faults
 
 
-def list_faults(content: Mapping[str, Any]) -> Iterator[str]:
-    """Lists that ROS 2 refuses with words of its own, of a file's content or bare parameters."""
-    for name, value in flatten(content)[0].items():
-        kinds = {type(one) for one in value} if isinstance(value, list) else set()
-        if len(kinds) > 1:
-            way = "write each number with a point"
-            if not kinds <= {int, float}:
-                way = "put each text in quotes (y, n, on, off, yes and no are truth values without)"
-            shown = to_yaml(value, default_flow_style=True).strip()
-            name = name.rpartition(f"{PARAMETERS_KEY}.")[2]
-            yield f"{name}: {shown} is of several kinds, and ROS 2 takes lists of one: {way}"
-
-
 def is_sectioned(content: Mapping[str, Any]) -> bool:
     """Whether the content has ROS 2's form, `node: ros__parameters: ...`, rather than that of bare parameters."""
     return PARAMETERS_KEY in content or any(True for _ in _sections(content))

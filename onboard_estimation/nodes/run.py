@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,7 +21,7 @@ from typing import Any
 from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
-from onboard_estimation.base.parameter_file import list_faults, read_parameter_file, read_yaml, sections_of_others
+from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.for_launch import REASON_VARIABLE, leave_reason
 
@@ -28,6 +29,7 @@ EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
 
 _LOOK_S = 0.5
+_MIXED_LIST = re.compile(r": '(.*)'\. Error: Sequence should be of same type.* line_num (\d+)")
 _DO_NOT_NEED = 4  # MADV_DONTNEED, in Linux on every processor but Alpha
 _READ_ONLY = ("r--p", "r-xp")
 _CHANGED = ("Anonymous", "Private_Dirty", "Shared_Dirty", "Swap")
@@ -87,12 +89,11 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from onboard_estimation.nodes.pacing import connect
 
     nodes: list[Any] = []
-    arguments = sys.argv if arguments is None else arguments
     try:
         # Its own handlers take the context away amid a callback, which then fails in many ways.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RCLError as error:  # a parameter file that is none, an unknown log level
-        raise UserError(_unread(arguments) or str(error).strip().splitlines()[0]) from error
+        raise UserError(_in_words(str(error).strip().splitlines()[0])) from error
     except KeyboardInterrupt:
         return
     try:
@@ -102,7 +103,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for target in targets:
             module, _, name = target.partition(":")
             nodes.append(_node_class(module, name)())
-        _tell_of_other_sections(arguments, nodes)
+        _tell_of_other_sections(sys.argv if arguments is None else arguments, nodes)
         connect(nodes)
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
@@ -133,20 +134,15 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         rclpy.try_shutdown()
 
 
-def _unread(arguments: Sequence[str]) -> str:
-    """Which parameter rcl cannot read, and why; empty where that is not known. Raises as `read_yaml`."""
-    for word, given in pairwise(arguments):
-        if word == "--params-file":
-            content, _ = read_parameter_file(Path(given))
-            if fault := next(list_faults(content), ""):
-                return f"{given}: {fault}"
-        elif word in ("-p", "--param"):
-            name, _, text = given.partition(":=")
-            if not text.strip():
-                return f"{given}: write NAME:=VALUE"
-            if fault := next(list_faults({name: read_yaml(text, of_ros=True)[0]}), ""):
-                return fault
-    return ""
+def _in_words(error: str) -> str:
+    """What rcl says, and in words of ours where it does not say what is to be done: of a list of several kinds."""
+    mixed = _MIXED_LIST.search(error)
+    if mixed is None:
+        return error
+    return (
+        f"{mixed[1]}, line {mixed[2]}: ROS 2 takes lists of one kind: put each text in quotes (y, n, on, off, yes and "
+        "no are truth values without), and write each number with a point"
+    )
 
 
 def _tell_of_other_sections(arguments: Sequence[str], nodes: Sequence[Any]) -> None:
