@@ -26,9 +26,9 @@ from onboard_estimation.base.errors import UserError
 PERIOD_S = 0.005
 
 
-def pose(number: int) -> BodyPoses:
+def pose(number: int, ago_s: float) -> BodyPoses:
     """Of that frame alone, as float32 has it."""
-    sent = poses(stamp_ns=time.time_ns(), seed=1)
+    sent = poses(stamp_ns=time.time_ns() - round(1e9 * ago_s), seed=1)
     sent.positions_m[:, 0] = number / 1024
     return sent
 
@@ -55,9 +55,9 @@ class Pair:
             assert time.monotonic() < end_s, (self.said, vars(self.client.health))
             if time.monotonic() >= self._due_s:
                 self._due_s = time.monotonic() + PERIOD_S
-                sent = pose(next(self._numbers))
+                sent = pose(next(self._numbers), self.configuration.camera_latency_s)
                 self.sent[sent.positions_m[0, 0]] = sent
-                self.server.submit(sent)
+                self.server.send(sent)
             self.got += self.client.read(0.002)
 
     def further(self, frames: int) -> list[BodyPoses]:

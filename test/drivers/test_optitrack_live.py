@@ -76,7 +76,7 @@ def test_reports_and_transforms_that_fail_end_alone(ports: tuple[str, ...], capf
         node._tf = node._diagnostics
 
         def goes_on() -> bool:
-            server.submit(poses(stamp_ns=time.time_ns(), seed=time.time_ns() % 10**9))
+            server.send(poses(stamp_ns=time.time_ns(), seed=time.time_ns() % 10**9))
             return len(got) > 200 and node._transforming.trouble != "" != node._reporting.trouble
 
         spin_until(node, goes_on)
