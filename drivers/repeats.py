@@ -55,7 +55,7 @@ class Repeats:
         if self._last is None:
             self._last, self._runs = bits, np.zeros(len(bits), dtype=np.int64)
             return np.ones(len(bits), dtype=np.bool_)
-        self._runs = np.where((bits == self._last).all(axis=1), self._runs + 1, 0)
+        self._runs = (self._runs + 1) * (bits == self._last).all(axis=1)
         self._last = bits
         is_fresh: NDArray[np.bool_] = self._runs <= self._by_chance
         return is_fresh

@@ -66,6 +66,7 @@ class StreamHealth:
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
         self._repeats, self._same = Repeats(), Repeats(_SAME_BY_CHANCE)
         self._names: tuple[str, ...] = ()
+        self._order = np.arange(0)
         self._frozen: frozenset[str] = frozenset()
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
         self._since = self._missed
@@ -150,29 +151,30 @@ class StreamHealth:
 
         Bodies are not tracked whose pose cannot be, or has been the same for long.
         """
+        if names is not self._names:
+            self._names, self._same, self._order = names, Repeats(_SAME_BY_CHANCE), np.arange(len(names))
+            self._missed = np.zeros((2, len(names)), dtype=np.int64)
+            self._since = self._missed.copy()
         good = tracked & plausible(positions_m, quaternions_xyzw, self._farthest_m)
         if not good.all():  # a body without a quaternion is not seen, says NatNet 2.5
             self.counts["invalid_poses"] += int(np.count_nonzero(tracked & ~good & quaternions_xyzw.any(axis=1)))
         found, count = BodyPoses(stamp_ns, names, positions_m, quaternions_xyzw, good), len(names)
-        if not np.array_equal(places, np.arange(count)):
+        if len(places) != count or (places != self._order).any():
             found = BodyPoses(stamp_ns, names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=bool))
             kept = good & (places < count)
             at = places[kept]
             found.positions_m[at], found.quaternions_xyzw[at] = positions_m[kept], quaternions_xyzw[kept]
             found.tracked[at] = True
-        if names != self._names:
-            self._names, self._same = names, Repeats(_SAME_BY_CHANCE)
-            self._missed = np.zeros((2, count), dtype=np.int64)
-            self._since = self._missed.copy()
-        frozen = found.tracked & ~self._same.fresh_of_each(found.positions_m)
-        self._missed += ~found.tracked, frozen
-        latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
-        self._latency_s = latency_s
+        fresh = self._same.fresh_of_each(found.positions_m)
+        self._latency_s = latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
         self._largest_latency_s = max(latency_s, self._largest_latency_s) if self._frames_since() else latency_s
-        if frozen.any():
-            self.counts["frozen_poses"] += int(np.count_nonzero(frozen))
-            return replace(found, tracked=found.tracked & ~frozen)
-        return found
+        live = found.tracked & fresh
+        if live.all():
+            return found
+        frozen = found.tracked & ~fresh
+        self.counts["frozen_poses"] += int(np.count_nonzero(frozen))
+        self._missed += ~found.tracked, frozen
+        return replace(found, tracked=live)
 
     def silence(self, began_s: float, now_s: float, silent_s: float) -> str:
         """A sentence where frames could come since then, and none has followed for so long; else empty."""
