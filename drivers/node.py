@@ -54,7 +54,12 @@ class DriverNode(SteadyNode):
 
     def aside(self, name: str) -> Aside:
         """A task that may fail while the readings go on, see `Aside`; at the node's own end nothing is said of it."""
-        return Aside(name, lambda sentence: self.context.ok() and self.say(sentence, True))
+
+        def tell(sentence: str) -> None:
+            if self.context.ok():
+                self.say(sentence, True)
+
+        return Aside(name, tell)
 
     def say(self, sentence: str, is_bad: bool) -> None:
         """Log it; not one call of either: rclpy's loggers want one severity of each line."""
