@@ -42,6 +42,7 @@ def test_a_simulators_truth_comes_back_as_ground_truth(ports: tuple[str, ...], t
         listening_node() as node,
     ):
         driver.wait_for("for 10 s: no answer from a NatNet server")  # it goes on saying so
+        assert "[WARN]" in driver.output
         emulator = later.enter_context(running("optitrack_emulator", tmp_path, *ports, *streamed))
         emulator.wait_for("bodies: link_1, link_2")
         truth = Truth(node, ("link_1", "link_2"))
