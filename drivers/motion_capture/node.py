@@ -60,6 +60,7 @@ class TruthNode(DriverNode, Generic[C, R]):
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
+        self._is_settled = False
         self._transforming = self.aside("publishing /tf")
         self._waits_since_s, self._remind_after_s = time.monotonic(), 0.0
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
@@ -69,9 +70,6 @@ class TruthNode(DriverNode, Generic[C, R]):
     @abstractmethod
     def connect(self, chosen: C) -> R:
         """The client for these parameters."""
-
-    def watch(self, client: R) -> None:
-        """Say once a second what has changed."""
 
     def destroy_node(self) -> None:
         """Leave the server."""
@@ -133,9 +131,15 @@ class TruthNode(DriverNode, Generic[C, R]):
 
     def _report(self, client: R) -> None:
         self._look()
-        self.watch(client)
+        clock, was_settled = client.device_clock, self._is_settled
+        self._is_settled = clock is not None and clock.is_settled
+        if clock is not None and self._is_settled and not was_settled:
+            stddev_us = 1e6 * clock.stddev_s
+            self.say(
+                f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
+            )
         self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
-        self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
+        self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
 
     def _remind(self, waits_for: str, is_told: bool) -> None:
         """Say what is waited for as long as it is, later and later; a trouble is told by the client when it comes."""
@@ -191,19 +195,8 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
     """
 
     def __init__(self) -> None:
-        self._is_settled = False
         super().__init__("vicon", ViconConfiguration)
 
     def connect(self, chosen: ViconConfiguration) -> Receiver:
         """See `TruthNode`."""
         return Receiver(chosen, self.say)
-
-    def watch(self, client: Receiver) -> None:
-        """See `TruthNode`."""
-        clock, was_settled = client.clock, self._is_settled
-        self._is_settled = clock.device_clock is not None and clock.device_clock.is_settled
-        if self._is_settled and not was_settled:
-            self.get_logger().info(
-                f"{clock.rate_hz:g} Hz; stamps to {1e6 * clock.stddev_s:.0f} us, standard deviation, beside what the "
-                f"network takes at least, one way (latency_s: {self.chosen.latency_s:g} s)"
-            )
