@@ -14,7 +14,7 @@ from drivers.motion_capture.stream import StreamHealth
 from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.pipeline.device_clock import DeviceClock
+from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns
 
 # Parameters of the node `vicon`.
 
@@ -132,7 +132,9 @@ class FrameClock:
         self._jumps = self.jumps
         self.rate_hz = rate_hz
         self.reconnected()
-        self.device_clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s) if math.isfinite(rate_hz) else None
+        self.device_clock = None
+        if math.isfinite(rate_hz):
+            self.device_clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s, epoch_offset_ns)
 
     def _check(self, number: int, received_ns: int) -> None:
         """Whether the numbers rise as the rate says."""

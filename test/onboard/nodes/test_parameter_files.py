@@ -11,7 +11,8 @@ import yaml
 from live_nodes import start
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
-from drivers.serial_imu.node import SerialImu, SerialImuHost
+from drivers.serial_imu.mounting import SerialImu
+from drivers.serial_imu.node import SerialImuHost
 from onboard_estimation.base.configuration import describe, load
 from onboard_estimation.base.installed import resource
 from onboard_estimation.contract.robot import find_robot
