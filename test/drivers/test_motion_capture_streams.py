@@ -25,7 +25,7 @@ def fed(health: StreamHealth, numbers: list[int]) -> list[int]:
     return [number for place, number in enumerate(numbers) if health.follows(number, float(place), place * PERIOD_NS)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.sets(st.integers(2, 80), max_size=40), st.integers(0, 60), st.integers(-(2**31), 2**31 - 1))
 def test_one_forged_number_costs_five_frames_at_most_and_no_count(lost: set[int], at: int, forged: int) -> None:
     clean, health = StreamHealth(100.0, lambda *_: None), StreamHealth(100.0, lambda *_: None)
@@ -41,6 +41,7 @@ def test_one_forged_number_costs_five_frames_at_most_and_no_count(lost: set[int]
     assert health.counts["frames"] == len(sent) + 1
 
 
+@settings(max_examples=25)
 @given(st.integers(1000, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_numbers_that_are_counted_anew_are_confirmed_by_five_and_none_is_lost(before: int, after: int) -> None:
     health = StreamHealth(100.0, lambda *_: None)
@@ -83,7 +84,7 @@ def test_a_body_that_keeps_its_pose_to_the_last_digit_is_left_out_and_told_and_o
     assert [one.partition(" to")[0] for one in said] == ["lost: the same position"]  # once
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     changes=st.lists(st.floats(1.0, 40.0), max_size=3),
     drops=st.lists(st.booleans(), min_size=40, max_size=40),
