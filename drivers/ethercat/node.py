@@ -24,12 +24,13 @@ from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
-_HEARD_S = 0.1
+_LOOK_S = 0.5
 _REMIND_S = 5.0
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
 
@@ -64,6 +65,9 @@ class EthercatWrenchNode(MeasuringNode):
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
         self._reminded_s = self._looked_s = 0.0
+        self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
+        self._said_standing: set[int] = set()
+        self._reports = Aside("the report on /diagnostics", lambda sentence: self.say(sentence, True))
         self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
         self._channels: dict[int, list[Channel]] = {}
         self._tare: Tare | None = None
@@ -72,7 +76,7 @@ class EthercatWrenchNode(MeasuringNode):
         self._bus = Bus(configuration.bus, self._descriptions, self._tell)
         self._cycle = cycle = Cycle(self._bus, configuration.bus, self._tell)
         self.every(_TICK_S, partial(self._tick, cycle))
-        self.every(parameters.host.diagnostics_period_s, partial(self._report, cycle))
+        self.every(parameters.host.diagnostics_period_s, partial(self._reports, self._report, cycle))
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
@@ -152,14 +156,27 @@ class EthercatWrenchNode(MeasuringNode):
         if cycle.refusal is not None:
             raise cycle.refusal
         now_s = time.monotonic()
-        if now_s - self._looked_s > _HEARD_S:
+        if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
             self.look_who_listens()
+            self._look_for_repeats()
         if not self._told.empty():
             while not self._told.empty():
                 self.say(*self._told.get())
-            self._report(cycle)  # at once, not with the next one
+            self._reports(self._report, cycle)  # at once, not with the next one
         stay(partial(self._read, cycle), self.context.ok)
+
+    def _look_for_repeats(self) -> None:
+        for place, stream in self._streams.items():
+            name = self._descriptions[place].name
+            before = self._standing.get(place, "")
+            now = self._standing[place] = stream.repeats.told(name, "power it off and on")
+            if now and before and place not in self._said_standing:  # not by a part of such a time
+                self._said_standing.add(place)
+                self._tell(now, True)
+            elif not now and place in self._said_standing:
+                self._said_standing.remove(place)
+                self._tell(f"{name}: readings are fresh again", False)
 
     def _read(self, cycle: Cycle) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""
@@ -225,7 +242,11 @@ class EthercatWrenchNode(MeasuringNode):
         said: Mapping[StatusBits, int] = {}
         stream = self._streams.get(device.place)
         if stream is not None:
-            said, values["received"] = stream.said(), stream.received
+            said = stream.said()
+            values |= {"received": stream.received, "repeats": stream.repeats.count}
+            remarks += filter(None, [self._standing.get(device.place, "")])
+            for channel, beyond in zip(self._channels[device.place], stream.beyond(), strict=True):
+                remarks += [f"{channel.sensor}: {beyond} {stream.unlike}"] if beyond else []
         if isinstance(stream, WrenchStream) and self._tare is not None:
             remarks += filter(None, [self._tare.lost(device)])
             values |= {
@@ -235,10 +256,6 @@ class EthercatWrenchNode(MeasuringNode):
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,
                 **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, stream.compensation.zero, strict=True)},
             }
-        elif isinstance(stream, PressureStream):
-            for channel, beyond in zip(self._channels[device.place], stream.beyond(), strict=True):
-                if beyond:
-                    remarks.append(f"{channel.sensor}: {beyond} voltages that its sensor does not give: is a wire off?")
         sentences = [device.trouble] if device.trouble else []
         sentences += [f"{bits.level}: {bits.meaning} ({count} readings)" for bits, count in said.items()]
         is_error = device.trouble or any(bits.level != "warning" for bits in said)
