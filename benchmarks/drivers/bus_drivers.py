@@ -113,7 +113,9 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[Row]:
         wrench_ns = heard(kept)["came_ns"]
     name = f"{RATE_HZ} Hz for {seconds:.0f} s" + ("" if priority else ", without real-time priority")
     missed = f"{figures['missed']} of {figures['cycles']:,}; {figures['overruns']} instants left out"
-    machine = f"{100.0 * busy_s / seconds / (os.cpu_count() or 1):.0f} % busy, {1e3 * stolen_s:.0f} ms stolen by its host"
+    machine = (
+        f"{100.0 * busy_s / seconds / (os.cpu_count() or 1):.0f} % busy, {1e3 * stolen_s:.0f} ms stolen by its host"
+    )
     late_us = figures["jitter_p99_us"]
     jitter = f"99 % {late_us:.0f} us, worst {1e-3 * figures['jitter_worst_us']:.1f} ms"
     bad_ns = np.array([at_ns for at_ns, said in reports if said.get("bus", [0])[0] in (2, "\x02")])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from drivers.emulators.ethercat_slave import Command, Slave, State
-from drivers.ethercat.interface import check_interface
+from drivers.ethercat.interface import raw_socket
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 
 # EtherCAT frames (ETG.1000.4, IEC 61158-4-12): datagrams one behind the other, each with its working counter.
@@ -258,10 +258,8 @@ class Wire:
         self.interface = interface
         self.received = self.returned = self.refused = 0
         self.fault = ""
-        check_interface(interface)
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        self._socket = raw_socket(interface, ETHERTYPE)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
-        self._socket.bind((interface, ETHERTYPE))
         self._socket.settimeout(_WAIT_S)
 
     def close(self) -> None:

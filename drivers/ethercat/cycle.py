@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
-from drivers.ethercat.interface import check_interface, every_frame, flags_kept, refuse_unless_own
+from drivers.ethercat.interface import flags_kept, hear_all, raw_socket, refuse_unless_own
 from onboard_estimation.base.errors import UserError, printable
 
 # Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
@@ -79,9 +79,9 @@ class Bus:
         self._library = pysoem_library()
         if not (chosen.beside_network and chosen.interface):
             refuse_unless_own(self._interface)
-        check_interface(self._interface)
-        # Held meanwhile: else each try to open a bus on which nothing answers would write to the kernel's log.
-        self._every_frame = every_frame(self._interface)
+        self._raw = raw_socket(self._interface)
+        # Held all the time: else each try to open a bus on which nothing answers would write to the kernel's log.
+        hear_all(self._raw, self._interface)
         self._master: Any = None
         self.devices: list[Device] = []
 
@@ -174,7 +174,7 @@ class Bus:
         try:
             self._leave()
         finally:
-            self._every_frame.close()
+            self._raw.close()
 
     def _leave(self) -> None:
         master, self._master, self.devices = self._master, None, []

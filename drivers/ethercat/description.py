@@ -362,7 +362,7 @@ class SensorDescription:
     @property
     def has_wrench(self) -> bool:
         """Whether it is a force-torque sensor."""
-        return WRENCH[0] in {entry.field for entry in self.input_entries}
+        return any(entry.field == WRENCH[0] for entry in self.input_entries)
 
     @property
     def voltages(self) -> tuple[str, ...]:
@@ -378,7 +378,7 @@ class SensorDescription:
     @property
     def has_counter(self) -> bool:
         """Whether it counts its readings."""
-        return COUNTER in {entry.field for entry in self.input_entries}
+        return any(entry.field == COUNTER for entry in self.input_entries)
 
     @property
     def largest(self) -> tuple[float, ...]:

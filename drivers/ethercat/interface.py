@@ -19,7 +19,6 @@ _REQUEST = struct.Struct("16sH22x")
 """`struct ifreq`: name, flags; netdevice(7)."""
 _ADDRESS = slice(20, 24)
 _SOL_PACKET, _ADD_MEMBERSHIP, _EVERY_FRAME = 263, 1, 1
-_EVERY_PROTOCOL = 0x0003
 
 
 def _asked(request: int, interface: str, flags: int = 0) -> bytes:
@@ -27,13 +26,15 @@ def _asked(request: int, interface: str, flags: int = 0) -> bytes:
         return fcntl.ioctl(any_socket, request, _REQUEST.pack(os.fsencode(interface), flags))
 
 
-def flags_of(interface: str) -> int:
-    """As netdevice(7) has them; OSError where it is not there."""
+def _flags_of(interface: str) -> int:
+    """OSError where it is not there."""
     return int(_REQUEST.unpack(_asked(_GET_FLAGS, interface))[1])
 
 
-def network_on(interface: str) -> str:
+def _network_on(interface: str) -> str:
     """What makes it part of a network, in words; empty: nothing. An address that a host gives itself is none."""
+    if _flags_of(interface) & _LOOPBACK:
+        return "loopback"
     with suppress(OSError):
         address = socket.inet_ntoa(_asked(_GET_ADDRESS, interface)[_ADDRESS])
         if not address.startswith("169.254."):
@@ -47,25 +48,20 @@ def network_on(interface: str) -> str:
     return ""
 
 
-def there() -> str:
+def _there() -> str:
     """All of them with what speaks for or against each; those that may be an EtherCAT bus come first."""
     told = []
     for _, name in socket.if_nameindex():
         with suppress(OSError):  # gone meanwhile
-            flags = flags_of(name)
-            if flags & _LOOPBACK:
-                told.append((3, f"{name} (loopback)"))
-            elif network := network_on(name):
-                told.append((2, f"{name} ({network})"))
-            elif flags & _UP and flags & _RUNNING:
-                told.append((0, f"{name} (has a link and no address: may be it)"))
-            else:
-                told.append((1, f"{name} ({'no link' if flags & _UP else 'down'})"))
-    return ", ".join(sentence for _, sentence in sorted(told))
+            flags, network = _flags_of(name), _network_on(name)
+            has_link = bool(flags & _UP and flags & _RUNNING)
+            good = "has a link and no address: may be it" if has_link else "no link" if flags & _UP else "down"
+            told.append((bool(network), not has_link, f"{name} ({network or good})"))
+    return ", ".join(sentence for *_, sentence in sorted(told))
 
 
 def refuse_unless_own(interface: str) -> None:
-    """Refuse to be master of an interface that is not named, or has a network on it.
+    """Refuse to be master of an interface that is not named, or has a network on it; one that is not there passes.
 
     Raises
     ------
@@ -73,32 +69,31 @@ def refuse_unless_own(interface: str) -> None:
         With all interfaces, and the way to insist.
     """
     if not interface:
-        raise UserError(f"bus.interface is not set, and EtherCAT wants one for itself; there are {there()}")
+        raise UserError(f"bus.interface is not set, and EtherCAT wants one for itself; there are {_there()}")
     with suppress(OSError):
-        network = "the loopback" if flags_of(interface) & _LOOPBACK else network_on(interface)
-        if network:
+        if network := _network_on(interface):
             raise UserError(
                 f"interface {interface} has a network on it ({network}), whose machines would get every frame of the "
-                f"bus; there are {there()}: set bus.interface, or bus.beside_network to true where the bus is really "
+                f"bus; there are {_there()}: set bus.interface, or bus.beside_network to true where the bus is really "
                 "there"
             )
 
 
-def check_interface(interface: str) -> None:
-    """Refuse an interface that is not there, is down, or may not be used.
+def raw_socket(interface: str, ether_type: int = 0) -> socket.socket:
+    """A raw socket on an interface (packet(7)), in which frames of that type arrive; 0: none.
 
     Raises
     ------
     UserError
-        With the interfaces that are there, or with the capability that is missing and the way to it.
+        It is not there, with those that are; it is down, or may not be used, with the way to it.
     """
     try:
-        flags = flags_of(interface)
+        is_up = _flags_of(interface) & _UP
     except OSError as error:
-        raise UserError(f"interface {interface!r} is not there; there are {there()}: set bus.interface") from error
+        raise UserError(f"interface {interface!r} is not there; there are {_there()}: set bus.interface") from error
     try:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL)) as raw:
-            raw.bind((interface, _EVERY_PROTOCOL))
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ether_type))
+        raw.bind((interface, ether_type))
     except PermissionError as error:  # both ways were tried, neither runs anything as root
         raise UserError(
             f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this "
@@ -109,26 +104,25 @@ def check_interface(interface: str) -> None:
         ) from error
     except OSError as error:
         raise UserError(f"interface {interface}: {error.strerror}") from error
-    if not flags & _UP:
+    if not is_up:
+        raw.close()
         raise UserError(f"interface {interface} is down: sudo ip link set {interface} up")
+    return raw
 
 
-def every_frame(interface: str) -> socket.socket:
-    """Makes the interface promiscuous for as long as this socket is open, in which nothing arrives."""
-    own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    own.setsockopt(
-        _SOL_PACKET, _ADD_MEMBERSHIP, struct.pack("iHH8x", socket.if_nametoindex(interface), _EVERY_FRAME, 0)
-    )
-    return own
+def hear_all(raw: socket.socket, interface: str) -> None:
+    """Make the interface promiscuous for as long as this socket is open."""
+    number = socket.if_nametoindex(interface)
+    raw.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack("iHH8x", number, _EVERY_FRAME, 0))
 
 
 @contextmanager
 def flags_kept(interface: str) -> Iterator[None]:
     """Take the promiscuous flag back, which SOEM sets for good, also for after a kill; no other is touched."""
-    before = flags_of(interface)
+    before = _flags_of(interface)
     try:
         yield
     finally:
         with suppress(OSError):  # it may not be set either, or the interface is gone
-            if not before & _PROMISCUOUS and (after := flags_of(interface)) & _PROMISCUOUS:
+            if not before & _PROMISCUOUS and (after := _flags_of(interface)) & _PROMISCUOUS:
                 _asked(_SET_FLAGS, interface, after & ~_PROMISCUOUS)

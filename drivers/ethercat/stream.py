@@ -214,10 +214,18 @@ class Stream:
         What is to be said of a reading that no such sensor gives.
     """
 
-    def __init__(self, description: SensorDescription, decimation: int, cycle_hz: float, channels: int) -> None:
-        self._status, self._has_counter = description.status, description.has_counter
+    def __init__(
+        self, description: SensorDescription, decimation: int, cycle_hz: float, names: Sequence[str] = ("wrench",)
+    ) -> None:
+        self._has_counter = description.has_counter
         self._said: dict[StatusBits, int] = {}
-        self._beyond = np.zeros(channels, dtype=np.int64)
+        self._beyond = np.zeros(len(names), dtype=np.int64)
+        # Which channels status bits speak of: those of `status_2` of `voltage_2`, others of all.
+        self._status: dict[StatusBits, NDArray[np.bool_]] = {}
+        for bits in description.status:
+            number = bits.field.rpartition("_")[2]
+            about = [not number.isdigit() or name in (f"voltage_{number}", "wrench") for name in names]
+            self._status[bits] = np.array(about)
         self.received = 0
         self.repeats = Repeats(0 if self._has_counter else round(_STANDS_S * cycle_hz))
         self.unlike = "voltages that its sensor does not give: is a wire off?"
@@ -235,30 +243,30 @@ class Stream:
 
     def _read(
         self, device: Device, stamps_ns: Sequence[int], data: bytes
-    ) -> tuple[list[int], Matrix, list[tuple[StatusBits, NDArray[np.bool_]]]]:
+    ) -> tuple[list[int], Matrix, NDArray[np.bool_]]:
         """Of K cycles' process data, those that repeat none.
 
         Returns
         -------
         stamps, values
             (L,) and (L, m).
-        spoken
-            Status bits that speak against readings, and against which (L,).
+        faulty
+            (L, n) whether the device itself speaks against the reading of a channel.
         """
         records = np.frombuffer(data, device.input_type)
         self.received += len(records)
         assert device.conversion is not None  # it was in operation
         compared = records[COUNTER] if self._has_counter else np.frombuffer(data, np.uint8).reshape(len(records), -1)
         fresh = self.repeats.fresh(compared)
+        faulty = np.zeros((len(records), len(self._beyond)), dtype=np.bool_)
         words = {name: int(np.bitwise_or.reduce(records[name])) for name in {bits.field for bits in self._status}}
-        spoken = []
-        for bits in self._status:
+        for bits, about in self._status.items():
             if words[bits.field] & bits.mask:
                 is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
                 self._said[bits] = self._said.get(bits, 0) + int(is_set.sum())
                 if bits.level in _BAD:
-                    spoken.append((bits, is_set[fresh]))
-        return list(compress(stamps_ns, fresh)), device.conversion(records[fresh]), spoken
+                    faulty |= is_set[:, None] & about
+        return list(compress(stamps_ns, fresh)), device.conversion(records[fresh]), faulty[fresh]
 
     def _thinned(self, stamps_ns: list[int], values: Matrix) -> Batch:
         return Batch(*(self.decimator or Batch)(stamps_ns, values))
@@ -276,7 +284,7 @@ class WrenchStream(Stream):
     """
 
     def __init__(self, description: SensorDescription, chosen: WrenchConfiguration, cycle_hz: float) -> None:
-        super().__init__(description, chosen.decimation, cycle_hz, 1)
+        super().__init__(description, chosen.decimation, cycle_hz)
         self.compensation = Compensation(chosen)
         self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
         self._newest_ns = self.refused = 0
@@ -290,12 +298,12 @@ class WrenchStream(Stream):
 
     def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
         """What is to be published of K cycles' process data, one behind the other."""
-        fresh_ns, readings, spoken = self._read(device, stamps_ns, data)
+        fresh_ns, readings, faulty = self._read(device, stamps_ns, data)
         readings = self._sign * readings
         keeps = (np.abs(readings) <= self._largest).all(axis=1)
         self._beyond += np.count_nonzero(~keeps)
-        for _, is_set in spoken if not self._publish_faulty else ():
-            keeps &= ~is_set
+        if not self._publish_faulty:
+            keeps &= ~faulty[:, 0]
         self.refused += np.count_nonzero(~keeps)
         kept_ns, readings = list(compress(fresh_ns, keeps)), readings[keeps]
         if (kept_ns or stamps_ns[-1:])[0] - self._newest_ns > self._gap_ns:
@@ -321,23 +329,19 @@ class PressureStream(Stream):
         inputs: Sequence[tuple[int, float]],
         cycle_hz: float,
     ) -> None:
-        super().__init__(description, chosen.decimation, cycle_hz, len(inputs))
         self._chosen, self._columns = chosen, [column for column, _ in inputs]
         self._offsets_pa = np.array([offset_pa for _, offset_pa in inputs])
-        self._names = [description.voltages[column] for column in self._columns]
+        names = [description.voltages[column] for column in self._columns]
+        super().__init__(description, chosen.decimation, cycle_hz, names)
 
     def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
         """Stamps and pressures (L, n), Pa; NaN where there is none."""
-        fresh_ns, values, spoken = self._read(device, stamps_ns, data)
+        fresh_ns, values, faulty = self._read(device, stamps_ns, data)
         voltages = values[:, self._columns]
-        missing = self._chosen.beyond(voltages)
-        self._beyond += missing.sum(axis=0)
-        for bits, is_set in spoken:  # those of `status_2` speak of `voltage_2`
-            number = bits.field.rpartition("_")[2]
-            about = [not number.isdigit() or name == f"voltage_{number}" for name in self._names]
-            missing |= is_set[:, None] & np.array(about)
+        beyond = self._chosen.beyond(voltages)
+        self._beyond += beyond.sum(axis=0)
         pressures = self._chosen.absolute(voltages, self._offsets_pa)
-        pressures[missing] = np.nan
+        pressures[beyond | faulty] = np.nan
         return self._thinned(fresh_ns, pressures)
 
 
