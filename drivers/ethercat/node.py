@@ -54,7 +54,6 @@ class EthercatWrenchNode(MeasuringNode):
     """
 
     def __init__(self) -> None:
-        self._cycle: Cycle | None = None
         super().__init__("ethercat_wrench")
         parameters: NodeParameters[EthercatConfiguration, EthercatHost] = NodeParameters(
             self, EthercatConfiguration, EthercatHost
@@ -74,14 +73,13 @@ class EthercatWrenchNode(MeasuringNode):
         self._make_wrench()
         self._make_pressures()
         self._bus = Bus(configuration.bus, self._descriptions, self._tell)
-        self._cycle = cycle = Cycle(self._bus, configuration.bus, self._tell)
-        self.every(_TICK_S, partial(self._tick, cycle))
-        self.every(parameters.host.diagnostics_period_s, partial(self._reports, self._report, cycle))
+        self._cycle = Cycle(self._bus, configuration.bus, self._tell)
+        self.every(_TICK_S, self._tick)
+        self.every(parameters.host.diagnostics_period_s, partial(self._reports, self._report))
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
-        if self._cycle is not None:
-            self._cycle.close()
+        self._cycle.close()
         super().destroy_node()
 
     def _make_wrench(self) -> None:
@@ -95,7 +93,7 @@ class EthercatWrenchNode(MeasuringNode):
             stream = self._streams[place] = WrenchStream(self._descriptions[place], chosen, cycle_hz)
             self._say_delay("wrench", stream)
             self._offer(place, WRENCH, WrenchStamped, partial(_set_frame, self._prefix + chosen.frame))
-            self._tare = tare = Tare(chosen, stream, lambda: self._read(self._started_cycle()))
+            self._tare = tare = Tare(chosen, stream, self._read)
             self.offer("tare", lambda: tare.make(self._running_device(place)))
             self.offer("clear_tare", lambda: tare.clear(self._running_device(place)))
 
@@ -136,25 +134,21 @@ class EthercatWrenchNode(MeasuringNode):
         """From any thread."""
         self._told.put((sentence, is_bad))
 
-    def _started_cycle(self) -> Cycle:
-        assert self._cycle is not None
-        return self._cycle
-
     def _running_device(self, place: int) -> Device:
         """UserError where it does not run."""
-        if trouble := self._started_cycle().trouble:
-            raise UserError(trouble)
+        if self._cycle.trouble:
+            raise UserError(self._cycle.trouble)
         for device in self._bus.devices:
             if device.place == place:
                 return device
         raise UserError("no force-torque sensor answers")
 
-    def _tick(self, cycle: Cycle) -> None:
+    def _tick(self) -> None:
         if not self._started:  # only now: other nodes of the process may have taken long to be made
             self._started = True
-            cycle.start()
-        if cycle.refusal is not None:
-            raise cycle.refusal
+            self._cycle.start()
+        if self._cycle.refusal is not None:
+            raise self._cycle.refusal
         now_s = time.monotonic()
         if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
@@ -163,8 +157,8 @@ class EthercatWrenchNode(MeasuringNode):
         if not self._told.empty():
             while not self._told.empty():
                 self.say(*self._told.get())
-            self._reports(self._report, cycle)  # at once, not with the next one
-        stay(partial(self._read, cycle), self.context.ok)
+            self._reports(self._report)  # at once, not with the next one
+        stay(self._read, self.context.ok)
 
     def _look_for_repeats(self) -> None:
         for place, stream in self._streams.items():
@@ -178,11 +172,11 @@ class EthercatWrenchNode(MeasuringNode):
                 self._said_standing.remove(place)
                 self._tell(f"{name}: readings are fresh again", False)
 
-    def _read(self, cycle: Cycle) -> float:
+    def _read(self) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""
         by_place: dict[int, tuple[Device, list[int], list[bytes]]] = {}
-        while cycle.readings:
-            device, stamp_ns, data = cycle.readings.popleft()
+        while self._cycle.readings:
+            device, stamp_ns, data = self._cycle.readings.popleft()
             _, stamps, pieces = by_place.setdefault(device.place, (device, [], []))
             stamps.append(stamp_ns)
             pieces.append(data)
@@ -207,16 +201,17 @@ class EthercatWrenchNode(MeasuringNode):
                 if is_taken:
                     handed.append(Measurement(stamp_ns, channel.sensor, value))
 
-    def _report(self, cycle: Cycle) -> None:
+    def _report(self) -> None:
         """Diagnostics, and a reminder of what is waited for."""
         now_s = time.monotonic()
-        if cycle.trouble and now_s - self._reminded_s > _REMIND_S:
+        if self._cycle.trouble and now_s - self._reminded_s > _REMIND_S:
             self._reminded_s = now_s
-            self.get_logger().warning(f"waiting: {cycle.trouble}")
-        self.report([self._bus_status(cycle), *map(self._device_status, self._bus.devices)])
+            self.get_logger().warning(f"waiting: {self._cycle.trouble}")
+        self.report([self._bus_status(), *map(self._device_status, self._bus.devices)])
 
-    def _bus_status(self, cycle: Cycle) -> Any:
+    def _bus_status(self) -> Any:
         """Working counter, and how well the instants of the cycles were kept since the last report."""
+        cycle = self._cycle
         figures, expected = cycle.figures(), self._bus.expected
         values: dict[str, float] = {
             "working_counter": cycle.counter,

