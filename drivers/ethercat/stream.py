@@ -300,11 +300,11 @@ class WrenchStream(Stream):
         """What is to be published of K cycles' process data, one behind the other."""
         fresh_ns, readings, faulty = self._read(device, stamps_ns, data)
         readings = self._sign * readings
-        keeps = (np.abs(readings) <= self._largest).all(axis=1)
+        keeps = np.asarray((np.abs(readings) <= self._largest).all(axis=1))
         self._beyond += np.count_nonzero(~keeps)
         if not self._publish_faulty:
             keeps &= ~faulty[:, 0]
-        self.refused += np.count_nonzero(~keeps)
+        self.refused += int(np.count_nonzero(~keeps))
         kept_ns, readings = list(compress(fresh_ns, keeps)), readings[keeps]
         if (kept_ns or stamps_ns[-1:])[0] - self._newest_ns > self._gap_ns:
             self.raw.clear()
