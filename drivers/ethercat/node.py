@@ -24,7 +24,6 @@ from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.transforms import resolved_prefix
@@ -66,7 +65,6 @@ class EthercatWrenchNode(MeasuringNode):
         self._reminded_s = self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_standing: set[int] = set()
-        self._reports = Aside("the report on /diagnostics", lambda sentence: self.say(sentence, True))
         self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
         self._channels: dict[int, list[Channel]] = {}
         self._tare: Tare | None = None
@@ -75,7 +73,7 @@ class EthercatWrenchNode(MeasuringNode):
         self._bus = Bus(configuration.bus, self._descriptions, self._tell)
         self._cycle = Cycle(self._bus, configuration.bus, self._tell)
         self.every(_TICK_S, self._tick)
-        self.every(parameters.host.diagnostics_period_s, partial(self._reports, self._report))
+        self.every(parameters.host.diagnostics_period_s, self._report)
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
@@ -157,7 +155,7 @@ class EthercatWrenchNode(MeasuringNode):
         if not self._told.empty():
             while not self._told.empty():
                 self.say(*self._told.get())
-            self._reports(self._report)  # at once, not with the next one
+            self._report()  # at once, not with the next one
         stay(self._read, self.context.ok)
 
     def _look_for_repeats(self) -> None:
