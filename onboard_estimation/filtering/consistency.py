@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.signal import correlate
 from scipy.stats import chi2
 
 
@@ -70,11 +70,7 @@ def effective_sample_size(normalised: NDArray[np.float64]) -> float:
     power = float(np.sum(normalised**2))
     if count < 2 or power == 0.0:
         return float(count)
-    products = np.zeros(count)
-    length = next_fast_len(2 * count, real=True)  # a length with a large prime factor would take minutes
-    for column in normalised.T:
-        spectrum = rfft(column, n=length)
-        products += irfft(spectrum.real**2 + spectrum.imag**2, n=length)[:count]
+    products = sum(correlate(column, column, method="fft")[count - 1 :] for column in normalised.T)
     correlation = products / power
     negative = np.flatnonzero(correlation <= 0.0)
     last = int(negative[0]) if len(negative) else count

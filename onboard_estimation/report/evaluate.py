@@ -81,15 +81,11 @@ class Evaluation:
         """What `--json` prints."""
         result = self.result
         return {
-            "verdict": result.verdict,
-            "robot": result.robot,
-            "estimator": result.estimator,
-            "source": result.source,
+            **result.facts,
             "metrics": result.metrics,
             "figures": {one.label: one.value for one in own_figures(result)},
             "sensors": result.sensors,
             "notes": list(result.notes),
-            "command": result.command,
             "folder": None if self.folder is None else str(self.folder),
         }
 

@@ -206,12 +206,8 @@ def write_run(
 
 def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "robot": result.robot,
-        "estimator": result.estimator,
-        "source": result.source,
+        **result.facts,
         "bag": result.bag,
-        "command": result.command,
-        "verdict": result.verdict,
         "matched_ratio": result.matched_ratio,
         "sensors": result.sensors,
         "notes": list(result.notes),
