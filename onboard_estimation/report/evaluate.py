@@ -112,15 +112,14 @@ def evaluate_bag(
     if not write:
         source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], progress=progress)
-    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
-        source = read_bag(bag_path, options, progress=progress)
-        return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
+    [only] = evaluate_estimators(bag_path, options, [options.estimator], output, progress)
+    return only
 
 
 def evaluate_estimators(
     bag_path: Path,
     options: EvaluateOptions,
-    estimators: Sequence[str],
+    estimators: Sequence[str | None],
     output: Path | None = None,
     progress: Progress = lambda step: None,
 ) -> Iterator[Evaluation]:
@@ -129,23 +128,21 @@ def evaluate_estimators(
     Parameters
     ----------
     estimators
-        Names, each once; `options.estimator` is not looked at.
+        Names, each once, None: the robot's first; `options.estimator` is not looked at.
     output
-        Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
+        Run folder, of several estimators with one of each in it, by its name; None: as for `evaluate_bag`.
     """
+    several = len(estimators) > 1
     with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
         source = read_bag(bag_path, options, estimators, progress)
-        folder = claim(_name(source))
+        folder = claim(f"{source.name}-{source.robot.name}")
         for estimator in source.estimators:
-            yield evaluated(source, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+            told = partial(_named, progress, estimator) if several else progress
+            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
     progress(f"{estimator}: {step}")
-
-
-def _name(source: Source) -> str:
-    return f"{source.name}-{source.robot.name}"
 
 
 @contextmanager
