@@ -370,7 +370,8 @@ def _frame_table(inspection: Inspection) -> Table:
 def _refusals(inspection: Inspection) -> list[Text]:
     """Why there is no offset, each reason once."""
     reasons: dict[str, list[str]] = {}
-    for one in (*inspection.clocks, *inspection.frames):
+    reports: list[ClockReport | FrameReport] = [*inspection.clocks, *inspection.frames]
+    for one in reports:
         if one.refused:
             reasons.setdefault(one.refused, []).append(inspection.short(one.sensor))
     return [Text(f"not found  {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]

@@ -94,8 +94,8 @@ def evaluate_bag(
     bag_path: Path,
     options: EvaluateOptions,
     output: Path | None = None,
-    write: bool = True,
     progress: Progress = lambda step: None,
+    keep: Keep | None = "everything",
 ) -> Evaluation:
     """Replay a bag through a robot's pipeline, judge it, and write a run folder.
 
@@ -103,16 +103,18 @@ def evaluate_bag(
     ----------
     output
         Run folder; None: `runs/<bag>-<robot>`, numbered where that exists.
+    keep
+        See `write_run`; None: there is no run folder.
 
     Raises
     ------
     UserError
         Whatever the user can mend; the message says how.
     """
-    if not write:
+    if keep is None:
         source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], progress=progress)
-    [only] = evaluate_estimators(bag_path, options, [options.estimator], output, progress)
+    [only] = evaluate_estimators(bag_path, options, [options.estimator], output, progress, keep)
     return only
 
 
@@ -122,6 +124,7 @@ def evaluate_estimators(
     estimators: Sequence[str | None],
     output: Path | None = None,
     progress: Progress = lambda step: None,
+    keep: Keep = "everything",
 ) -> Iterator[Evaluation]:
     """The same with several estimators, one after the other; the bag is read once.
 
@@ -138,7 +141,7 @@ def evaluate_estimators(
         folder = claim(f"{source.name}-{source.robot.name}")
         for estimator in source.estimators:
             told = partial(_named, progress, estimator) if several else progress
-            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told)
+            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told, keep)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
