@@ -17,6 +17,7 @@ from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.judging.observability import JointObservability, Observability, observe, section
 from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import SETTLE_S
 
 _MOST_COLUMNS = 6
 
@@ -31,9 +32,7 @@ class ObservedRun(NamedTuple):
     configuration: SalpConfiguration
 
 
-def observed_run(
-    configuration: SalpConfiguration, run: ReplayedRun, settle_s: float, window_s: float, joint: int | None
-) -> ObservedRun:
+def observed_run(configuration: SalpConfiguration, run: ReplayedRun, window_s: float, joint: int | None) -> ObservedRun:
     """A run seen through heuristic and Gramian; `joint` is counted from one, None: all. UserError where it lacks."""
     count = len(configuration.chain.link_names) - 1
     if joint is not None and joint > count:
@@ -45,7 +44,7 @@ def observed_run(
     if part is None:
         raise UserError(f"{run.name}: the estimates have no joint angles")
     joints = None if joint is None else [joint - 1]
-    seen = observe(configuration.chain, command, run.result.stamps_ns, part, settle_s, joints, window_s)
+    seen = observe(configuration.chain, command, run.result.stamps_ns, part, SETTLE_S, joints, window_s)
     return ObservedRun(run.name, run.variant or "not said", run.result.source, seen, configuration)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -161,6 +161,7 @@ def identify(
     recordings: Mapping[str, LoadedRecording],
     full: bool = False,
     cutoff_hz: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> Identification:
     """Drag coefficients from recordings with commands and motion capture of all links.
 

@@ -239,10 +239,10 @@ class Run:
         )
 
 
-def effort_channel(configuration: ChainConfiguration) -> Channel:
+def identification_channels(configuration: SalpConfiguration) -> tuple[Channel, ...]:
     """Measured torques of the wheels, named after the links that they sit on; may be absent."""
-    names = configuration.link_names
-    return Channel(EFFORT, "sensor_msgs/msg/JointState", EFFORT, "effort", names, required=False)
+    names = configuration.chain.link_names
+    return (Channel(EFFORT, "sensor_msgs/msg/JointState", EFFORT, "effort", names, required=False),)
 
 
 def run_from_recording(

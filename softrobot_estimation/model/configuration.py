@@ -151,6 +151,9 @@ class LearningConfiguration:
     seed: int = parameter(1, "of all random numbers", minimum=0)
 
 
+SETTLE_S = 2.0
+"""So long a filter may take to settle."""
+
 _LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
 _FULL_TURN_DEG = 360.0
 

@@ -107,14 +107,18 @@ class ObservedRun:
         return quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
 
 
-def observe_run(configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float) -> ObservedRun:
+def observe_run(
+    configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float, joint: int | None = None
+) -> ObservedRun:
     """What could be known over a replayed and judged run, with Gramians over windows of that length.
 
     Raises
     ------
     UserError
-        No commands, or a run too short or too long.
+        No commands, a run too short or too long, or a joint asked for, which is shown of no thruster chain.
     """
+    if joint is not None:
+        raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
     assumed = assumed_chain(configuration, papers=run.estimator.startswith("paper"))
     link_names, count = configuration.chain.link_names, configuration.chain.count
     result, sensors = run.result, {one.channel.sensor: one for one in run.recording.series}
