@@ -17,8 +17,9 @@ from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simul
 from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
-from softrobot_estimation.estimators.filter_model import FILTERS, configured_model, read_model_file
+from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
@@ -164,7 +165,7 @@ class SoftRobot(
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no model of a soft robot's filters."""
-        read_model_file(path)
+        model_file.load(path, KIND)
 
     train = offline("softrobot_estimation.training.training:train")
     """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""

@@ -21,6 +21,7 @@ from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators.gyros import GyrosEstimator
@@ -125,7 +126,7 @@ class ThrusterChainRobot(
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no calibration of a chain."""
-        calibration.read(path)
+        model_file.load(path, calibration.KIND)
 
     train = offline("thruster_chain_estimation.training.training:train")
     """What runs of one robot tell of it, with motion capture or without."""

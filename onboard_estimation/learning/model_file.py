@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import struct
 import tokenize
 import zipfile
@@ -37,10 +36,10 @@ LARGEST_HEADER_BYTES = 1024 * 1024
 MOST_ARRAYS = 64
 MOST_DIMENSIONS = 3
 DTYPES = (np.dtype("<f8"), np.dtype("<i8"))
-# What zipfile and NumPy raise on damaged files; RuntimeError: encrypted.
+# What zipfile and NumPy raise on damaged files; RuntimeError: encrypted; MemoryError: a size that nobody has.
 _DAMAGE = (
     *(zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, SyntaxError, TypeError),
-    *(tokenize.TokenError, OverflowError, struct.error),
+    *(tokenize.TokenError, OverflowError, struct.error, MemoryError),
 )
 _HEADER = "header"
 _SUFFIX = ".npy"
@@ -129,7 +128,7 @@ class ModelHeader:
         if self.configuration_hash != configuration_hash:
             raise UserError(
                 f"{where}: trained for another configuration of {robot} (hash {self.configuration_hash[:12]}, here "
-                f"{configuration_hash[:12]}): its residuals are those of other parameters. Use that configuration, or "
+                f"{configuration_hash[:12]}): what it learned goes with other parameters. Use that configuration, or "
                 "train it anew"
             )
 
@@ -167,13 +166,14 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
     write_atomically(path, data, f"model {path}")
 
 
-def load(path: Path) -> tuple[ModelHeader, Arrays]:
-    """Header and arrays of a model.
+def load(path: Path, *kinds: str) -> tuple[ModelHeader, Arrays]:
+    """Header and arrays of a model, of one of the kinds where any are named.
 
     Raises
     ------
     UserError
-        Not there, not such a file, too large, of another format version, damaged, or with numbers that are not finite.
+        Not there, not such a file, of another kind, too large, of another format version, damaged, or with numbers
+        that are not finite.
     """
     where = f"model {path}"
     try:
@@ -185,7 +185,10 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
         raise UserError(f"{where}: no header, so not a model of `onboard-estimation train`")
     for name, value in arrays.items():
         _check_array(name, value, where)
-    return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
+    header = ModelHeader.from_dict(_parsed(text.tobytes(), where), where)
+    if kinds and header.kind not in kinds:
+        raise UserError(f"{where}: a model of the kind {header.kind!r}, not {' or '.join(kinds)}")
+    return header, arrays
 
 
 def _read_arrays(path: Path, where: str) -> Arrays:
@@ -209,7 +212,8 @@ def _read_arrays(path: Path, where: str) -> Arrays:
                     raise UserError(f"{where}: entry {info.filename!r} is not an array, or is there twice")
                 if info.compress_type != zipfile.ZIP_STORED:
                     raise UserError(f"{where}: array {name} is compressed, so not written by this program")
-                arrays[name] = _array(archive.read(info))  # which checks the checksum
+                content = io.BytesIO(archive.read(info))  # which checks the checksum
+                arrays[name] = np.lib.format.read_array(content, allow_pickle=False)
             return arrays
     except FileNotFoundError:
         raise
@@ -247,20 +251,6 @@ def fitting(
     if wrong:
         raise UserError(f"{where}: arrays that do not fit together: {'; '.join(wrong)}; train it anew")
     return {name: np.ascontiguousarray(arrays[name], dtype=np.float64) for name in shapes}
-
-
-def _array(content: bytes) -> NDArray[np.generic]:
-    """The array of an `.npy`; ValueError where it is none. NumPy's reader would first allocate what the file claims."""
-    entry = io.BytesIO(content)
-    if np.lib.format.read_magic(entry) != (1, 0):
-        raise ValueError("an array of another version of NumPy's format")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(entry)
-    data = content[entry.tell() :]
-    if dtype not in (*DTYPES, np.uint8) or fortran_order or any(size < 0 for size in shape):
-        raise ValueError(f"an array of type {dtype}, shape {shape}")
-    if math.prod(shape) * dtype.itemsize != len(data):
-        raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
-    return np.frombuffer(data, dtype).reshape(shape).copy()  # kernels compile anew for arrays that cannot be written
 
 
 def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:

@@ -131,9 +131,7 @@ class ResidualModel:
         UserError
             No such file, damaged, of another version, or not a model of this kind of robot.
         """
-        header, arrays = model_file.load(path)
-        if header.robot != ROBOT or header.kind not in RESIDUAL_FORMS:
-            raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
+        header, arrays = model_file.load(path, *RESIDUAL_FORMS)
         links = len(header.sensors)
         p = parameter_count(links)
         values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)

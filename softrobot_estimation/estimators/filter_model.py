@@ -112,7 +112,7 @@ class FilterModel:
             Not such a file, damaged, of another robot, or with a stiffness of another prior than configured.
         """
         where = f"model {path}"
-        header, arrays = read_model_file(path)
+        header, arrays = model_file.load(path, KIND)
         _refuse_other_robot(_design(configuration), arrays, where)
         tuned: dict[str, dict[str, float]] = {}
         for key, value in arrays.items():
@@ -136,14 +136,6 @@ class FilterModel:
                     "half_width_m; use those, or train it anew"
                 )
         return model
-
-
-def read_model_file(path: Path) -> tuple[ModelHeader, model_file.Arrays]:
-    """Header and arrays of such a file; UserError where it is none."""
-    header, arrays = model_file.load(path)
-    if header.kind != KIND:
-        raise UserError(f"model {path}: a model of the kind {header.kind!r}, not of a soft robot's filters ({KIND})")
-    return header, arrays
 
 
 def configured_model(configuration: SoftRobotConfiguration) -> FilterModel | None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.filtering.moments import Moments
@@ -21,6 +20,7 @@ from thruster_chain_estimation.model.configuration import PER_LINK, ThrusterChai
 
 KIND = "thruster_chain_calibration"
 ROBOT = "thruster_chain"
+_SHAPES = {"imus_mean": "i", "imus_covariance": "i i", "parameters_mean": "p", "parameters_covariance": "p p"}
 
 
 class Calibration(NamedTuple):
@@ -61,38 +61,17 @@ class Calibration(NamedTuple):
         UserError
             Not a calibration, or one of a robot of another design.
         """
-        header, arrays = read(path)
-        links = tuple(sensor.removeprefix("imu/") for sensor in header.sensors)
-        if links != configuration.chain.link_names:
-            raise UserError(
-                f"model {path}: of a robot with the links {', '.join(links)}; this one has "
-                f"{', '.join(configuration.chain.link_names)}"
-            )
-        if header.configuration_hash != design_hash(configuration):
-            raise UserError(
-                f"model {path}: of a robot of another design (lengths, masses, inertias or places); train it anew with "
-                "this configuration"
-            )
-        count = configuration.chain.count
-        sizes = len(inertial_layout.lasting(count)), len(parameter_layout.lasting(count))
-        beliefs = []
-        for name, size in zip(("imus", "parameters"), sizes, strict=True):
-            mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
-            if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
-                raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
-            mean, covariance = mean.astype(np.float64), covariance.astype(np.float64)
+        where, chain = f"model {path}", configuration.chain
+        header, arrays = model_file.load(path, KIND)
+        sensors = tuple(f"imu/{name}" for name in chain.link_names)
+        header.require(ROBOT, sensors, design_hash(configuration), where)
+        i, p = len(inertial_layout.lasting(chain.count)), len(parameter_layout.lasting(chain.count))
+        values = model_file.fitting(arrays, _SHAPES, where, i=i, p=p)
+        found = cls(*(Moments(values[f"{name}_mean"], values[f"{name}_covariance"]) for name in cls._fields))
+        for name, (_, covariance) in zip(cls._fields, found, strict=True):
             if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] < 0.0:
-                raise UserError(f"model {path}: the covariance of {name} is none; train it anew")
-            beliefs.append(Moments(mean, covariance))
-        return cls(*beliefs)
-
-
-def read(path: Path) -> tuple[ModelHeader, dict[str, NDArray[Any]]]:
-    """A file's header and arrays; UserError where it is no calibration of a chain."""
-    header, arrays = model_file.load(path)
-    if header.kind != KIND:
-        raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
-    return header, arrays
+                raise UserError(f"{where}: the covariance of {name} is none; train it anew")
+        return found
 
 
 def design_hash(configuration: ThrusterChainConfiguration) -> str:
