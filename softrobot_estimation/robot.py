@@ -26,7 +26,6 @@ from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimat
 from softrobot_estimation.model import description
 from softrobot_estimation.model.configuration import SETTLE_S, WRENCH, SoftRobotConfiguration, channels
 
-"""What the state at the start was is forgotten, and hoses are filled."""
 _EXERCISE_MEMORY_S = 0.2
 
 
@@ -115,11 +114,9 @@ class SoftRobot(
         if scenario == "upright":
             return configuration.with_parameters({"mounting.attitude": "upright"})
         if scenario == "paper":
-            from softrobot_estimation.simulation.paper_simulator import (
-                known_configuration,  # estimating nodes do without
-            )
+            from softrobot_estimation.simulation import paper_simulator  # estimating nodes do without
 
-            return known_configuration(configuration)
+            return paper_simulator.known_configuration(configuration)
         return configuration
 
     def simulation(

@@ -20,6 +20,7 @@ from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
 
 _MOST_COLUMNS = 6
+_RELATION = ("rank_correlation", "strongest_rank_correlation", "lag_s")
 
 
 class ObservedRun(NamedTuple):
@@ -80,10 +81,10 @@ class JointReport:
                     (
                         *((printable(run.name), printable(run.gait)) if row == 0 else ("", "")),
                         found["joint"],
-                        _number(found["lambda_median_per_s"]),
+                        format_number(found["lambda_median_per_s"], 2),
                         f"{printable(name)} {100.0 * share:.0f} %",
-                        *(_number(found[key]) for key in ("rank_correlation", "strongest_rank_correlation", "lag_s")),
-                        _number(_eigenvalues(run)[1]) if row == 0 else "",
+                        *(format_number(found[key], 2) for key in _RELATION),
+                        format_number(_eigenvalues(run)[1], 2) if row == 0 else "",
                     )
                 )
         return [ReportTable("", ("run", "gait", "joint", *headings), tuple(rows), headings)]
@@ -104,10 +105,6 @@ _MEANINGS = (
     "up to 2 s; negative: the larger Lambda, the surer the filter",
     "Gramian: median of its smallest eigenvalue, 1/s, all joint angles of the linearised model; no heuristic",
 )
-
-
-def _number(value: float) -> str:
-    return format_number(float(value), 2) if value == value else "-"
 
 
 def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from onboard_estimation.base.configuration import ConfigurationError, load, to_mapping
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
@@ -157,8 +157,7 @@ def _refuse_other_robot(design: Mapping[str, np.ndarray], arrays: model_file.Arr
             both = (", ".join(f"{value:.6g}" for value in values) or "unknown" for values in (theirs, mine))
             differences.append("{} {}, here {}".format(name, *both))
     if differences:
-        more = f" and {len(differences) - _SHOWN_DIFFERENCES} more" if len(differences) > _SHOWN_DIFFERENCES else ""
         raise UserError(
-            f"{where}: of another robot: {'; '.join(differences[:_SHOWN_DIFFERENCES])}{more}. Name the parameter file "
+            f"{where}: of another robot: {first_of(differences, _SHOWN_DIFFERENCES, '; ')}. Name the parameter file "
             "that it was trained with (--config), or train it anew"
         )

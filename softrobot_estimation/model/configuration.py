@@ -152,7 +152,7 @@ class LearningConfiguration:
 
 
 SETTLE_S = 2.0
-"""So long a filter may take to settle."""
+"""Until then what the state at the start was is forgotten, and hoses are filled."""
 
 _LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
 _FULL_TURN_DEG = 360.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.base.presentation import format_number
+from onboard_estimation.base.presentation import format_number, percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup
@@ -363,8 +363,8 @@ def _link_table(run: ObservedRun) -> ReportTable:
     rows = tuple(
         (
             printable(name),
-            *(_percent(float(one[:, link].mean())) for one in holds),
-            _number(np.median(turning[pushing, link]) if pushing.any() else np.nan),
+            *(percent(float(one[:, link].mean())) for one in holds),
+            format_number(np.median(turning[pushing, link]) if pushing.any() else np.nan, 2),
         )
         for link, name in enumerate(run.link_names)
     )
@@ -376,27 +376,19 @@ def _parameter_table(run: ObservedRun) -> ReportTable:
     headings = ("estimate", "before", "least", "filter", "error")
     rows = []
     for index, (name, value) in enumerate(zip(run.parameters, run.estimate[-1], strict=True)):
-        shares = (f"{_number(100.0 * one / value)} %" for one in _figures(run, index).values())
-        rows.append((name, _number(value, 3), *shares))
+        shares = (f"{format_number(100.0 * one / value, 2)} %" for one in _figures(run, index).values())
+        rows.append((name, format_number(value), *shares))
     return ReportTable("", ("", *headings), tuple(rows), headings)
 
 
 def _sentences(run: ObservedRun) -> list[str]:
     ranks = Counter(run.seen.rank.tolist()).most_common(3)
-    told = ", ".join(f"{rank} for {_percent(times / len(run.lie_time_s))}" for rank, times in ranks)
+    told = ", ".join(f"{rank} for {percent(times / len(run.lie_time_s))}" for rank, times in ranks)
     out = [f"rank of {len(run.seen.states)} states: {told} of the time"]
-    out += [f"hidden for {_percent(share)} of the time: {names}" for names, share in _hidden(run)[:2]]
-    smallest = _number(np.median(run.seen.smallest_observable))
+    out += [f"hidden for {percent(share)} of the time: {names}" for names, share in _hidden(run)[:2]]
+    smallest = format_number(np.median(run.seen.smallest_observable), 2)
     out.append(f"smallest singular value of what can be observed: {smallest} (median)")
     if len(run.window_smallest):
-        low, median = np.quantile(run.window_smallest, [0.05, 0.5])
-        out.append(f"smallest eigenvalue of the Gramian over windows: {_number(median)} (median), {_number(low)} (5 %)")
+        low, median = (format_number(one, 2) for one in np.quantile(run.window_smallest, [0.05, 0.5]))
+        out.append(f"smallest eigenvalue of the Gramian over windows: {median} (median), {low} (5 %)")
     return out
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return format_number(float(value), digits) if np.isfinite(value) else "-"
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %" if share >= 0.01 else f"{100.0 * share:.1g} %"
