@@ -17,6 +17,7 @@ from onboard_estimation.base.errors import UserError, said_of
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.tracks import HeldValues
 from salp_estimation.estimators.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
@@ -46,15 +47,13 @@ def link_rates(rates: Rows) -> Rows:
 
 def rim_speeds(chain: ChainConfiguration, command: Series) -> tuple[Stamps, Rows]:
     """Stamps (M,), in order, and rim speeds (M, N), m/s, of the commands that are numbers."""
-    known = np.isfinite(command.values).all(axis=1)
-    order = np.argsort(command.stamps_ns[known], kind="stable")
-    return command.stamps_ns[known][order], command.values[known][order] * chain.signed_wheel_radii_m
+    given = HeldValues.clean(command.stamps_ns, command.values)
+    return given.stamps_ns, given.values * chain.signed_wheel_radii_m
 
 
 def in_force(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
     """(K, N) of the last command (M, N) until then, zero before the first one."""
-    out: Rows = np.vstack([np.zeros(speeds.shape[1]), speeds])[np.searchsorted(stamps_ns, at_ns, side="right")]
-    return out
+    return np.nan_to_num(HeldValues(stamps_ns, speeds).at(at_ns))
 
 
 def lagged_commands(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:

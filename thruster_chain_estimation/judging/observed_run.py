@@ -20,6 +20,8 @@ from onboard_estimation.base.presentation import format_number, percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup
+from onboard_estimation.contract.signals import first_order
+from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
@@ -203,18 +205,13 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
     """Thrust (K, N) at the stamps: of the last command until then, through the thrusters' lag."""
-    usable = np.isfinite(command.values).all(axis=1)
-    order = np.argsort(command.stamps_ns[usable], kind="stable")
-    given, values = command.stamps_ns[usable][order], assumed.started(command.values[usable][order])
-    number = np.searchsorted(given, stamps_ns, side="right")
-    held: Matrix = np.vstack([np.zeros(values.shape[1]), values])[number]
+    given = HeldValues.clean(command.stamps_ns, command.values)
+    held = np.nan_to_num(HeldValues(given.stamps_ns, assumed.started(given.values)).at(stamps_ns))
     if not assumed.time_constant_s:
         return held
-    from scipy.signal import lfilter
-
     share = float(-np.expm1(-STEP_S / assumed.time_constant_s))
     # The step response half a step on, as the thrust is held from each instant to the next.
-    lagged = lfilter([share], [1.0, share - 1.0], held, axis=0)
+    lagged = first_order(share, 1.0 - share, held, np.zeros(held.shape[1]))
     return np.asarray(np.where(np.abs(lagged) < 1e-9, 0.0, lagged), dtype=np.float64)
 
 
