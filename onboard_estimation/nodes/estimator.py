@@ -27,7 +27,7 @@ from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
+from onboard_estimation.ros.diagnostics import HealthReport, LossReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.estimator_host import EstimatorHost
 from onboard_estimation.ros.measurements import to_measurement
@@ -170,7 +170,8 @@ class EstimatorNode(ArrivalsNode):
         self._phases = PhaseOutputs(self, odom) if self.pipeline.estimator.phases else None
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
-        self._late = LateReport()
+        self._losses = LossReport()
+        self._several: Collection[str] = ()  # sensors of which it is said that several nodes publish them
         self.create_service(Trigger, "reset", self._reset)
         for channel in self.channels:
             if channel.required and channel.sensor != channel.topic:
@@ -330,8 +331,13 @@ class EstimatorNode(ArrivalsNode):
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds
         self._instant.forget()
-        unreadable = self._arrivals.unreadable()
-        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates, unreadable))
+        several = self._arrivals.several()
+        for sensor in several.keys() - self._several:
+            self.get_logger().warning(several[sensor])
+        self._several = several.keys()
+        counters = self._arrivals.counters()
+        report = self._health(self.pipeline, self.channels, stamp_ns, self._estimates, counters, several)
+        self._diagnostics.publish(report)
 
     def _say_waiting(self) -> None:
         sentence = (
@@ -339,7 +345,7 @@ class EstimatorNode(ArrivalsNode):
             if self._start is not None
             else waiting_sentence(self.pipeline, self.channels, self._topics)
         )
-        for said in (sentence, self._late(self.pipeline)):
+        for said in (sentence, *self._losses(self.pipeline, self._arrivals.counters())):
             if said:
                 self.get_logger().warning(said)
 
