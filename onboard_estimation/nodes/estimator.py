@@ -26,6 +26,7 @@ from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport, LossReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
@@ -150,7 +151,11 @@ class EstimatorNode(ArrivalsNode):
                 if marker is not None:
                     output.publish(marker)
 
-        self.every(_MARKER_PERIOD_S, publish)
+        self.every(_MARKER_PERIOD_S, partial(self._aside(topic), publish))
+
+    def _aside(self, name: str) -> Aside:
+        """What is told beside the estimates, some of it by estimators that others wrote."""
+        return Aside(name, self.get_logger().error)
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self.estimator_name)
@@ -176,8 +181,9 @@ class EstimatorNode(ArrivalsNode):
         for channel in self.channels:
             if channel.required and channel.sensor != channel.topic:
                 self.create_service(SetBool, f"{channel.sensor}/enable", partial(self._enable, channel.sensor))
-        self.every(host.diagnostics_period_s, self._report)
-        self.every(host.waiting_period_s, self._say_waiting)
+        self.every(host.diagnostics_period_s, partial(self._aside("/diagnostics"), self._report))
+        self.every(host.waiting_period_s, partial(self._aside("the report on readings in the log"), self._say_waiting))
+        self._tf = self._aside("tf")
 
     def _listen(self, host: EstimatorHost) -> None:
         """Subscriptions."""
@@ -247,7 +253,7 @@ class EstimatorNode(ArrivalsNode):
             (odometry,) = self._messages(in_odom, ODOMETRY)
             self._path.publish(self._trail.add(odometry.message))
         if self._transforms is not None:
-            self._transforms.publish(in_odom, self._to_odom.pose)
+            self._tf(self._transforms.publish, in_odom, self._to_odom.pose)
 
     def _wanted(self) -> set[str]:
         """Topics that somebody listens to. To ask for each estimate would take a twentieth of the node's time."""
