@@ -155,7 +155,11 @@ class Launch:
         except Exception as error:  # a launch file may raise anything
             steps = [Shutdown(reason=f"on_exit of {process.name}: {type(error).__name__}: {error}")]
             code = code or 1
-        if code and not self._stage and (any(isinstance(one, Shutdown) for one in steps) or not (steps or process.respawn)):
+        if (
+            code
+            and not self._stage
+            and (any(isinstance(one, Shutdown) for one in steps) or not (steps or process.respawn))
+        ):
             self._failed.append(f"{process.name} has failed (exit code {code}): what it said before tells why")
         self._do(steps)
         if process.respawn and not self._stage:

@@ -115,16 +115,15 @@ class HealthReport:
         rate_hz = now.get("rate_hz", math.nan)
         level, text = OK, f"{rate_hz:.1f} Hz" if math.isfinite(rate_hz) else "first message"
         received = since("received")
+        lost = [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]
         if since("unreadable"):
             level, text = WARN, f"{since('unreadable'):.0f} messages could not be read"
         elif received == 0 and channel.required:
             level, text = STALE, f"silent since the last report, {now.get('received', 0.0):.0f} before"
-        elif fault:
-            level, text = WARN, fault
+        elif fault or lost:
+            level, text = WARN, ", ".join([*([fault] if fault else []), *lost])
         elif received == 0:  # such as commands, which come when there is something to command
             text = f"optional; {now['received']:.0f} so far, none at the moment"
-        elif lost := [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]:
-            level, text = WARN, ", ".join(lost)
         elif since("gated") > _MUCH_GATED * received:
             level, text = WARN, f"{since('gated'):.0f} of {received:.0f} measurements refused by the gate"
         return self._status(channel.sensor, level, text, now)
@@ -175,7 +174,9 @@ class LossReport:
         lost, late = [], []
         for sensor, counters in now.items():
             before = self._before.get(sensor, {})
-            received, missing, behind = (counters[name] - before.get(name, 0) for name in ("received", "lost", "too_late"))
+            received, missing, behind = (
+                counters[name] - before.get(name, 0) for name in ("received", "lost", "too_late")
+            )
             if missing:
                 lost.append(f"{missing:.0f} of {missing + received:.0f} from {sensor}")
             if behind > _MUCH_LATE * received > 0.0:
@@ -184,7 +185,7 @@ class LossReport:
         sentences = {
             "lost on the way here, or in this node's full queue: {}; the node stood still, this computer is too busy "
             "for it, or the way loses messages": lost,
-            "left out as too late: {}; this computer is too busy for the node, or the sensors' clocks or ways differ by "
-            "more than lag_s": late,
+            "left out as too late: {}; this computer is too busy for the node, or the sensors' clocks or ways differ "
+            "by more than lag_s": late,
         }
         return [sentence.format(", ".join(found)) for sentence, found in sentences.items() if found]
