@@ -36,13 +36,13 @@ class Repeats:
 
     def fresh(self, readings: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of K counters (K,), or of K rows of values (K, n), are no repeats; NaN equals NaN."""
-        rows = readings.reshape(len(readings), -1)
+        rows = readings if readings.ndim > 1 else readings[:, None]
         is_fresh = np.ones(len(rows), dtype=np.bool_)
         for place, row in enumerate(rows):
             is_equal = self._last is not None and row.tobytes() == self._last.tobytes()
             self._run = self._run + 1 if is_equal else 0
             is_fresh[place] = self._run <= self._by_chance
-            self._last = row
+            self._last = row.copy()  # of readings that the driver may still correct in place
         fresh = int(is_fresh.sum())
         self._fresh += fresh
         self.count += len(rows) - fresh
