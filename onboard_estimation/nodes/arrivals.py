@@ -174,7 +174,7 @@ class Arrivals:
                     taken = handle.take_message(kind, True)
                     if taken is None:
                         break
-                    self._read(place, *taken, arrived[place])
+                    self._read(place, taken[0], taken[1], arrived[place])
         return any(arrived)
 
     def _read(self, place: int, data: bytes, information: Mapping[str, Any], found: list[Measurement]) -> None:
