@@ -368,7 +368,7 @@ class Ethercat(Session):
         self._stream.said()
         most = _MOST_NEWTONS if self._description.has_wrench else _MOST_PASCALS
         values = found.values[~np.isnan(found.values)] if not self._description.has_wrench else found.values
-        assert found.values.shape[0] == len(found.stamps_ns) <= count
+        assert found.values.shape[0] == len(found.stamps_ns)
         assert not values.size or np.abs(values).max() <= most, "a value beyond what a sensor can read"
         assert all(one <= self._now_ns for one in found.stamps_ns)
         return "values" if len(found.stamps_ns) else "refused: by status or value"
