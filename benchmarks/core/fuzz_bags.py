@@ -316,7 +316,7 @@ class Bags(Session):
         """Read by ours, and by the references."""
         judgement = run_case(data, _scratch())
         assert not judgement.findings, "; ".join(f"{kind}: {detail}" for kind, detail in judgement.findings.items())
-        return f"refused: {judgement.outcome}" if judgement.outcome in (SAID, REFUSED) else judgement.outcome
+        return judgement.outcome
 
 
 _CODE = ("onboard_estimation/bags", "onboard_estimation/inspection")

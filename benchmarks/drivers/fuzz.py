@@ -29,7 +29,6 @@ from drivers.serial_imu.frames import (
     FrameReader,
     Sample,
     SerialReadings,
-    Settings,
     encode_sample,
     encode_settings,
 )
@@ -220,9 +219,10 @@ class SerialLine(Session):
         self._live, self._now_ns, self._jumps = SerialReadings(), _EPOCH_NS, 0
         self._last_ns = dict.fromkeys((LOW_G, HIGH_G), -(2**63))
         codes = number % 4, number // 4 % 4, (0, 1, 3)[number % 3], number % 8
-        settings = encode_settings(Settings(0, 1000 * number, *codes, rate_hz=1000))
+        start_ms = number % 4_000_000
+        settings = _sealed(_SETTINGS.pack(2, 0, 1000 * start_ms, *codes, 1000, 0x68, 0x32, 0, 0, 0, bytes(8))) + b"\0"
         counts = (100, -200, 8192), (1, -2, 3), 2500, (160, -320, 32_752), 0
-        samples = [encode_sample(Sample(one, 1000 * (number + one), *counts)) for one in range(1, 6)]
+        samples = [encode_sample(Sample(one, 1000 * (start_ms + one), *counts)) for one in range(1, 6)]
         self.seeds = [_LINE + one for one in (settings, samples[0], b"".join(samples[:3]), settings + samples[0])]
         self.seeds += [_LINE + one[16:] for one in kept("serial_readings")]
         for one in (b"\0" + settings, *samples):
@@ -257,6 +257,7 @@ class SerialLine(Session):
 
 
 _LINE = bytes([2, 7, 255])
+_SETTINGS = struct.Struct("<BBI4BH2B3B8s")
 
 
 def _arrival(last_ns: int, code: int) -> int:

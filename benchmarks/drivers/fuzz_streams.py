@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,10 +37,11 @@ _FRAME_NS = 4_000_000
 _FARTHEST_M = 1e5
 _MOST_LOST = 1_000_000
 """Frames, by the numbers of one that is made up: hours."""
+_MOST_COUNTS = 50
 _LATEST_NS, _LONGEST_AGO_NS = _SECOND_NS, 20 * _SECOND_NS
 
 
-def check_poses(poses: BodyPoses, arrived_ns: int, health: Any) -> None:
+def check_poses(poses: BodyPoses, arrived_ns: int) -> None:
     """What goes out."""
     count = len(poses.names)
     positions_m, quaternions = poses.positions_m[poses.tracked], poses.quaternions_xyzw[poses.tracked]
@@ -47,19 +49,23 @@ def check_poses(poses: BodyPoses, arrived_ns: int, health: Any) -> None:
     assert not positions_m.size or np.abs(positions_m).max() <= _FARTHEST_M
     assert not quaternions.size or np.abs(np.linalg.norm(quaternions, axis=1) - 1.0).max() < 0.1
     assert -_LATEST_NS <= arrived_ns - poses.stamp_ns <= _LONGEST_AGO_NS, "a stamp far from its arrival"
-    assert len(health.unreadable) < 20
 
 
-def check_health(health: Any) -> None:
-    """Counts."""
-    assert 0 <= health.lost <= _MOST_LOST, "frames lost that never were"
-    assert min(health.frames, health.late, health.reconnections, health.unstamped) >= 0
+def counts_of(health: Any) -> dict[str, int]:
+    """What it counts, by name."""
+    found: dict[str, Any] = getattr(health, "counts", None) or vars(health) | vars(health).get("unreadable", {})
+    return {name: count for name, count in found.items() if type(count) is int and not name.startswith("_")}
 
 
-def refusal(health: Any, before: dict[str, int], otherwise: str) -> str:
-    """Why a message was left out."""
-    more = [kind for kind, count in health.unreadable.items() if count > before.get(kind, 0)]
-    return f"refused: {more[0]}" if more else otherwise
+def outcome(health: Any, before: dict[str, int], otherwise: str) -> str:
+    """Why a message was left out; a finding where a count cannot be."""
+    counts = counts_of(health)
+    assert 0 <= counts["lost"] <= _MOST_LOST, "frames lost that never were"
+    assert min(counts.values()) >= 0 or counts["number"] < 0
+    assert len(counts) < _MOST_COUNTS, "counts of names that others make up"
+    usual = ("frames", "number", "lost")
+    more = [name for name, count in counts.items() if count > before.get(name, 0) and name not in usual]
+    return f"refused: {more[0]}" if more and otherwise != "poses" else otherwise
 
 
 def _silent(*_: object) -> None: ...
@@ -95,7 +101,6 @@ class _Server:
 
 
 _CLOCK_HZ = 10_000_000
-_NATNET_SAID = ("poses", "taken")
 
 
 class NatNet(Session):
@@ -141,17 +146,16 @@ class NatNet(Session):
         client, server = self._client, self._server
         server.now_ns += _FRAME_NS
         server.waiting.append(data)
-        before = dict(client.health.unreadable)
+        before = counts_of(client.health)
         try:
             found = list(client.read(0.0))
         except UserError as error:
             self.close()
             self.__init__(VERSIONS.index(self._version))  # type: ignore[misc]
             return f"refused: {reason(error)}"
-        check_health(client.health)
         for poses in found:
-            check_poses(poses, server.now_ns, client.health)
-        return refusal(client.health, before, _NATNET_SAID[not found])
+            check_poses(poses, server.now_ns)
+        return outcome(client.health, before, "taken" if not found else "poses")
 
 
 _TICKS = b"\x11ticks!!\x12ticks!!\x13ticks!!"
@@ -227,7 +231,7 @@ class Vicon(Session):
 
     def __init__(self, number: int) -> None:
         chosen = loaded(ViconConfiguration, "up_axis", "zy"[number % 2])
-        self._receiver, self._line = Receiver(chosen, _silent, _silent), _Connection()
+        self._receiver, self._line = Receiver(chosen, *[_silent] * (len(signature(Receiver).parameters) - 1)), _Connection()
         self._receiver.connection = self._line  # type: ignore[assignment]
         self._opening, self.seeds = vicon_packets()
         self.take(b"".join(self._opening) + b"\0")
@@ -245,14 +249,14 @@ class Vicon(Session):
     def take(self, data: bytes) -> str:
         """A packet or several, in two pieces."""
         receiver, line = self._receiver, self._line
-        before, frames, poses = dict(receiver.health.unreadable), receiver.health.frames, 0
+        before, poses = counts_of(receiver.health), 0
         cut = len(data) * data[-1] // 256 if data else 0
         line.arrived_ns += _VICON_NS
         for piece in (data[:cut], data[cut:-1]):
             connections, line.waiting = line.connections, piece
             found = receiver.read(0.0)
             for one in found:
-                check_poses(one, line.arrived_ns, receiver.health)
+                check_poses(one, line.arrived_ns)
             poses += len(found)
             assert len(receiver._session._packets._data) <= vicon_protocol.LARGEST_PACKET + 8
             if line.connections > connections:
@@ -262,9 +266,8 @@ class Vicon(Session):
                 break
         if len(receiver._session._packets._data) > _MOST_UNFINISHED:  # the rest of a packet that never ends
             receiver._session._packets._data.clear()
-        check_health(receiver.health)
-        came = receiver.health.frames > frames
-        return "poses" if poses else refusal(receiver.health, before, "frames" if came else "refused: no frame")
+        came = counts_of(receiver.health)["frames"] > before["frames"]
+        return outcome(receiver.health, before, "poses" if poses else "frames" if came else "refused: no frame")
 
 
 _VICON_NS = 5_000_000
