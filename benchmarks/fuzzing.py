@@ -52,6 +52,7 @@ PLACES = {
     "benchmarks.core.fuzz_bags": ("mcap", "sqlite3", "ros1"),
 }
 """Modules with `TARGETS` by these names."""
+_ROOT = Path(__file__).parents[1]
 MEMORY_BYTES, MOST_GROWTH_MB = 3 * 2**30, 256
 HANG_S, SLOWEST_S = 30.0, 5.0
 _CHUNK_S = 4.0
@@ -63,11 +64,12 @@ _EXTREME = (
     *(0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, (0x7FF << 52) - 1, 1 << 63, 0x3FF << 52, 0x433 << 52),
 )
 _LONGEST_BLOCK = 64
-WORDS = tuple(
-    b"nan NaN inf -inf .nan .inf 1e400 -1e400 1e308 1e-320 0 -0 -1 1_0 0x10 1e5 0.1.2 9223372036854775807 "
-    b"18446744073709551616 -9223372036854775809 true null ~ [] {} \" ' : , ; # - & * ! | > \\ \x00 \xff \xc3\xa9 "
-    b"\xef\xbb\xbf \xd9\xa3 x".split(b" ")
-) + (b"", b" ", b"\n", b"\r", b"\t", b"9" * 5000, b"[" * 300, b"{a: " * 100)
+WORDS = (
+    *b"nan NaN inf -inf .nan .inf 1e400 -1e400 1e308 1e-320 0 -0 -1 1_0 0x10 1e5 0.1.2 9223372036854775807".split(b" "),
+    *b"18446744073709551616 -9223372036854775809 true null ~ [] {} \" ' : , ; # - & * ! | > \\ \x00 \xff x".split(b" "),
+    *b"\xc3\xa9 \xef\xbb\xbf \xd9\xa3".split(b" "),
+    *(b"", b" ", b"\n", b"\r", b"\t", b"9" * 5000, b"[" * 300, b"{a: " * 100),
+)
 """In place of words, in texts."""
 _WORD = re.compile(rb"[^\s,;:\[\]{}\"']+")
 
@@ -111,7 +113,7 @@ class Session:
 
 
 class Target(NamedTuple):
-    """What is fuzzed: makes the session of a number; the code that reads, as paths; how many inputs are aimed at."""
+    """What is fuzzed: makes the session of a number; files of the code that reads; how many inputs are aimed at."""
 
     session: Callable[[int], Session]
     code: tuple[str, ...]
@@ -316,9 +318,7 @@ def code_hash(name: str) -> str:
 
 
 def _code(name: str) -> list[Path]:
-    root = Path(__file__).parents[1]
-    found = [root / one for one in target_of(name).code]
-    return sorted(path for one in found for path in (one.rglob("*.py") if one.is_dir() else [one]))
+    return sorted(path for one in target_of(name).code for path in _ROOT.glob(one))
 
 
 def add_part(name: str, seconds: float, inputs: int | None = None) -> Row:
@@ -328,7 +328,12 @@ def add_part(name: str, seconds: float, inputs: int | None = None) -> Row:
     total.add(fuzz(name, left, seconds, total.sessions))
     row = tally_row(name, total)
     rows = {one["case"]: one for one in kept_rows()} | {name: row}
-    keep({**conditions(parts()["fuzz"]), "cases": [rows[one] for names in PLACES.values() for one in names if one in rows]})
+    keep(
+        {
+            **conditions(parts()["fuzz"]),
+            "cases": [rows[one] for names in PLACES.values() for one in names if one in rows],
+        }
+    )
     return row
 
 
@@ -489,7 +494,9 @@ def main() -> None:
         for name in names:
             print(name, "{} of {} lines".format(*lines_reached(name, range(20))))
         return
-    found = [row["case"] for row in (add_part(name, options.seconds, options.inputs) for name in names) if is_found(row)]
+    found = [
+        row["case"] for row in (add_part(name, options.seconds, options.inputs) for name in names) if is_found(row)
+    ]
     sys.exit(f"findings: {', '.join(found)}" if found else 0)
 
 

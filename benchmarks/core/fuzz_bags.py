@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -305,7 +305,7 @@ _STACK = ExitStack()
 class Bags(Session):
     """Of a format; a finding is a rule that is broken."""
 
-    def __init__(self, bag_format: str) -> None:
+    def __init__(self, bag_format: str, _: int) -> None:
         self._format = bag_format
 
     def make(self, draw: Draw) -> Case:
@@ -319,5 +319,5 @@ class Bags(Session):
         return judgement.outcome
 
 
-_CODE = ("onboard_estimation/bags", "onboard_estimation/inspection")
-TARGETS = {name: Target(lambda _, name=name: Bags(name), _CODE, 333_334) for name in FORMATS}
+_CODE = ("onboard_estimation/bags/*.py", "onboard_estimation/ros/message_layouts.py")
+TARGETS = {name: Target(partial(Bags, name), _CODE, 333_334) for name in FORMATS}

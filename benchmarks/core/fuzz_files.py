@@ -43,8 +43,8 @@ from thruster_chain_estimation.model import inertial_layout, parameter_layout
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
-
 _ROOT = Path(__file__).parents[2]
+_LONGEST_MESSAGE = 20_000
 
 
 @cache
@@ -64,12 +64,13 @@ class File(Session):
     def take(self, data: bytes) -> str:
         """Refused, or read and as it should be."""
         self._path.write_bytes(data)
+        said = ""
         try:
             check_numbers(self._read(self._path))
         except UserError as error:
-            assert len(str(error)) < 20_000, "a message that fills the screen"
-            return f"refused: {reason(error)}"
-        return "read"
+            said = str(error)
+        assert len(said) < _LONGEST_MESSAGE, "a message that fills the screen"
+        return f"refused: {reason(said)}" if said else "read"
 
 
 def check_numbers(found: Any) -> None:
@@ -141,7 +142,10 @@ def trajectory_text(form: str) -> str:
         values = np.hstack([poses, np.tile([1e-4, 0.0, 0.0, 4e-4, 0.0, 9e-4, 1.0, 0.1, 0.2, 2.0, 0.3, 3.0], (12, 1))])
     elif form == "kitti":
         values, stamps = np.concatenate([turns.as_matrix(), places[:, :, None]], axis=2).reshape(-1, 12), [""] * 12
-    rows = [separator.join([*filter(None, [stamp]), *map(repr, row)]) for stamp, row in zip(stamps, values.tolist(), strict=True)]
+    rows = [
+        separator.join([*filter(None, [stamp]), *map(repr, row)])
+        for stamp, row in zip(stamps, values.tolist(), strict=True)
+    ]
     if form == "motive":
         heads = ["Type" + 7 * ",Rigid Body", "Name" + 7 * ",left", 4 * ",Rotation" + 3 * ",Position"]
         lines = [f"{k},{0.1 * k:.6f},{','.join(map(repr, row))}" for k, row in enumerate(np.roll(poses, 4, 1).tolist())]
@@ -182,16 +186,19 @@ class ModelFile(File):
 def _models() -> list[tuple[str, bytes, Callable[[Path], Any]]]:
     """Small files of each robot that has one, and what reads it."""
     path = Path(_folder().name) / "seed.npz"
-    chain, soft, salp = (load(one) for one in (ThrusterChainConfiguration, SoftRobotConfiguration, SalpConfiguration))
+    chain, soft, salp = load(ThrusterChainConfiguration), load(SoftRobotConfiguration), load(SalpConfiguration)
     count, hashes = chain.chain.count, ("ab" * 32,)
     sizes = len(inertial_layout.lasting(count)), len(parameter_layout.lasting(count))
     Calibration(*(Moments(np.zeros(one), np.eye(one)) for one in sizes)).save(path, chain, ("a",), hashes, 10.0)
+    found: list[tuple[str, bytes, Callable[[Path], Any]]]
     found = [("a.npz", path.read_bytes(), lambda one: Calibration.load(one, chain))]
     FilterModel({"ukf": {"wrench.force_stddev_n": 0.1}}, None).save(path, soft, ("a",), hashes, 10.0, np.zeros((1, 3)))
     found += [("a.npz", path.read_bytes(), lambda one: FilterModel.load(one, soft))]
     salp_model(salp).save(path)
     found += [("a.npz", path.read_bytes(), lambda one: vars(ResidualModel.from_file(one)))]
-    found += [("a.json", (_ROOT / "config" / "hopper_filters.json").read_bytes(), lambda one: load_filters(one).entries)]
+    found += [
+        ("a.json", (_ROOT / "config" / "hopper_filters.json").read_bytes(), lambda one: load_filters(one).entries)
+    ]
     header, _ = model_file.load(path)
     model_file.save(path, header, {"weights": np.ones((2, 3)), "groups": np.arange(2), "empty": np.empty((0, 4))})
     return [*found, ("a.npz", path.read_bytes(), model_file.load)]
@@ -243,10 +250,14 @@ def calibration(number: int) -> Session:
     if number % 4 == 0:
         return File("a.csv", [_table()], lambda path: check_log(read_log(path)["imu"]))
     if number % 4 == 1:
-        text = b'{"x_p": {"start": 10, "end": 60}, "x_a": {"start_s": 1.5, "end_s": 1.7}, "z_rot": {"start": 5, "end": 9}}'
+        text = (
+            b'{"x_p": {"start": 10, "end": 60}, "x_a": {"start_s": 1.5, "end_s": 1.7}, "z_rot": {"start": 5, "end": 9}}'
+        )
         return File("a.json", [text], lambda path: read_sections(path, log))
     if number % 4 == 2:
-        return File("b.csv", [b"name,start,end\nx_p,10,60\nx_a,70,90\nturn_z,3,8\n"], lambda path: read_sections(path, log))
+        return File(
+            "b.csv", [b"name,start,end\nx_p,10,60\nx_a,70,90\nturn_z,3,8\n"], lambda path: read_sections(path, log)
+        )
     return File("a.yaml", [to_yaml(to_mapping(ImuCalibration())).encode()], check_calibration)
 
 
@@ -336,7 +347,7 @@ def check_description(path: Path) -> Conversion:
 
 _BASE = "onboard_estimation/base"
 TARGETS = {
-    "trajectory": Target(trajectory, ("onboard_estimation/trajectories",)),
+    "trajectory": Target(trajectory, ("onboard_estimation/trajectories/[ceflt]*.py",)),
     "model": Target(
         model,
         (
@@ -346,9 +357,12 @@ TARGETS = {
             "thruster_chain_estimation/model/calibration.py",
         ),
     ),
-    "calibration": Target(calibration, ("drivers/calibration", f"{_BASE}/configuration.py", f"{_BASE}/parameter_file.py")),
+    "calibration": Target(
+        calibration, ("drivers/calibration/[lp]*.py", f"{_BASE}/configuration.py", f"{_BASE}/parameter_file.py")
+    ),
     "parameters": Target(parameters, (f"{_BASE}/configuration.py", f"{_BASE}/parameter_file.py")),
     "device_description": Target(
-        device_description, ("drivers/ethercat/description.py", "drivers/ethercat/device.py", f"{_BASE}/parameter_file.py")
+        device_description,
+        ("drivers/ethercat/description.py", "drivers/ethercat/device.py", f"{_BASE}/parameter_file.py"),
     ),
 }

@@ -24,7 +24,7 @@ from drivers.ethercat.configuration import EthercatConfiguration
 from drivers.ethercat.description import SensorDescription, find, shipped
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import PressureStream, WrenchStream
-from drivers.motion_capture import optitrack_protocol, vicon_protocol
+from drivers.motion_capture import optitrack_client, optitrack_protocol, vicon_protocol
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, ServerInfo
@@ -78,19 +78,19 @@ def loaded(kind: Any, name: str, value: str) -> Any:
 
 
 class _Server:
-    """In place of the client's sockets."""
+    """In place of the client's sockets and of its clock: it answers what it is asked, at the next time."""
 
     foreign = 0
+    now_ns = _EPOCH_NS
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
-        self.asked: list[int] = []
-        self.now_ns = _EPOCH_NS
+        self.asked: list[tuple[int, bytes]] = []
 
     def send(self, data: bytes) -> None:
         kind, content = optitrack_protocol.payload(data)
-        if kind == Kind.ECHO_REQUEST:
-            self.asked = [*self.asked[-20:], struct.unpack("<Q", content)[0]]
+        if kind in _ANSWERED_BY:
+            self.asked.append((_ANSWERED_BY[Kind(kind)], content))
 
     def receive(self, _: float) -> Iterator[tuple[bytes, int]]:
         waiting, self.waiting = self.waiting, []
@@ -99,74 +99,98 @@ class _Server:
 
     def close(self) -> None: ...
 
+    @property
+    def ticks(self) -> int:
+        return (self.now_ns - _EPOCH_NS) // 100 + 8_000_000_000
 
+    @staticmethod
+    def monotonic() -> float:
+        return (_Server.now_ns - _EPOCH_NS) / _SECOND_NS
+
+    @staticmethod
+    def time_ns() -> int:
+        return _Server.now_ns
+
+
+_ANSWERED_BY = {Kind.CONNECT: Kind.SERVER_INFO, Kind.MODELS_REQUEST: Kind.MODELS, Kind.ECHO_REQUEST: Kind.ECHO}
 _CLOCK_HZ = 10_000_000
+_MOST_OPENING = 50
 
 
 class NatNet(Session):
-    """A client and one version of the stream; frames with one of everything that a stream may hold."""
+    """A client and one version of the stream, whose server answers as it should; frames with one of everything.
+
+    An input that is an answer comes in place of the server's own, where that was asked for.
+    """
 
     def __init__(self, number: int) -> None:
+        optitrack_client.time = _Server  # type: ignore[assignment,attr-defined]
+        _Server.now_ns = _EPOCH_NS
         self._version = VERSIONS[number % len(VERSIONS)]
         chosen = loaded(OptitrackConfiguration, "up_axis", "yz"[number // len(VERSIONS) % 2])
         self._client, self._server = NatNetClient(chosen, _silent), _Server()
         self._client._sockets.close()
         self._client._sockets = self._server  # type: ignore[assignment]
         self._number = 1
-        *self._opening, self.seeds = natnet_messages(self._version)
-        self.seeds = [*self._opening, *self.seeds]
-        self._open()
-
-    def _open(self) -> None:
-        for one in self._opening:
-            self.take(one)
-        self.take(self.mended(self.seeds[-1], (0,) * 4))
+        self._answers, self.seeds = natnet_messages(self._version)
+        for _ in range(_MOST_OPENING):
+            if self.take(self.mended(self.seeds[-2], (1,) * 4)) == "poses":
+                break
 
     def mended(self, data: bytes, draw: Draw) -> bytes:
-        """The length; of a frame the number, which rises, and ticks; of an echo the question."""
+        """The length; of a frame a number that rises, ticks, and a place that is another; of an echo the question."""
         if len(data) < 8:
             return data
-        kind, body = data[0], bytearray(data[4:])
-        server = self._server
-        ticks = (server.now_ns - _EPOCH_NS) // 100 + 8_000_000_000
+        kind, body, ticks = data[0], bytearray(data[4:]), self._server.ticks
         if kind == Kind.FRAME and draw[0] % 16:
             self._number += 1
             body[:4] = struct.pack("<I", self._number)
+            if (place := body.find(_X_M[1:])) > 0:
+                body[place - 1] = draw[2] & 255
             if self._version >= (3, 0) and draw[1] % 8 and (at := bytes(body).find(_TICKS)) >= 0:
                 body[at : at + 24] = struct.pack("<3Q", ticks - 30_000, ticks - 20_000, ticks - 10_000)
-        elif kind == Kind.ECHO and server.asked and draw[0] % 4:
-            server.now_ns = max(server.now_ns, server.asked[-1] + 300_000)
-            body[:8] = struct.pack("<Q", server.asked.pop())
+        elif kind == Kind.ECHO and draw[0] % 4:
+            body[:8] = next((content for asked, content in self._server.asked if asked == Kind.ECHO), bytes(8))
             if draw[1] % 4:
-                body[8:16] = struct.pack("<Q", (server.now_ns - _EPOCH_NS) // 100 + 8_000_000_000 - 1500)
+                body[8:16] = struct.pack("<Q", ticks + _FRAME_NS // 200)
         return data[:2] + struct.pack("<H", len(body) & 0xFFFF) + bytes(body)
 
     def take(self, data: bytes) -> str:
         """A datagram; a client that ends begins anew, as the node is started again."""
         client, server = self._client, self._server
-        server.now_ns += _FRAME_NS
-        server.waiting.append(data)
+        _Server.now_ns += _FRAME_NS
+        asked, server.asked = server.asked, []
+        server.waiting = [self._answered(*one) for one in asked if not data or one[0] != data[0]] + [data]
         before = counts_of(client.health)
         try:
             found = list(client.read(0.0))
         except UserError as error:
-            self.close()
             self.__init__(VERSIONS.index(self._version))  # type: ignore[misc]
             return f"refused: {reason(error)}"
         for poses in found:
             check_poses(poses, server.now_ns)
         return outcome(client.health, before, "taken" if not found else "poses")
 
+    def _answered(self, kind: int, content: bytes) -> bytes:
+        if kind == Kind.ECHO:
+            return optitrack_protocol.message(
+                Kind.ECHO, content + struct.pack("<Q", self._server.ticks - _FRAME_NS // 200)
+            )
+        return self._answers[kind == Kind.MODELS]
 
+
+_X_M = struct.pack("<f", 0.1)
 _TICKS = b"\x11ticks!!\x12ticks!!\x13ticks!!"
 
 
 @cache
-def natnet_messages(version: tuple[int, int]) -> tuple[bytes, bytes, list[bytes]]:
+def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list[bytes]]:
     """Server's information, models, and frames, an echo and odd messages that a fuzzer kept."""
     names = ["RigidBody1", "arm/upper"]
     group = ("239.255.42.99", 1511, True)
-    info = ServerInfo("Motive", (3, 0, 1, 0), version, *((_CLOCK_HZ, group[1], group[2], group[0]) if version >= (3, 0) else ()))
+    info = ServerInfo(
+        "Motive", (3, 0, 1, 0), version, *((_CLOCK_HZ, group[1], group[2], group[0]) if version >= (3, 0) else ())
+    )
     positions = np.array([[0.1, 1.2, -0.3], [2.0, 0.5, 1.5]])
     quaternions = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5]]).as_quat()
     ids, tracked = np.array([1, 2], dtype=np.int32), np.array([True, True])
@@ -182,8 +206,8 @@ def natnet_messages(version: tuple[int, int]) -> tuple[bytes, bytes, list[bytes]
         others += [(4, natnet.i32(1) + natnet.text("device") + natnet.text("serial") + natnet.i32(0, 0) + channels)]
     echo = optitrack_protocol.message(Kind.ECHO, bytes(16))
     odd = [one[1:] for one in kept("natnet") if len(one) > 30]
-    messages = [natnet.models(names, version, others), echo, *odd[::6], *frames * 5]
-    return natnet.server_info(info), natnet.models(names, version), messages
+    answers = natnet.server_info(info), natnet.models(names, version)
+    return answers, [*answers, natnet.models(names, version, others), echo, *odd[::15], *frames * 5]
 
 
 def natnet_others(version: tuple[int, int]) -> dict[str, bytes]:
@@ -231,7 +255,10 @@ class Vicon(Session):
 
     def __init__(self, number: int) -> None:
         chosen = loaded(ViconConfiguration, "up_axis", "zy"[number % 2])
-        self._receiver, self._line = Receiver(chosen, *[_silent] * (len(signature(Receiver).parameters) - 1)), _Connection()
+        self._receiver, self._line = (
+            Receiver(chosen, *[_silent] * (len(signature(Receiver).parameters) - 1)),
+            _Connection(),
+        )
         self._receiver.connection = self._line  # type: ignore[assignment]
         self._opening, self.seeds = vicon_packets()
         self.take(b"".join(self._opening) + b"\0")
@@ -243,6 +270,8 @@ class Vicon(Session):
         for head in (_FRAME_HEAD, _HARDWARE_HEAD):
             if draw[0] % 16 and (at := changed.find(head)) >= 0 and at + 12 < len(changed):
                 changed[at + 8 : at + 12] = struct.pack("<I", number)
+        if (at := changed.find(_X_MM[1:])) > 0:
+            changed[at - 1] = number & 255  # no place is the one before
         changed[:8] = vicon_protocol.HEADER.pack(vicon_protocol.PACKET, max(len(changed) - 9, 0))
         return bytes(changed)
 
@@ -272,6 +301,7 @@ class Vicon(Session):
 
 _VICON_NS = 5_000_000
 _MOST_UNFINISHED = 2000
+_X_MM = struct.pack("<d", 100.3)
 _FRAME_HEAD = vicon_protocol.HEADER.pack(vicon_protocol.FRAME_INFO, 4)
 _HARDWARE_HEAD = vicon_protocol.HEADER.pack(vicon_protocol.HARDWARE_FRAME, 4)
 
@@ -284,7 +314,7 @@ def vicon_packets() -> tuple[list[bytes], list[bytes]]:
     offered = vicon_protocol.block(vicon_protocol.PACKET, vicon_protocol.block(vicon_protocol.OBJECT_ENUMS, offer))
     turns = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5], [0.0, 0.0, 3.0]]).as_matrix()
     names = ("box", "arm/upper", "arm/lower")
-    poses = {name: (np.array([100.0, -200.0, 300.0]), turn) for name, turn in zip(names, turns, strict=True)}
+    poses = {name: (np.array([100.3, -200.0, 300.0]), turn) for name, turn in zip(names, turns, strict=True)}
     told = {"cameras": 0.004, "processing": 0.001}
     static = frozenset({vicon_protocol.STREAM_INFO, vicon_protocol.SUBJECT_INFO, vicon_protocol.FRAME_RATE})
     first = server.packet(vicon_protocol.WANTED, frozenset(), 1, poses, told)
@@ -310,7 +340,6 @@ _LIBRARY = SimpleNamespace(
 )  # fmt: skip
 _MOST_NEWTONS, _MOST_PASCALS = 1e6, 1e8
 _READS_EVERY = 32
-
 
 
 class Ethercat(Session):
@@ -410,9 +439,9 @@ def stream_of(description: SensorDescription, decimation: int) -> WrenchStream |
     return PressureStream(description, chosen.pressure, inputs, 1000.0)
 
 
-_CAPTURE = ("drivers/motion_capture", "onboard_estimation/pipeline/device_clock.py")
+_CAPTURE = ("drivers/motion_capture/[bs]*.py", "onboard_estimation/pipeline/device_clock.py")
 TARGETS = {
-    "natnet": Target(NatNet, _CAPTURE, 10_000_000),
-    "vicon": Target(Vicon, _CAPTURE, 10_000_000),
-    "ethercat": Target(Ethercat, ("drivers/ethercat",), 10_000_000),
+    "natnet": Target(NatNet, ("drivers/motion_capture/optitrack_*.py", *_CAPTURE), 10_000_000),
+    "vicon": Target(Vicon, ("drivers/motion_capture/vicon_*.py", *_CAPTURE), 10_000_000),
+    "ethercat": Target(Ethercat, ("drivers/ethercat/device.py", "drivers/ethercat/stream.py"), 10_000_000),
 }

@@ -10,7 +10,6 @@ from benchmarks.drivers.fuzz import is_frame, mended
 from benchmarks.fuzzing import INPUTS, PLACES, Session, Tally, Target, judge, target_of
 from drivers.serial_imu.frames import FrameReader, Settings, encode_settings
 
-
 SMALL = [name for place, names in PLACES.items() for name in names if "bags" not in place]
 
 
