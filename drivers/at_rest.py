@@ -7,7 +7,7 @@ says itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,25 +130,26 @@ _STILL_HIGH_M_S2 = 10.0
 _BATCHES = 25
 
 
-def faults(low: Matrix, high: Matrix, seconds: float, told_hz: float) -> Iterator[str]:
+def faults(readings: Mapping[str, Matrix], seconds: float, told_hz: float) -> Iterator[str]:
     """Sentences on what cannot be right; none where all is well, or where the sensors move and nothing can be said.
 
     Parameters
     ----------
-    low, high
-        (K, 6) and (L, 6) readings of both sensors along the body's axes; the high-g one has no gyro.
+    readings
+        (K, 6) of each sensor that there should be, along the body's axes; the high-g one has no gyro.
     seconds
         That they are from.
     told_hz
         The device's own rate.
     """
-    for name, values in ((LOW_G, low), (HIGH_G, high)):
+    for name, values in readings.items():
         if len(values) < LEAST_READINGS:
             yield f"{name}: {len(values)} readings in {seconds:.1f} s; is it wired, and powered?"
             continue
         remedy = f"the device tells {told_hz:.0f}: is the line too slow?"
-        if fault := rate_fault(name, len(values), seconds, told_hz, remedy) or stuck_fault(name, values):
+        if fault := rate_fault(name, len(values), seconds, told_hz, remedy):
             yield fault
+    low, high = (readings.get(name, np.empty((0, 6))) for name in (LOW_G, HIGH_G))
     if len(low) < LEAST_READINGS or not lies_still(low):
         return
     upright = "where it has to be along z of a robot that stands; set axes"

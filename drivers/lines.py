@@ -38,7 +38,7 @@ class Line:
     name
         As sentences call it.
     tell
-        Takes a sentence where the line is lost, and where it is there again.
+        Takes a sentence where the line is lost, and where it is there again, and whether it is bad.
     longest_wait_s
         Each time it is waited longer, so long at most.
 
@@ -50,7 +50,7 @@ class Line:
         How often it was lost.
     """
 
-    def __init__(self, name: str, tell: Callable[[str], object], longest_wait_s: float) -> None:
+    def __init__(self, name: str, tell: Callable[[str, bool], object], longest_wait_s: float) -> None:
         self._name, self._tell, self._longest_wait_s = name, tell, longest_wait_s
         self._poll = select.poll()
         self._next_s, self._wait_s = -1.0, _FIRST_WAIT_S
@@ -88,7 +88,7 @@ class Line:
     def _say(self, trouble: str, well: str = "") -> None:
         if trouble != self.trouble:
             self.trouble = trouble
-            self._tell(trouble or well)
+            self._tell(trouble or well, bool(trouble))
 
 
 class SerialLine(Line):
@@ -107,7 +107,7 @@ class SerialLine(Line):
         pyserial is not there.
     """
 
-    def __init__(self, port: str, baud: int, tell: Callable[[str], object]) -> None:
+    def __init__(self, port: str, baud: int, tell: Callable[[str, bool], object]) -> None:
         super().__init__(port, tell, _LONGEST_SERIAL_WAIT_S)
         try:
             import serial
@@ -195,7 +195,7 @@ class Connection(Line):
         When the kernel received the last of what was read last, ns since the epoch.
     """
 
-    def __init__(self, host: str, port: int, bind: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, host: str, port: int, bind: str, tell: Callable[[str, bool], object]) -> None:
         super().__init__(f"{host}:{port}", tell, _LONGEST_WAIT_S)
         self._address, self._bind = (host, port), bind
         self._socket: socket.socket | None = None

@@ -18,6 +18,7 @@ from onboard_estimation.base.measurement import Channel, Measurement, Vector
 from onboard_estimation.live.messages import new
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
 from onboard_estimation.nodes.parameters import SteadyNode
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.message_templates import Writer
 from onboard_estimation.ros.sensor_messages import header
@@ -39,6 +40,7 @@ class DriverNode(SteadyNode):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        self._reporting = self.aside("publishing /diagnostics")
 
     def status(self, part: str, level: bytes, text: str, values: Mapping[str, float]) -> Any:
         """Of a part of the device, for `report`."""
@@ -47,7 +49,17 @@ class DriverNode(SteadyNode):
     def report(self, statuses: Sequence[Any]) -> None:
         """Publish statuses as of now."""
         stamp = header(new, self.get_clock().now().nanoseconds)
-        self._diagnostics.publish(new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses))
+        message = new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses)
+        self._reporting(self._diagnostics.publish, message)
+
+    def aside(self, name: str) -> Aside:
+        """A task that may fail while the readings go on, see `Aside`; at the node's own end nothing is said of it."""
+
+        def tell(sentence: str) -> None:
+            if self.context.ok():
+                self.say(sentence, True)
+
+        return Aside(name, tell)
 
     def say(self, sentence: str, is_bad: bool) -> None:
         """Log it; not one call of either: rclpy's loggers want one severity of each line."""

@@ -42,7 +42,7 @@ class Repeats:
             is_equal = self._last is not None and row.tobytes() == self._last.tobytes()
             self._run = self._run + 1 if is_equal else 0
             is_fresh[place] = self._run <= self._by_chance
-            self._last = row
+            self._last = row.copy()  # of readings that the driver may still correct in place
         fresh = int(is_fresh.sum())
         self._fresh += fresh
         self.count += len(rows) - fresh

@@ -21,7 +21,7 @@ from onboard_estimation.contract.simulated import Simulation
 from onboard_estimation.nodes.simulator import SimulatorHost
 
 RANGES = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=840, firmware=(0, 1, 0))
-"""+-16 g, +-2000 deg/s, +-200 g."""
+"""+-16 g, +-2000 deg/s, +-200 g, no filter: as in firmware/settings.py."""
 _BAG_AHEAD_S = 0.02
 """What is read of a bag at a time: decoding more at once would hold up what is due meanwhile."""
 
@@ -78,6 +78,7 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
     def _begin(self, robot: Robot, configuration: Any) -> tuple[Simulation, str]:
         host = self._host
         if not host.bag:
+            self._told = replace(RANGES, rate_hz=round(host.imu_rate_hz) or RANGES.rate_hz)
             return super()._begin(robot, configuration)
         bag = open_bag(host.bag)
         atexit.register(bag.close)

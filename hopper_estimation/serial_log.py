@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.serial_imu.frames import CLOCK_WRAP, SerialReadings, Settings
+from drivers.serial_imu.frames import CHIPS, CLOCK_WRAP, Settings
+from drivers.serial_imu.readings import SerialReadings
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series, imu_channel
 from onboard_estimation.contract.converters import Converted
@@ -43,13 +44,13 @@ class LogClock:
     repeated: int = 0
     _last: int | None = None
     _aside: int | None = None
-    _elapsed_us: int = 0
+    _elapsed_us: int = 20_000  # room for what the filters are late by
 
     def stamp_ns(self, time_us: int, _: int = 0) -> int | None:
-        """Nanoseconds since the first frame; None: the time cannot be trusted, or it is the same frame again."""
+        """Nanoseconds since 20 ms before the first frame; None: it cannot be trusted, or it is the same frame again."""
         if self._last is None:
             self._last = time_us
-            return 0
+            return _NANOSECONDS_PER_MICROSECOND * self._elapsed_us
         step = (time_us - self._last) % CLOCK_WRAP
         if step == 0:
             self.repeated += 1
@@ -72,8 +73,8 @@ class LogClock:
 def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
     """Raw bytes from the serial line of the low-g and high-g sensors (MPU-6050, H3LIS331DL).
 
-    Corrupted frames are left out and counted; ranges are those that the device tells. Stamps are the device's time
-    from the first valid frame on. The high-g sensor has no gyro.
+    Corrupted frames are left out and counted; ranges are those that the device tells. Stamps are the device's time,
+    20 ms at the first valid frame, less what the sensors' filters are late by. The high-g sensor has no gyro.
 
     Raises
     ------
@@ -110,7 +111,7 @@ def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
     }
     told = (
         (corrupted, f"{{}} corrupted frames left out: {faults}."),
-        (readings.lost, "At least {} frames are missing by their sequence numbers (corrupted ones are among them)."),
+        (readings.lost, "{} frames are missing by their numbers and times (corrupted ones are among them)."),
         (readings.before_ranges, "{} samples left out: they came before the device had told its ranges."),
         (clock.repeated, "{} frames left out: they have the device time of the one before."),
         (clock.implausible, "{} frames left out: their device time cannot follow the one before."),
@@ -123,7 +124,8 @@ def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
         ),
         *((n, f"{name}: {{}} of {used} readings at the end of the range.") for name, n in readings.at_end.items()),
     )
-    notes = (_device(settings), *(sentence.format(count) for count, sentence in told if count))
+    clones = (f"{name} says it is 0x{one:02x}: scaled as an {CHIPS[name][0]}." for name, one in settings.clones.items())
+    notes = (_device(settings), *clones, *(sentence.format(count) for count, sentence in told if count))
     return Converted(recording=Recording(sensors, ()), notes=notes, counts=counts)
 
 

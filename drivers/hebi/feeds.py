@@ -7,7 +7,7 @@ import io
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -310,11 +310,13 @@ class Module:
         Whether it has not answered for a while.
     """
 
-    def __init__(self, name: str, silent_s: float, latency_s: float) -> None:
+    def __init__(
+        self, name: str, silent_s: float, latency_s: float, offset_ns: Callable[[], int] | None = None
+    ) -> None:
         self.name = name
         self.received = self.missed = self.refused = 0
         self.is_silent = False
-        self.clock = DeviceClock(_TICK_S, latency_s=latency_s)
+        self.clock = DeviceClock(_TICK_S, None, latency_s, offset_ns)
         self._silent_s = silent_s
         self._received_us = 0
         self._reported: tuple[float, dict[str, int]] = (0.0, {})

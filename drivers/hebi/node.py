@@ -20,6 +20,7 @@ from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.pipeline.device_clock import epoch_offset_ns
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.message_templates import MessageTemplate, Writer, sensor_writer, writer
 from onboard_estimation.ros.sensor_messages import axes, header, to_message
@@ -59,7 +60,10 @@ class HebiNode(MeasuringNode):
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
         self.feed = feed_of(configuration, robot, parameters.configuration)
-        self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
+        offset_ns = None if configuration.source == "log" else epoch_offset_ns
+        self._modules = [
+            Module(name, configuration.silent_s, configuration.latency_s, offset_ns) for name in configuration.names
+        ]
         self._start_check: StartCheck | None = StartCheck(configuration)
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         self._timer = self.every(_TICK_S, self._tick)

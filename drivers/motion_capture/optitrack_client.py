@@ -33,7 +33,7 @@ from drivers.motion_capture.optitrack_protocol import (
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.pipeline.device_clock import DeviceClock
+from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns
 
 # Parameters of the OptiTrack node.
 
@@ -201,7 +201,10 @@ class FrameStamps:
         self.is_echoed = info.clock_hz is not None
         self._has_software_time = info.version >= (2, 7)
         self.clock = DeviceClock(
-            1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S, None, 0.0 if self.is_echoed else latency_s
+            1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S,
+            None,
+            0.0 if self.is_echoed else latency_s,
+            epoch_offset_ns,
         )
         self.echoes = 0
         self._open: deque[int] = deque(maxlen=_MOST_OPEN)

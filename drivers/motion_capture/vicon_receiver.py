@@ -23,7 +23,7 @@ from drivers.motion_capture.bodies import (
 from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.pipeline.device_clock import DeviceClock
+from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns
 
 # Parameters of the node `vicon`.
 
@@ -137,7 +137,9 @@ class FrameClock:
         self._jumps = self.jumps
         self.rate_hz = rate_hz
         self.reconnected()
-        self.device_clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s) if math.isfinite(rate_hz) else None
+        self.device_clock = None
+        if math.isfinite(rate_hz):
+            self.device_clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s, epoch_offset_ns)
 
     def _check(self, number: int, received_ns: int) -> None:
         """Whether the numbers rise as the rate says."""
@@ -199,7 +201,9 @@ class Receiver:
     def __init__(
         self, chosen: ViconConfiguration, tell: Callable[[str], object], warn: Callable[[str], object]
     ) -> None:
-        self.connection = Connection(chosen.host, chosen.port, chosen.interface, tell)
+        self.connection = Connection(
+            chosen.host, chosen.port, chosen.interface, lambda said, is_bad: (warn if is_bad else tell)(said)
+        )
         self.clock = FrameClock(chosen.latency_s, warn)
         self._axes, self._tell = Axes(chosen.up_axis), tell
         self.health = StreamHealth()

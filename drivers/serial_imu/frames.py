@@ -22,21 +22,14 @@ length, with known codes. What does not is counted by its first fault.
 from __future__ import annotations
 
 import binascii
-import math
 import struct
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from drivers.at_rest import HIGH_G, LOW_G
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Measurement
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
-from onboard_estimation.pipeline.device_clock import DeviceClock
 
 try:
     from cobs import cobs  # type: ignore[import-untyped]
@@ -45,10 +38,13 @@ except ImportError as error:
         "the device's frames need the package `cobs`: pip install 'onboard_estimation[serial]' (or pip install cobs)"
     ) from error
 
+CLOCK_TICK_S, CLOCK_WRAP = 1e-6, 1 << 32
 SAMPLE, SETTINGS = 1, 2
 LOW_G_MISSING, HIGH_G_MISSING = 1, 2
 
 MPU_6050_IDENTITY, H3LIS331DL_IDENTITY = 0x68, 0x32
+CHIPS = {LOW_G: ("MPU-6050", MPU_6050_IDENTITY), HIGH_G: ("H3LIS331DL", H3LIS331DL_IDENTITY)}
+"""That the scales are of, with what they answer to WHO_AM_I; a clone answers otherwise."""
 NOT_FOUND = 0
 """In the place of an identity: the device has not found that sensor yet, and the other one counts all the same."""
 
@@ -101,6 +97,17 @@ class Settings:
     def ranges(self) -> tuple[int, int, int]:
         """Of low-g accelerometer, gyro and high-g accelerometer."""
         return self.low_g_range, self.gyro_range, self.high_g_range
+
+    @property
+    def scaling(self) -> tuple[int, ...]:
+        """Ranges, low-pass code and rate."""
+        return *self.ranges, self.low_pass, self.rate_hz
+
+    @property
+    def clones(self) -> dict[str, int]:
+        """Identity of each sensor that is another chip than the one that this driver knows."""
+        told = {LOW_G: self.low_g_identity, HIGH_G: self.high_g_identity}
+        return {name: one for name, one in told.items() if one not in (NOT_FOUND, CHIPS[name][1])}
 
 
 class Fault(Enum):
@@ -162,8 +169,6 @@ def _settings(payload: bytes) -> Settings | Fault:
         found.low_g_range in LOW_G_COUNTS_PER_G
         and found.gyro_range in GYRO_COUNTS_PER_DEG_S
         and found.high_g_range in HIGH_G_G_PER_DIGIT
-        and found.low_g_identity in (MPU_6050_IDENTITY, NOT_FOUND)
-        and found.high_g_identity in (H3LIS331DL_IDENTITY, NOT_FOUND)
     )
     return found if are_known and found.low_pass <= 7 and found.rate_hz > 0 else Fault.CODE
 
@@ -218,164 +223,3 @@ class FrameReader:
 
 def _framed(payload: bytes) -> bytes:
     return bytes(cobs.encode(payload + _CRC.pack(binascii.crc32(payload)))) + b"\0"
-
-
-# From bytes of the serial line to stamped readings in SI units, with what is wrong counted.
-#
-# Scales are those that the device tells itself, times the device's, mapped to the host's. What came before the device
-# told its ranges cannot be scaled, and is left out.
-
-CLOCK_TICK_S, CLOCK_WRAP = 1e-6, 1 << 32
-
-_SEQUENCES = 256
-_FULL_COUNT, _FULL_DIGIT = 32_767, 2_047
-_G = STANDARD_GRAVITY_M_S2
-
-_LOW_BANDWIDTH_HZ = (260.0, 184.0, 94.0, 44.0, 21.0, 10.0, 5.0, 260.0)
-_GYRO_BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)
-"""Of the MPU-6050's low-pass filter, by its code."""
-_LOW_DENSITY_M_S2 = 400e-6 * _G
-_GYRO_DENSITY_RAD_S = math.radians(0.005)
-_HIGH_DENSITY_M_S2 = 15e-3 * _G
-"""Noise densities by the data sheets, per square root of Hz."""
-
-
-@dataclass(frozen=True)
-class Scales:
-    """What a count is, by the device's own settings; noise by the sensors' data sheets.
-
-    Attributes
-    ----------
-    low_g, gyro_deg_s, high_g
-        g a count, deg/s a count, g a digit of 16 counts.
-    low_variance, gyro_variance, high_variance
-        Of a reading, (m/s^2)^2 and (rad/s)^2.
-    """
-
-    low_g: float
-    gyro_deg_s: float
-    high_g: float
-    low_variance: float
-    gyro_variance: float
-    high_variance: float
-
-    @classmethod
-    def of(cls, settings: Settings) -> Scales:
-        """By the ranges and filter that the device tells."""
-        digit_m_s2 = HIGH_G_G_PER_DIGIT[settings.high_g_range] * _G
-        return cls(
-            low_g=1.0 / LOW_G_COUNTS_PER_G[settings.low_g_range],
-            gyro_deg_s=1.0 / GYRO_COUNTS_PER_DEG_S[settings.gyro_range],
-            high_g=HIGH_G_G_PER_DIGIT[settings.high_g_range],
-            low_variance=_LOW_DENSITY_M_S2**2 * _LOW_BANDWIDTH_HZ[settings.low_pass],
-            gyro_variance=_GYRO_DENSITY_RAD_S**2 * _GYRO_BANDWIDTH_HZ[settings.low_pass],
-            high_variance=_HIGH_DENSITY_M_S2**2 * settings.rate_hz / 2.0 + digit_m_s2**2 / 12.0,
-        )
-
-
-class Clock(Protocol):
-    """Time of the device as that of stamps; `jumps`: how often it began anew, since the device restarted."""
-
-    jumps: int
-
-    def stamp_ns(self, ticks: int, received_ns: int, /) -> int | None:
-        """Of microseconds of the device that arrived then; None: they cannot be right."""
-
-
-class SerialReadings:
-    """Reads one device's bytes, in pieces of any length.
-
-    Parameters
-    ----------
-    clock
-        Of the device; by default one that maps its times to the host's.
-
-    Attributes
-    ----------
-    frames
-        What the bytes hold.
-    settings, scales
-        What it told last; None before.
-    samples, lost, before_ranges
-        Valid samples; missing by their numbers; left out for want of ranges.
-    changes
-        Of the ranges.
-    unread
-        By sensor, samples that the device itself could not read.
-    at_end
-        By what is measured, readings at the end of its range.
-    temperature_celsius
-        Of the low-g sensor, at its last reading; NaN before.
-    """
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self.clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP) if clock is None else clock
-        self.frames = FrameReader()
-        self.settings: Settings | None = None
-        self.scales: Scales | None = None
-        self.samples = self.lost = self.before_ranges = self.changes = 0
-        self.unread = {LOW_G: 0, HIGH_G: 0}
-        self.at_end = {f"{LOW_G} accelerometer": 0, f"{LOW_G} gyro": 0, f"{HIGH_G} accelerometer": 0}
-        self.temperature_celsius = math.nan
-        self._last: tuple[int, int] | None = None  # sequence number and jumps of the clock then
-
-    @property
-    def faults(self) -> dict[str, int]:
-        """Stretches of bytes that were no frames, by fault."""
-        return {fault.name.lower(): self.frames.faults[fault] for fault in Fault}
-
-    def feed(self, data: bytes, received_ns: int) -> list[Measurement]:
-        """The readings that these bytes complete, in the order of their stamps: high-g, then low-g.
-
-        Parameters
-        ----------
-        received_ns
-            When the bytes were there, ns since the epoch.
-        """
-        found: list[Measurement] = []
-        for frame in self.frames.feed(data):
-            stamp_ns = self.clock.stamp_ns(frame.time_us, received_ns)
-            if stamp_ns is None:
-                continue
-            self._count_lost(frame.sequence)
-            if isinstance(frame, Settings):
-                self._take_settings(frame)
-            else:
-                self.samples += 1
-                self._take_sample(frame, stamp_ns, found)
-        return found
-
-    def _count_lost(self, sequence: int) -> None:
-        jumps = self.clock.jumps
-        if self._last is not None and self._last[1] == jumps:  # a restarted device counts from anew
-            self.lost += (sequence - self._last[0] - 1) % _SEQUENCES
-        self._last = sequence, jumps
-
-    def _take_settings(self, settings: Settings) -> None:
-        self.changes += self.settings is not None and self.settings.ranges != settings.ranges
-        self.settings, self.scales = settings, Scales.of(settings)
-
-    def _take_sample(self, sample: Sample, stamp_ns: int, found: list[Measurement]) -> None:
-        scales = self.scales
-        if scales is None:
-            self.before_ranges += 1
-            return
-        if sample.status & HIGH_G_MISSING:
-            self.unread[HIGH_G] += 1
-        else:
-            digits = [count // COUNTS_PER_DIGIT for count in sample.high_g]
-            self._watch_end(f"{HIGH_G} accelerometer", digits, _FULL_DIGIT)
-            values = [math.nan] * 3 + [digit * scales.high_g * _G for digit in digits]
-            found.append(Measurement(stamp_ns, HIGH_G, np.array(values)))
-        if sample.status & LOW_G_MISSING:
-            self.unread[LOW_G] += 1
-        else:
-            self._watch_end(f"{LOW_G} accelerometer", sample.low_g, _FULL_COUNT)
-            self._watch_end(f"{LOW_G} gyro", sample.gyro, _FULL_COUNT)
-            values = [math.radians(count * scales.gyro_deg_s) for count in sample.gyro]
-            values += [count * scales.low_g * _G for count in sample.low_g]
-            found.append(Measurement(stamp_ns, LOW_G, np.array(values)))
-            self.temperature_celsius = sample.temperature / 340.0 + 36.53
-
-    def _watch_end(self, what: str, counts: Sequence[int], full: int) -> None:
-        self.at_end[what] += max(counts) >= full or min(counts) <= -full

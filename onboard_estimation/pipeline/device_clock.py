@@ -7,11 +7,16 @@ over half a minute, little moved by seconds without a good one, maps device time
 
 What all readings have in common of the latency cannot be seen one way. It is `latency_s`, or an echo tells it: the
 device's answer to a question, with the times of both.
+
+Host time that is set while readings come would be a latency of some milliseconds to the line. So live readings are
+mapped to the host's monotonic clock, and stamps become time since the epoch in the end. A log has that time only.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -83,6 +88,17 @@ def robust_line(device_s: Array, offsets_s: Array) -> Line:
     return Line(at_s, offset_s, skew, stddev_s, len(x), float(np.mean(x**2)))
 
 
+def epoch_offset_ns() -> int:
+    """Time since the epoch less that of the host's monotonic clock, as of now; of the quickest of three looks."""
+    looks = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(3)]
+    before_ns, epoch_ns, after_ns = min(looks, key=lambda look: look[2] - look[0])
+    return epoch_ns - (before_ns + after_ns) // 2
+
+
+def _no_offset_ns() -> int:
+    return 0
+
+
 class DeviceClock:
     """Maps the times of one device, as they arrive.
 
@@ -94,6 +110,8 @@ class DeviceClock:
         Ticks after which it starts again from zero; None: it does not.
     latency_s
         Least time from a reading to its arrival; known beforehand, or 0.
+    offset_ns
+        Of the host's times over a clock that nobody sets: `epoch_offset_ns` for what arrives now; None for a log.
 
     Attributes
     ----------
@@ -103,13 +121,19 @@ class DeviceClock:
         Times that could not follow those before, and were not confirmed.
     """
 
-    def __init__(self, tick_s: float, wrap: int | None = None, latency_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        tick_s: float,
+        wrap: int | None = None,
+        latency_s: float = 0.0,
+        offset_ns: Callable[[], int] | None = None,
+    ) -> None:
         self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
+        self._offset_ns = offset_ns if offset_ns is not None else _no_offset_ns
         self.jumps = self.implausible = 0
-        self._host_ns: int | None = None  # that host times count from: the first arrival
+        self._host_ns: int | None = None  # that host times count from: the first arrival, by the clock that nobody sets
         self._suspects: list[tuple[int, int]] = []
         self._stamp_ns = 0
-        self._fell = False
         self._restart()
 
     def _restart(self) -> None:
@@ -142,7 +166,8 @@ class DeviceClock:
     def stamp_ns(self, ticks: int, received_ns: int) -> int | None:
         """Host time of a reading, ns since the epoch; None: its device time cannot be right.
 
-        Stamps rise, also where the line changes; they fall where the host was set back by a second or more.
+        Stamps rise, also where the line changes; they fall where the host was set back by a second or more. By less,
+        they rise half as fast until they are right again.
 
         Parameters
         ----------
@@ -151,22 +176,23 @@ class DeviceClock:
         received_ns
             When it arrived, by the host's, ns since the epoch.
         """
-        step = self._step(ticks, received_ns)
+        epoch_ns = self._offset_ns()
+        step = self._step(ticks, received_ns - epoch_ns)
         if step is None:
             return None
         device_s = self._tick_s * self._ticks
         assert self._host_ns is not None
-        received_s = (received_ns - self._host_ns) / NANOSECONDS_PER_SECOND
+        received_s = (received_ns - epoch_ns - self._host_ns) / NANOSECONDS_PER_SECOND
         offset_s = received_s - device_s
         self._point(offset_s, device_s, offset_s)
-        return self._rising(device_s, step)
+        return self._rising(epoch_ns + self._mapped_ns(device_s), step)
 
     def echo(self, asked_ns: int, ticks: int, answered_ns: int) -> None:
         """The device was asked and answered at these host times, and read its clock in between.
 
         Only echoes count then, of each second the quickest: call either this and `at`, or `stamp_ns`.
         """
-        middle_ns = (asked_ns + answered_ns) // 2
+        middle_ns = (asked_ns + answered_ns) // 2 - self._offset_ns()
         if self._step(ticks, middle_ns) is not None:
             assert self._host_ns is not None
             device_s = self._tick_s * self._ticks
@@ -180,7 +206,7 @@ class DeviceClock:
         step = ticks - self._last[0]
         if self._wrap is not None:
             step = (step + self._wrap // 2) % self._wrap - self._wrap // 2
-        return self._mapped_ns(self._tick_s * (self._ticks + step))
+        return self._offset_ns() + self._mapped_ns(self._tick_s * (self._ticks + step))
 
     def _step(self, ticks: int, host_ns: int) -> int | None:
         """Ticks since the last time, which this one takes the place of; None where it cannot follow."""
@@ -233,7 +259,6 @@ class DeviceClock:
             return None
         self._suspects.clear()
         self.jumps += 1
-        self._fell = True
         self._restart()
         return self._step(ticks, host_ns)
 
@@ -269,11 +294,9 @@ class DeviceClock:
         host_s = device_s + self._offset_s(device_s) - self._latency_s
         return self._host_ns + round(host_s * NANOSECONDS_PER_SECOND)
 
-    def _rising(self, device_s: float, step: int) -> int:
-        mapped_ns = self._mapped_ns(device_s)
-        if self._fell and self._stamp_ns - mapped_ns > NANOSECONDS_PER_SECOND:
+    def _rising(self, mapped_ns: int, step: int) -> int:
+        if self._stamp_ns - mapped_ns > NANOSECONDS_PER_SECOND:
             self._stamp_ns = mapped_ns - 1  # the host's clock was set back
-        self._fell = False
         least_ns = self._stamp_ns + round(0.5 * step * self._tick_s * NANOSECONDS_PER_SECOND)
         self._stamp_ns = max(mapped_ns, least_ns, self._stamp_ns + 1)
         return self._stamp_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import time
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import serial
 from launched import Launch, recorded
 from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
+from node_here import nodes_here
+from sensor_msgs.msg import Imu, Temperature
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.lines import SerialLine
@@ -39,7 +42,8 @@ class Sender:
         self._count = 0
         self._rng = np.random.default_rng(1)
         self.high_bias: np.ndarray | None = np.zeros(6)  # None: the high-g sensor cannot be read
-        self.high_noise = 0.01
+        self.high_noise = 4.6
+        self.frozen = False  # the low-g sensor gives the same reading again
         self.turns_rad_s = 0.0
 
     def catch_up(self) -> bool:
@@ -51,6 +55,7 @@ class Sender:
             high = None
             if self.high_bias is not None:
                 high = AT_REST + self.high_bias + self._rng.normal(0.0, self.high_noise, 6)
+            value = np.where(self.frozen, AT_REST, value)
             value[1] += self.turns_rad_s * np.sin(1e-8 * self._count * PERIOD_NS)
             self.device.send([Reading(self._count * PERIOD_NS, value, high)])
             self._count += 1
@@ -61,11 +66,12 @@ class Sender:
 
 
 def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Path) -> None:
-    said: list[str] = []
-    with closing(SerialLine(str(port), 921600, said.append)) as line:
+    said: list[tuple[str, bool]] = []
+    with closing(SerialLine(str(port), 921600, lambda *one: said.append(one))) as line:
         assert line.read(0.01) == b""
         assert not line.is_open
-        assert said == [f"{port} is not there: plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"]
+        hint = "plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"
+        assert said == [(f"{port} is not there: {hint}", True)]
         for count in (1, 2):
             device = SerialDevice(port, TOLD, SerialFaults())
             wait_until(lambda: line.read(0.01) == b"" and line.is_open, 10.0)
@@ -74,8 +80,8 @@ def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Pat
             device.close()
             wait_until(lambda count=count: line.read(0.01) == b"" and line.losses == count, 10.0)
             assert not line.is_open
-    assert sum("open at 921600 baud" in one for one in said) == 2
-    assert sum("trying again" in one for one in said) == 2
+    assert sum("open at 921600 baud" in one and not is_bad for one, is_bad in said) == 2
+    assert sum("trying again" in one and is_bad for one, is_bad in said) == 2
 
 
 def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None:
@@ -83,7 +89,8 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
     device = SerialDevice(port, TOLD, SerialFaults())
     try:
         assert not device.is_taken()
-        with serial.Serial(str(port), exclusive=True), closing(SerialLine(str(port), 921600, said.append)) as line:
+        locked, heard = serial.Serial(str(port), exclusive=True), lambda sentence, _: said.append(sentence)
+        with locked, closing(SerialLine(str(port), 921600, heard)) as line:
             assert line.read(0.01) == b""
             assert device.is_taken()
         assert not device.is_taken()
@@ -113,7 +120,7 @@ def figures(reports: list[Any]) -> dict[str, float]:
 @pytest.mark.usefixtures("ros_domain")
 @pytest.mark.live
 @pytest.mark.slow
-def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_path: Path) -> None:
+def test_the_node_publishes_and_outlives_a_full_disk_a_frozen_chip_and_its_device(port: Path, tmp_path: Path) -> None:
     raw, calibration = tmp_path / "raw.bin", tmp_path / "low_g.yaml"
     calibration.write_text("/**:\n  ros__parameters:\n    gyro:\n      bias_rad_s: [0.0, -0.01, 0.0]\n")
     calibrated = ("-p", f"mounting.low_g_calibration:={calibration}")
@@ -147,6 +154,17 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
         answered_s = time.time()  # what is on its way by then is as before
         spin_until(node, lambda: sender.catch_up() and stamp_s(low[-500]) > answered_s)
         np.testing.assert_allclose(rates(low[-500:]).mean(axis=0), [0.0, 0.0, 0.0], atol=0.003)
+        full, frozen, most = f"raw_log {raw} has ended: File too large", "imu/low_g reads the same all the time", 65_536
+        resource.prlimit(driver.popen.pid, resource.RLIMIT_FSIZE, (most, most))
+        spin_until(node, lambda: sender.catch_up() and full in line_status(reports).message)
+        sender.frozen = True
+        spin_until(node, lambda: sender.catch_up() and frozen in line_status(reports).message)
+        assert line_status(reports).level == b"\x01"
+        count = len(low), len(high)
+        spin_until(node, lambda: sender.catch_up() and len(high) > count[1] + 500)
+        assert len(low) == count[0]
+        sender.frozen = False
+        spin_until(node, lambda: sender.catch_up() and "gives new readings again" in driver.output)
         # Unplugged, and plugged in again: its clock begins anew.
         sender.device.close()
         driver.wait_for("trying again")
@@ -167,8 +185,30 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
         device.close()
     assert "gravity along" not in driver.output
     assert "Traceback" not in driver.output
+    for words in (full, frozen, "its RATE_HZ is 500, and expected.rate_hz 840", "trying again"):
+        assert re.search("WARN.*" + re.escape(words), driver.output)
+    assert driver.output.count(full) == driver.output.count(frozen) == 1
+    assert re.search("INFO.*imu/low_g gives new readings again", driver.output)
+    assert raw.stat().st_size == most
     assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
     assert log.counts["samples"] > 1000
+
+
+def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_domain: None) -> None:
+    from drivers.serial_imu.node import SerialImuNode
+
+    sender = Sender(port)
+    with nodes_here(SerialImuNode) as made:
+        here = made(f"port:={port}")
+        low, celsius = here.listen(Imu, "imu/low_g/data_raw"), here.listen(Temperature, "imu/low_g/temperature")
+        here.until(lambda: sender.catch_up() and low and celsius and here.state("serial line").message)
+        node = here.node
+        for publisher in (node._diagnostics, node._temperature):
+            node.destroy_publisher(publisher)
+        here.until(lambda: sender.catch_up() and node._reporting.trouble and node._telling_temperature.trouble)
+        count = len(low)
+        here.until(lambda: sender.catch_up() and len(low) > count + 300)
+    sender.device.close()
 
 
 def rates(messages: list[Any]) -> np.ndarray:

@@ -3,9 +3,9 @@
 import sys
 from errno import ENODEV
 
-PLAN = {"low_g": (0, 0), "high_g": (0, 0), "power_lost": 0, "busy_every": 0, "frames": 0}
+PLAN = {"low_g": (0, 0), "high_g": (0, 0), "power_lost": 0, "busy_every": 0, "frames": 0, "identity": 0x68}
 """From which frame to which a sensor is unplugged; at which both lose their power for a moment; which calls find the
-line busy; after how many frames to stop."""
+line busy; after how many frames to stop; what the low-g sensor says it is."""
 
 
 def held(number, axis):
@@ -45,7 +45,7 @@ class Chip:
 
 class LowG(Chip):
     def __init__(self):
-        super().__init__((0x75, 0x68), 0x3B, (0x6B, 0x40))
+        super().__init__((0x75, PLAN["identity"]), 0x3B, (0x6B, 0x40))
 
     def awake(self):
         return not self.registers[0x6B] & 0x40

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
-from drivers.serial_imu.node import SerialImu, SerialImuHost
+from drivers.serial_imu.mounting import SerialImu
+from drivers.serial_imu.node import SerialImuHost
 from onboard_estimation.base.configuration import describe, load
 from onboard_estimation.base.installed import resource
 from onboard_estimation.contract.robot import find_robot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import theilslopes
 
-from onboard_estimation.pipeline.device_clock import DeviceClock, robust_line
+from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns, robust_line
 
 EPOCH_NS = 1_800_000_000 * 10**9
 TICK_S, WRAP = 1e-6, 1 << 32
@@ -100,6 +101,26 @@ def test_a_restarted_device_is_mapped_anew_within_two_seconds() -> None:
     assert np.abs(error_us - np.median(error_us)).max() < 2000.0
     last_us = 1e6 * (found - true)[known & (true > true[-1] - 10.0)]
     assert np.abs(last_us - last_us.mean()).max() < 40.0
+
+
+@pytest.mark.parametrize("step_s", [-3.0, -0.45, -0.1, -0.01, 0.01, 0.1, 0.45, 3.0])
+def test_a_host_clock_that_is_set_moves_stamps_by_just_that(step_s: float) -> None:
+    true, device, arrival = link(1, 24.0, 0.001)
+    sets = 1e9 * step_s * (true > true[0] + 12.0)
+    offset_ns = iter(np.round(sets).astype(int).tolist())
+    clock = DeviceClock(TICK_S, WRAP, offset_ns=lambda: EPOCH_NS + next(offset_ns))
+    found = mapped(clock, device, arrival + 1e-9 * sets)
+    error_s = found - true - 1e-9 * sets
+    crept = (true > true[0] + 12.0) & (true < true[0] + 12.1 - 2.0 * min(0.0, step_s) * (step_s > -1.0))
+    settled = (true > true[0] + SETTLED_S) & ~crept
+    assert np.abs(error_s - np.median(error_s))[settled].max() < 100e-6
+    assert np.count_nonzero(np.diff(found) < 0.0) == (step_s < -1.0)
+    assert (clock.jumps, clock.implausible) == (0, 0)
+
+
+def test_the_epoch_s_offset_is_known_to_microseconds() -> None:
+    before_ns, offset_ns, after_ns = time.time_ns(), epoch_offset_ns() + time.monotonic_ns(), time.time_ns()
+    assert before_ns - 100_000 <= offset_ns <= after_ns + 100_000
 
 
 def test_a_host_clock_that_is_set_back_is_followed() -> None:
