@@ -55,8 +55,8 @@ PLACES = {
 _ROOT = Path(__file__).parents[1]
 MEMORY_BYTES, MOST_GROWTH_MB = 3 * 2**30, 256
 HANG_S, SLOWEST_S = 30.0, 5.0
-_CHUNK_S = 4.0
-_MOST_KEPT, _MOST_REASONS, _LONGEST_HEX = 3, 60, 20_000
+_CHUNK_S, _PART_S = 4.0, 300.0
+_MOST_REASONS, _LONGEST_HEX = 60, 20_000
 _EXTREME = (
     *(0, 1, 2, 3, 9, 127, 128, 255, 256, 4096, 65_535),
     *(2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63),
@@ -122,12 +122,12 @@ class Target(NamedTuple):
 
 @dataclass
 class Tally:
-    """Counts; of each finding the sessions, and a few inputs as hexadecimal digits that lead to it."""
+    """Counts; of each finding the first session, and its inputs that lead there, as hexadecimal digits."""
 
     sessions: int = 0
     inputs: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    findings: dict[str, list[int]] = field(default_factory=dict)
+    findings: Counter[str] = field(default_factory=Counter)
     reproducers: dict[str, list[str]] = field(default_factory=dict)
     slowest_s: float = 0.0
     slowest_session: int = -1
@@ -142,24 +142,23 @@ class Tally:
         for reason, count in other.outcomes.items():
             known = reason in self.outcomes or len(self.outcomes) < _MOST_REASONS
             self.outcomes[reason if known else "refused: others"] += count
-        for kind, numbers in other.findings.items():
-            self.findings.setdefault(kind, []).extend(numbers)
-            self.reproducers.setdefault(kind, other.reproducers.get(kind, []))
+        self.findings += other.findings
+        self.reproducers = {**other.reproducers, **self.reproducers}
         if other.slowest_s > self.slowest_s:
             self.slowest_s, self.slowest_session = other.slowest_s, other.slowest_session
         self.growth_mb = max(self.growth_mb, other.growth_mb)
 
     def find(self, kind: str, session: int, inputs: Sequence[Any] = ()) -> None:
         """Note a finding."""
-        self.findings.setdefault(kind, []).append(session)
-        told = [one.hex() for one in inputs if isinstance(one, bytes)]
-        if kind not in self.reproducers and sum(map(len, told)) <= _LONGEST_HEX:
-            self.reproducers[kind] = told
+        self.findings[kind] += 1
+        if kind not in self.reproducers:
+            told = [one.hex() for one in inputs if isinstance(one, bytes)]
+            self.reproducers[kind] = [f"session {session}", *(told if sum(map(len, told)) <= _LONGEST_HEX else [])]
 
     @property
     def found(self) -> int:
         """How many findings."""
-        return sum(map(len, self.findings.values()))
+        return sum(self.findings.values())
 
 
 class Hang(BaseException):
@@ -304,17 +303,21 @@ def fuzz(name: str, inputs: int, seconds: float = 0.0, first: int = 0) -> Tally:
 @cache
 def target_of(name: str) -> Target:
     """By its name."""
-    place = next(place for place, names in PLACES.items() if name in names)
-    found: Target = import_module(place).TARGETS[name]
+    found: Target = import_module(_place(name)).TARGETS[name]
     return found
+
+
+def _place(name: str) -> str:
+    return next(place for place, names in PLACES.items() if name in names)
 
 
 # What is kept.
 
 
 def code_hash(name: str) -> str:
-    """Of the code that reads: the first sixteen digits of a SHA-256."""
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in _code(name))).hexdigest()[:16]
+    """Of the code that reads, and of its sessions: the first sixteen digits of a SHA-256."""
+    sessions = _ROOT / f"{_place(name).replace('.', '/')}.py"
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in [*_code(name), sessions])).hexdigest()[:16]
 
 
 def _code(name: str) -> list[Path]:
@@ -324,16 +327,19 @@ def _code(name: str) -> list[Path]:
 def add_part(name: str, seconds: float, inputs: int | None = None) -> Row:
     """Judge for so long, or until so many are kept, and keep the sum."""
     total = _kept(name)
-    left = 10**12 if seconds else (inputs or target_of(name).inputs) - total.inputs
+    left = 10**12 if inputs is None else inputs - total.inputs
     total.add(fuzz(name, left, seconds, total.sessions))
     row = tally_row(name, total)
     rows = {one["case"]: one for one in kept_rows()} | {name: row}
-    keep(
-        {
-            **conditions(parts()["fuzz"]),
-            "cases": [rows[one] for names in PLACES.values() for one in names if one in rows],
-        }
-    )
+    cases = [rows[one] for names in PLACES.values() for one in names if one in rows]
+    keep({**conditions(parts()["fuzz"]), "cases": cases})
+    return row
+
+
+def add_until(name: str, inputs: int) -> Row:
+    """Part after part, so that little is lost where it is stopped."""
+    while (row := add_part(name, _PART_S, inputs))["tally"]["inputs"] < inputs:
+        pass
     return row
 
 
@@ -348,13 +354,9 @@ def _kept(name: str) -> Tally:
     """Of the code as it is now."""
     for row in kept_rows():
         if (row["case"], row["code"]) == (name, code_hash(name)):
-            return Tally(**{**row["tally"], "outcomes": Counter(row["tally"]["outcomes"])})
+            counted = {one: Counter(row["tally"][one]) for one in ("outcomes", "findings")}
+            return Tally(**{**row["tally"], **counted})
     return Tally()
-
-
-def is_found(row: Row) -> bool:
-    """Whether something was found."""
-    return bool(row["tally"]["findings"])
 
 
 def tally_row(name: str, tally: Tally) -> Row:
@@ -372,7 +374,7 @@ def tally_row(name: str, tally: Tally) -> Row:
     }
     further = {"code": code_hash(name), "at": git("describe", "--always", "--dirty", "--exclude=*")}
     return cells_row("Changed inputs, each held against the reader's properties", name, cells, **further) | {
-        "tally": {**vars(tally), "outcomes": dict(tally.outcomes.most_common())}
+        "tally": vars(tally)
     }
 
 
@@ -494,9 +496,11 @@ def main() -> None:
         for name in names:
             print(name, "{} of {} lines".format(*lines_reached(name, range(20))))
         return
-    found = [
-        row["case"] for row in (add_part(name, options.seconds, options.inputs) for name in names) if is_found(row)
-    ]
+    found = []
+    for name in names:
+        inputs = options.inputs or target_of(name).inputs
+        row = add_part(name, options.seconds) if options.seconds else add_until(name, inputs)
+        found += [name] if row["tally"]["findings"] else []
     sys.exit(f"findings: {', '.join(found)}" if found else 0)
 
 

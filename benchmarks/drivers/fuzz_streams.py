@@ -207,7 +207,7 @@ def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list
     echo = optitrack_protocol.message(Kind.ECHO, bytes(16))
     odd = [one[1:] for one in kept("natnet") if len(one) > 30]
     answers = natnet.server_info(info), natnet.models(names, version)
-    return answers, [*answers, natnet.models(names, version, others), echo, *odd[::15], *frames * 5]
+    return answers, [*answers, natnet.models(names, version, others), echo, *odd[::15], *frames[2:], *frames[:2] * 9]
 
 
 def natnet_others(version: tuple[int, int]) -> dict[str, bytes]:
