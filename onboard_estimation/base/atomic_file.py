@@ -9,8 +9,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,28 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
             needed = f"{len(data) / 1e6:.1f} MB needed, "
             raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
         raise
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to be filled beside its place, and moved there when the block ends; nothing is left of one that fails.
+
+    Raises
+    ------
+    UserError
+        As `check_output`; the disk is full, or fails.
+    """
+    check_output(folder, folder=True)
+    try:
+        parent = folder.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as workshop:
+            place = Path(workshop) / "new"  # the workshop itself is closed to other users
+            place.mkdir()
+            yield place
+            place.replace(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}; nothing is left of it") from error
 
 
 def check_output(path: Path, folder: bool = False, replaced: bool = False, endings: Sequence[str] = ()) -> None:

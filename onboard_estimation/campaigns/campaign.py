@@ -34,9 +34,8 @@ from onboard_estimation.base.workers import HERE, HINT, Workers, software
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.judging.sources import read_bag
-from onboard_estimation.report.evaluate import Evaluation, evaluate_trajectory, evaluated, is_foreign
-from onboard_estimation.report.run_folder import claimed, content_hashes
+from onboard_estimation.report.evaluate import Evaluation, evaluate_bag, evaluate_trajectory, evaluated, is_foreign
+from onboard_estimation.report.run_folder import claimed
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
 """What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""
@@ -133,9 +132,7 @@ def _evaluation(case: Case, folder: Path) -> Evaluation:
         return evaluated(source, source.estimators[0], folder, keep=case.keep)
     if is_foreign(case.recording, case.options):
         return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
-    with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
-        source = read_bag(case.recording, case.options)
-        return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
+    return evaluate_bag(case.recording, case.options, folder, keep=case.keep)
 
 
 def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
@@ -149,14 +146,10 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
     return {
         "name": case.name,
         **case.labels,
-        "robot": result.robot,
-        "estimator": result.estimator,
+        **result.facts,
         "identity": case.identity,
         "status": "done",
         "reason": "",
-        "source": result.source,
-        "verdict": result.verdict,
-        "command": result.command,
         "asked": dict(case.labels),
         "parts": [name for name, part in result.parts.items() if part.matched.any()],
         "figures": figures,

@@ -20,6 +20,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
+from onboard_estimation.judging.alignment import turned
 from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
 from onboard_estimation.ros.measurements import is_no_rotation
@@ -184,9 +185,7 @@ def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateS
         turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = cosine, sine, -sine, cosine
     elif kind == "pose":
         turn[:, 3:, 3:] = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
-    known = np.isfinite(covariances)
-    turned = turn @ np.where(known, covariances, 0.0) @ turn.transpose(0, 2, 1)
-    return space, EstimateSeries(trajectory.stamps_ns, means, np.where(known, turned, np.nan)), notes
+    return space, EstimateSeries(trajectory.stamps_ns, means, turned(turn, covariances)), notes
 
 
 def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list[str]]:

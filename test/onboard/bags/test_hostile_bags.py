@@ -351,7 +351,7 @@ def test_tails_and_dead_messages_that_no_filter_hears_change_no_figure_and_are_s
 
     plain = recorded("hopper", tmp_path / "plain")
     bag, run = rewritten(plain, tmp_path / "spoilt", spoil), tmp_path / "run"
-    before = evaluate_bag(plain, EvaluateOptions(robot="hopper"), write=False).result
+    before = evaluate_bag(plain, EvaluateOptions(robot="hopper"), keep=None).result
     outcome = command("evaluate", bag, "--robot", "hopper", "--output", run)
     assert outcome.code == 0, outcome
     assert json.loads((run / "metrics.json").read_text()) == json.loads(to_json(before.metrics))
