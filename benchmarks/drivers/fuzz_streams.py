@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
-from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,13 +27,14 @@ from drivers.motion_capture import optitrack_client, optitrack_protocol, vicon_p
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, ServerInfo
+from drivers.motion_capture.stream import StreamHealth
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 
 _EPOCH_NS, _SECOND_NS = 1_800_000_000 * 10**9, 10**9
 _FRAME_NS = 4_000_000
-_FARTHEST_M = 1e5
+_FARTHEST_M = 100.0
 _MOST_LOST = 1_000_000
 """Frames, by the numbers of one that is made up: hours."""
 _MOST_COUNTS = 50
@@ -51,19 +51,13 @@ def check_poses(poses: BodyPoses, arrived_ns: int) -> None:
     assert -_LATEST_NS <= arrived_ns - poses.stamp_ns <= _LONGEST_AGO_NS, "a stamp far from its arrival"
 
 
-def counts_of(health: Any) -> dict[str, int]:
-    """What it counts, by name."""
-    found: dict[str, Any] = getattr(health, "counts", None) or vars(health) | vars(health).get("unreadable", {})
-    return {name: count for name, count in found.items() if type(count) is int and not name.startswith("_")}
-
-
-def outcome(health: Any, before: dict[str, int], otherwise: str) -> str:
+def outcome(health: StreamHealth, before: dict[str, int], otherwise: str) -> str:
     """Why a message was left out; a finding where a count cannot be."""
-    counts = counts_of(health)
-    assert 0 <= counts["lost"] <= _MOST_LOST, "frames lost that never were"
-    assert min(counts.values()) >= 0 or counts["number"] < 0
+    counts = health.counts
+    assert counts["lost"] <= _MOST_LOST, "frames lost that never were"
+    assert min(counts.values()) >= 0
     assert len(counts) < _MOST_COUNTS, "counts of names that others make up"
-    usual = ("frames", "number", "lost")
+    usual = ("frames", "lost")
     more = [name for name, count in counts.items() if count > before.get(name, 0) and name not in usual]
     return f"refused: {more[0]}" if more and otherwise != "poses" else otherwise
 
@@ -161,7 +155,7 @@ class NatNet(Session):
         _Server.now_ns += _FRAME_NS
         asked, server.asked = server.asked, []
         server.waiting = [self._answered(*one) for one in asked if not data or one[0] != data[0]] + [data]
-        before = counts_of(client.health)
+        before = dict(client.health.counts)
         try:
             found = list(client.read(0.0))
         except UserError as error:
@@ -256,7 +250,7 @@ class Vicon(Session):
     def __init__(self, number: int) -> None:
         chosen = loaded(ViconConfiguration, "up_axis", "zy"[number % 2])
         self._receiver, self._line = (
-            Receiver(chosen, *[_silent] * (len(signature(Receiver).parameters) - 1)),
+            Receiver(chosen, _silent),
             _Connection(),
         )
         self._receiver.connection = self._line  # type: ignore[assignment]
@@ -278,7 +272,7 @@ class Vicon(Session):
     def take(self, data: bytes) -> str:
         """A packet or several, in two pieces."""
         receiver, line = self._receiver, self._line
-        before, poses = counts_of(receiver.health), 0
+        before, poses = dict(receiver.health.counts), 0
         cut = len(data) * data[-1] // 256 if data else 0
         line.arrived_ns += _VICON_NS
         for piece in (data[:cut], data[cut:-1]):
@@ -295,7 +289,7 @@ class Vicon(Session):
                 break
         if len(receiver._session._packets._data) > _MOST_UNFINISHED:  # the rest of a packet that never ends
             receiver._session._packets._data.clear()
-        came = counts_of(receiver.health)["frames"] > before["frames"]
+        came = receiver.health.counts["frames"] > before["frames"]
         return outcome(receiver.health, before, "poses" if poses else "frames" if came else "refused: no frame")
 
 
