@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import check_output, to_json, write_atomically
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import flatten
@@ -277,10 +278,10 @@ def can_go_on(folder: Path) -> bool:
 def _begun_with(folder: Path) -> Mapping[str, str]:
     """Software that a campaign was begun with; UserError where the folder does not say."""
     record = folder / ABOUT
+    text = read_bounded_text(record, str(record))
     try:
-        there = json.loads(record.read_text(encoding="utf-8"))["software"]
-        return {str(name): str(version) for name, version in there.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return {str(name): str(version) for name, version in json.loads(text)["software"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{record} cannot be read ({error}); name another --output") from error
 
 
@@ -328,8 +329,8 @@ def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
 
 def _read_row(folder: Path, case: Case) -> Row | None:
     """None where there is none of this run that can be read: such a run is done again."""
-    with suppress(OSError, ValueError, RecursionError):
-        row = json.loads((folder / RUNS / case.name / ROW).read_text(encoding="utf-8"))
+    with suppress(UserError, ValueError, RecursionError):
+        row = json.loads(read_bounded_text(folder / RUNS / case.name / ROW, ROW))
         if isinstance(row, dict) and row.get("status") in ("done", "failed") and row.get("identity") == case.identity:
             return row
     return None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import ros2
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
 from onboard_estimation.base.parameter_file import sections_of_others
@@ -89,6 +90,9 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from onboard_estimation.nodes.pacing import connect
 
     nodes: list[Any] = []
+    for word, file in pairwise(arguments or sys.argv):
+        if word == "--params-file":
+            read_bounded(Path(file), f"parameter file {file}")  # ROS itself waits for ever at a pipe
     try:
         # Its own handlers take the context away amid a callback, which then fails in many ways.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)

@@ -25,6 +25,7 @@ from typing import Any
 
 from onboard_estimation.base import installed
 from onboard_estimation.base.atomic_file import check_output, new_folder, to_json
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import file_and_node
@@ -119,7 +120,7 @@ def content_hash(path: Path, stop: threading.Event | None = None) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
         digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 digest.update(piece)
                 if stop is not None and stop.is_set():

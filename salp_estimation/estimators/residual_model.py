@@ -137,8 +137,12 @@ class ResidualModel:
         links = len(header.sensors)
         p = parameter_count(links)
         values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
-        if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
+        if not all((values[name] > 0.0).all() for name in ("residual_stddevs", "correlation_times_s")):
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
+        if not all((values[name] >= 0.0).all() for name in ("spreads", "force_stddevs", "gyro_noise")):
+            raise UserError(f"{path}: standard deviations below zero; train it anew")
+        if header.kind != "gaussian_process":  # which calibrates nothing
+            model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
         noise = values.pop("gyro_noise")
         told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
         if told.shape != (1,) or not 1.0 <= told[0] < np.inf:

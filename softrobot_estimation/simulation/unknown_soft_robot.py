@@ -18,7 +18,10 @@ import numpy as np
 
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.laboratory_files import (
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, truth_channel
+from onboard_estimation.contract.converters import Converted
+from onboard_estimation.contract.laboratory_files import (
     POSE_COLUMNS,
     Table,
     faulty,
@@ -30,9 +33,6 @@ from onboard_estimation.base.laboratory_files import (
     sequence,
     text,
 )
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series, truth_channel
-from onboard_estimation.contract.converters import Converted
 from softrobot_estimation.model.configuration import (
     WRENCH,
     SoftRobotConfiguration,

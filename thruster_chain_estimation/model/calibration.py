@@ -74,15 +74,20 @@ class Calibration(NamedTuple):
                 "this configuration"
             )
         count = configuration.chain.count
-        sizes = len(inertial_layout.lasting(count)), len(parameter_layout.lasting(count))
+        priors = {
+            "imus": inertial_layout.prior_stddev(configuration)[inertial_layout.lasting(count)],
+            "parameters": parameter_layout.prior(configuration)[1][parameter_layout.lasting(count)],
+        }
         beliefs = []
-        for name, size in zip(("imus", "parameters"), sizes, strict=True):
-            mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
-            if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
-                raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
-            mean, covariance = mean.astype(np.float64), covariance.astype(np.float64)
-            if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] < 0.0:
-                raise UserError(f"model {path}: the covariance of {name} is none; train it anew")
+        for name, stddev in priors.items():
+            where, shapes = f"model {path}", {f"{name}_mean": "n", f"{name}_covariance": "n n"}
+            mean, covariance = model_file.fitting(arrays, shapes, where, n=len(stddev)).values()
+            if not mean.any():
+                raise UserError(f"{where}: all {len(mean)} numbers of {name}_mean are zero; train it anew")
+            model_file.refuse_no_covariance(covariance, f"{where}: {name}_covariance")
+            # Nothing is in no doubt but what was not in doubt before.
+            if certain := int(np.sum(covariance.diagonal()[stddev > 0.0] <= 0.0)):
+                raise UserError(f"{where}: {certain} of {len(mean)} variances of {name} are zero; train it anew")
             beliefs.append(Moments(mean, covariance))
         return cls(*beliefs)
 

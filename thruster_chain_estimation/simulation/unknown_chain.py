@@ -17,7 +17,10 @@ import numpy as np
 
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.laboratory_files import (
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.contract.converters import Converted
+from onboard_estimation.contract.laboratory_files import (
     POSE_COLUMNS,
     Table,
     faulty,
@@ -29,9 +32,6 @@ from onboard_estimation.base.laboratory_files import (
     sequence,
     text,
 )
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
-from onboard_estimation.contract.converters import Converted
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import centre_of_mass, command_channel, true_parameters_channel
 

@@ -209,7 +209,7 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others_nor_lead_out_of_t
 def test_a_pipe_is_no_bag_and_blocks_nobody(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
     for path in (tmp_path / name, tmp_path):
-        with pytest.raises(UserError, match=r"it is no regular file|holds no \.mcap or \.db3 file"):
+        with pytest.raises(UserError, match=r"it is a pipe, not a file|holds no \.mcap or \.db3 file"):
             open_bag(path)
 
 

@@ -249,7 +249,7 @@ def test_arguments_have_defaults_choices_and_descriptions(launches: Launches) ->
 
 NEEDS = "it needs `ros2 launch`, for "
 FAULTS = [
-    ("[Node(executable='true', parameters={'a': 1})]", "parameter file a does not exist"),
+    ("[Node(executable='true', parameters={'a': 1})]", "parameter file a: cannot be read: No such file"),
     ("[Node(executable='true', parameters=[{'a': {'b': None}}])]", "parameter 'a.b': None is not bool"),
     ("[Node(executable='true', parameters=[{'a': [1, 'b']}])]", "parameter 'a': [1, 'b'] is not bool"),
     ("[Node(executable='true', parameters=[{'a': ParameterValue(L('x', default='x'), value_type=int)}])]", "'a': inv"),
