@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from hopper_estimation.estimators.samples import NOMINAL_DT_S
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperBody, HopperConfiguration
 from hopper_estimation.model.phases import EVENTS, PHASES, Array, Body, Records
-from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.atomic_file import read_once, write_atomically
 from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
@@ -341,14 +341,7 @@ def _numbers(found: Any, where: str, bounds: Mapping[str, tuple[float, float]]) 
 
 def filters_of(path: str) -> FilterModel:
     """The model of the file that a configuration names; of an empty name, the one that comes with the package."""
-    file = Path(path) if path else resource(DEFAULT_FILE)
-    try:
-        changed_ns = file.stat().st_mtime_ns
-    except OSError:
-        changed_ns = 0
-    return _cached(str(file.absolute()), changed_ns)
+    return _read_once(Path(path) if path else resource(DEFAULT_FILE))
 
 
-@lru_cache(maxsize=8)
-def _cached(path: str, changed_ns: int) -> FilterModel:
-    return load_filters(Path(path))
+_read_once = read_once(load_filters)

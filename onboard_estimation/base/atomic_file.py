@@ -9,14 +9,29 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onboard_estimation.base.errors import UserError, disk_fault
 
 _PROBE_BYTES = 4096
+Content = TypeVar("Content")
+
+
+def read_once(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
+    """The same of a file, which is read again only where it has changed since."""
+    kept = lru_cache(maxsize=8)(lambda path, changed_ns: read(path))
+
+    def content(path: Path) -> Content:
+        changed_ns = 0
+        with suppress(OSError):  # what is wrong with it, reading says
+            changed_ns = path.stat().st_mtime_ns
+        return kept(path.absolute(), changed_ns)
+
+    return content
 
 
 def write_atomically(path: Path, data: bytes, what: str) -> None:

@@ -89,6 +89,14 @@ def _cleaned(file: Path, stamps_ns: NDArray[np.int64], values: NDArray[np.float6
     return Table(unique, values[first], tuple(notes))
 
 
+def refuse_other_time(file: Path, table: Table, other: Table, what: str) -> None:
+    """UserError where a file's table and another one, of `what`, have no time in common."""
+    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, other))
+    if stop <= first or start >= last:
+        outside = f"are all outside of those of the {what}"
+        raise faulty(file, f"its stamps, {start} to {stop} ns, {outside}, {first} to {last} ns")
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
     """The file as text; its faults as UserError."""

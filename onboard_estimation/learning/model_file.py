@@ -132,7 +132,7 @@ class ModelHeader:
         if self.configuration_hash != configuration_hash:
             raise UserError(
                 f"{where}: trained for another configuration of {robot} (hash {self.configuration_hash[:12]}, here "
-                f"{configuration_hash[:12]}): its residuals are those of other parameters. Use that configuration, or "
+                f"{configuration_hash[:12]}): what it learned goes with other parameters. Use that configuration, or "
                 "train it anew"
             )
 
@@ -171,13 +171,14 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
     write_atomically(path, data, f"model {path}")
 
 
-def load(path: Path) -> tuple[ModelHeader, Arrays]:
-    """Header and arrays of a model.
+def load(path: Path, *kinds: str) -> tuple[ModelHeader, Arrays]:
+    """Header and arrays of a model, of one of the kinds where any are named.
 
     Raises
     ------
     UserError
-        Not there, not such a file, too large, of another format version, damaged, or with numbers that are not finite.
+        Not there, not such a file, of another kind, too large, of another format version, damaged, or with numbers
+        that are not finite.
     """
     where = f"model {path}"
     data = read_bounded(path, where, LARGEST_FILE_BYTES, "make one with `onboard-estimation train`")
@@ -187,7 +188,10 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
         raise UserError(f"{where}: no header, so not a model of `onboard-estimation train`")
     for name, value in arrays.items():
         _check_array(name, value, where)
-    return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
+    header = ModelHeader.from_dict(_parsed(text.tobytes(), where), where)
+    if kinds and header.kind not in kinds:
+        raise UserError(f"{where}: a model of the kind {header.kind!r}, not {' or '.join(kinds)}")
+    return header, arrays
 
 
 def _read_arrays(data: bytes, where: str) -> Arrays:

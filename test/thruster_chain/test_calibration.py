@@ -76,8 +76,8 @@ def test_it_is_the_start_of_the_next_run(report: CalibrationReport, tmp_path: Pa
     np.testing.assert_array_equal(loaded.parameters.mean, report.calibration.parameters.mean)
     np.testing.assert_array_equal(loaded.parameters.covariance, report.calibration.parameters.covariance)
     for changed, said in (
-        ({"masses_kg": (0.5, 0.5, 0.6)}, "another design"),
-        ({"link_names": ("a", "b", "c")}, r"link_1, link_2, link_3; this one has a, b, c"),
+        ({"masses_kg": (0.5, 0.5, 0.6)}, "another configuration of thruster_chain"),
+        ({"link_names": ("a", "b", "c")}, "imu/link_1, imu/link_2, imu/link_3, there are imu/a, imu/b, imu/c"),
     ):
         other = replace(CONFIGURATION, chain=replace(CONFIGURATION.chain, **changed))
         with pytest.raises(UserError, match=said):

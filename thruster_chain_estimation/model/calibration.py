@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.filtering.moments import Moments
@@ -61,26 +60,17 @@ class Calibration(NamedTuple):
         UserError
             Not a calibration, or one of a robot of another design.
         """
-        header, arrays = read(path)
-        links = tuple(sensor.removeprefix("imu/") for sensor in header.sensors)
-        if links != configuration.chain.link_names:
-            raise UserError(
-                f"model {path}: of a robot with the links {', '.join(links)}; this one has "
-                f"{', '.join(configuration.chain.link_names)}"
-            )
-        if header.configuration_hash != design_hash(configuration):
-            raise UserError(
-                f"model {path}: of a robot of another design (lengths, masses, inertias or places); train it anew with "
-                "this configuration"
-            )
-        count = configuration.chain.count
+        where, chain = f"model {path}", configuration.chain
+        header, arrays = model_file.load(path, KIND)
+        sensors = tuple(f"imu/{name}" for name in chain.link_names)
+        header.require(ROBOT, sensors, design_hash(configuration), where)
         priors = {
-            "imus": inertial_layout.prior_stddev(configuration)[inertial_layout.lasting(count)],
-            "parameters": parameter_layout.prior(configuration)[1][parameter_layout.lasting(count)],
+            "imus": inertial_layout.prior_stddev(configuration)[inertial_layout.lasting(chain.count)],
+            "parameters": parameter_layout.prior(configuration)[1][parameter_layout.lasting(chain.count)],
         }
         beliefs = []
         for name, stddev in priors.items():
-            where, shapes = f"model {path}", {f"{name}_mean": "n", f"{name}_covariance": "n n"}
+            shapes = {f"{name}_mean": "n", f"{name}_covariance": "n n"}
             mean, covariance = model_file.fitting(arrays, shapes, where, n=len(stddev)).values()
             if not mean.any():
                 raise UserError(f"{where}: all {len(mean)} numbers of {name}_mean are zero; train it anew")
@@ -90,14 +80,6 @@ class Calibration(NamedTuple):
                 raise UserError(f"{where}: {certain} of {len(mean)} variances of {name} are zero; train it anew")
             beliefs.append(Moments(mean, covariance))
         return cls(*beliefs)
-
-
-def read(path: Path) -> tuple[ModelHeader, dict[str, NDArray[Any]]]:
-    """A file's header and arrays; UserError where it is no calibration of a chain."""
-    header, arrays = model_file.load(path)
-    if header.kind != KIND:
-        raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
-    return header, arrays
 
 
 def design_hash(configuration: ThrusterChainConfiguration) -> str:
