@@ -6,7 +6,6 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-import natnet_others
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from natnet_samples import NAMES, TICKS, TIME_S, frame_of, poses
 
 from benchmarks.drivers.fuzz import kept
+from benchmarks.drivers.fuzz_streams import natnet_frame, natnet_models
 from drivers.emulators import natnet
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.optitrack_protocol import VERSIONS, Kind, NatNetFault, RigidBody, ServerInfo, Version
@@ -62,7 +62,7 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 def test_every_version_comes_back_to_the_bit(version: Version) -> None:
     sent = replace(poses(20), tracked=np.arange(20) % 3 != 0)
-    kind, payload = protocol.payload(natnet_others.frame(frame_of(sent, 77), version))
+    kind, payload = protocol.payload(natnet_frame(frame_of(sent, 77), version))
     assert kind == Kind.FRAME
     got = protocol.parse_frame(payload, version)
     assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
@@ -76,7 +76,7 @@ def test_every_version_comes_back_to_the_bit(version: Version) -> None:
     assert got.time_s == TIME_S or (version == (2, 5) and np.isnan(got.time_s))
     times = (got.exposure_ticks, got.received_ticks, got.transmitted_ticks)
     assert times == (TICKS if version >= (3, 0) else (None,) * 3)
-    kind, payload = protocol.payload(natnet_others.models(NAMES, version))
+    kind, payload = protocol.payload(natnet_models(NAMES, version))
     assert kind == Kind.MODELS
     assert protocol.rigid_bodies(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
     info = ServerInfo("Motive", (3, 1, 0, 2), version)
@@ -114,7 +114,7 @@ def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
     version: Version, is_frame: bool, any_bytes: bytes, data: st.DataObject
 ) -> None:
     read_all(any_bytes, version)
-    whole = natnet_others.frame(frame_of(poses()), version) if is_frame else natnet_others.models(NAMES, version)
+    whole = natnet_frame(frame_of(poses()), version) if is_frame else natnet_models(NAMES, version)
     message = bytearray(whole[4:])
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(message) - 4))
@@ -125,7 +125,7 @@ def test_messages_with_bytes_changed_or_cut_and_any_bytes_are_read_or_refused(
 
 @pytest.mark.parametrize("version", [(2, 5), (3, 0), (4, 2)], ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
-    whole = natnet_others.frame(frame_of(poses()), version)[4:]
+    whole = natnet_frame(frame_of(poses()), version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
