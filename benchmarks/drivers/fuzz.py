@@ -214,8 +214,10 @@ def check_readings(data: bytes) -> None:
             found += 1
         assert max(falls.values()) <= live.clock.jumps - jumps
         assert live.frames.unfinished <= 40
-    assert found + sum(live.unread.values()) == 2 * (live.samples - live.before_ranges)
-    assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
+    assert found + live.counts["unread_low_g"] + live.counts["unread_high_g"] == 2 * (
+        live.counts["samples"] - live.counts["before_ranges"]
+    )
+    assert min(live.counts["lost"], live.clock.implausible, live.clock.jumps) >= 0
     assert len(pickle.dumps(live)) <= _MOST_READINGS_KEPT
 
 
