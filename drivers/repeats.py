@@ -29,6 +29,7 @@ class Repeats:
     def __init__(self, by_chance: int = 0) -> None:
         self._by_chance = by_chance
         self._last: NDArray[Any] | None = None
+        self._runs = np.zeros(0, dtype=np.int64)  # of each sensor, where there are several
         self._run = 0  # readings in a row that equal the newest, without the first of them
         self._fresh = 0
         self._told = (0, 0)  # fresh and repeated ones when it was last said
@@ -46,6 +47,17 @@ class Repeats:
         fresh = int(is_fresh.sum())
         self._fresh += fresh
         self.count += len(rows) - fresh
+        return is_fresh
+
+    def fresh_of_each(self, readings: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of B rows (B, n), of B sensors at one instant, are no repeats of their sensor's rows; not counted."""
+        bits = np.ascontiguousarray(readings).view(np.int64)
+        if self._last is None:
+            self._last, self._runs = bits, np.zeros(len(bits), dtype=np.int64)
+            return np.ones(len(bits), dtype=np.bool_)
+        self._runs = (self._runs + 1) * (bits == self._last).all(axis=1)
+        self._last = bits
+        is_fresh: NDArray[np.bool_] = self._runs <= self._by_chance
         return is_fresh
 
     def told(self, name: str, remedy: str) -> str:

@@ -41,5 +41,5 @@ def generate_launch_description() -> LaunchDescription:
                 Driver("serial_imu", {"port": EMULATED_PORT}),
             ],
         },
-        port="the two accelerometers",
+        port="serial port of the two accelerometers",
     ).live()

@@ -6,7 +6,7 @@
     ... source:=bag bag:=recordings/run_7
     ... source:=bag bag:=converted config:=converted/softrobot.yaml namespace:=/
 
-    ... source:=hardware                                                      EtherCAT: config/softrobot_ethercat.yaml
+    ... source:=hardware port:=eth1                                           EtherCAT: config/softrobot_ethercat.yaml
     ... source:=ethercat_emulator                                             a simulated robot at the end of a cable
     ... source:=hardware drivers:=false                                       your own drivers run elsewhere
 
@@ -46,4 +46,6 @@ def generate_launch_description() -> LaunchDescription:
                 Driver("ethercat_wrench", {"bus.interface": "ethercat_near"}, file=SENSORS),
             ],
         },
+        port="network interface of the force-torque sensor",
+        port_parameter="bus.interface",
     ).live()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.live import GRAPH, heard, result, role, start
 from benchmarks.measuring import Row, row
@@ -30,6 +31,7 @@ _DEAD_S, _LOSSES, _AFTER_S = 2.0, 5, 3.0
 _PRIORITY, _DEVICE_PRIORITY = 50, 20
 """Of the cycle's thread, the driver's default, which needs a right; a device of hardware waits for no program."""
 _MODULES = 3
+_STAT = Path("/proc/stat")
 
 
 def ethercat_wrench(quick: bool) -> list[Row]:
@@ -94,7 +96,9 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[Row]:
                 spin(5.0)
                 cycle = made._cycle
                 cycle.figures()
+                spent = _spent_s()
                 used = spin(seconds)
+                busy_s, stolen_s = _spent_s() - spent
                 figures, times = cycle.figures(), []
                 for _ in range(losses):
                     off_ns = _ask(device, "off")
@@ -109,6 +113,9 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[Row]:
         wrench_ns = heard(kept)["came_ns"]
     name = f"{RATE_HZ} Hz for {seconds:.0f} s" + ("" if priority else ", without real-time priority")
     missed = f"{figures['missed']} of {figures['cycles']:,}; {figures['overruns']} instants left out"
+    machine = (
+        f"{100.0 * busy_s / seconds / (os.cpu_count() or 1):.0f} % busy, {1e3 * stolen_s:.0f} ms stolen by its host"
+    )
     late_us = figures["jitter_p99_us"]
     jitter = f"99 % {late_us:.0f} us, worst {1e-3 * figures['jitter_worst_us']:.1f} ms"
     bad_ns = np.array([at_ns for at_ns, said in reports if said.get("bus", [0])[0] in (2, "\x02")])
@@ -116,8 +123,16 @@ def _ethercat(priority: int, seconds: float, losses: int) -> list[Row]:
         row(f"{name}: missed working counters", missed, "0", figures["missed"] == 0),
         row(f"{name}: a cycle after its instant", jitter, "99 % <= 300 us", late_us <= 300.0),
         row(f"{name}: core used by the node, a listener there", f"{100.0 * used:.1f} %", "<= 15 %", used <= 0.15),
+        row(f"{name}: all cores meanwhile", machine),
         *(_lost(bad_ns, wrench_ns, times) if times else ()),
     ]
+
+
+def _spent_s() -> NDArray[np.float64]:
+    """(2,) Of all cores since the start: by programs and the kernel, and by the host of a virtual machine; proc(5)."""
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, _STAT.read_text().split()[1:9])
+    busy = user + nice + system + interrupts + soft_interrupts
+    return np.array([busy, stolen]) / os.sysconf("SC_CLK_TCK")
 
 
 def _lost(bad_ns: Any, wrench_ns: Any, times: list[tuple[int, int]]) -> list[Row]:

@@ -30,6 +30,8 @@ LARGEST_SHARE, MEDIAN_S, P99_S = 0.15, 50e-6, 300e-6
 NATNET_HZ, NATNET_PORTS, NATNET_SKEW_PPM = 240.0, {"command_port": 15101, "data_port": 15111}, 60.0
 VICON_HZ, VICON_PORT, VICON_SKEW = 600.0, 15801, 40e-6
 LATENCY_S, TOLD_JITTER_S, UNTOLD_JITTER_S = 0.004, 0.001, 0.0002
+FAR = "largest_distance_m:=100000.0"
+"""Frames are numbered by where a body is."""
 SERIAL_HZ = 1000.0
 ERROR_RATES = {1e-4: 0.996, 1e-3: 0.96, 5e-3: 0.83}
 """Share of damaged bytes, and of the frames that have to be read all the same."""
@@ -86,7 +88,7 @@ def driven(
 
 def motion_capture(quick: bool) -> list[Row]:
     """Drivers of motion capture with emulated servers: losses, errors of stamps and share of a core, twenty bodies."""
-    driver = ["optitrack", *(f"{name}:={port}" for name, port in NATNET_PORTS.items())]
+    driver = ["optitrack", FAR, *(f"{name}:={port}" for name, port in NATNET_PORTS.items())]
     seconds = 10.0 if quick else 60.0
     return [row for many in (1, BODIES) for row in _captured("NatNet", driver, NATNET_HZ, seconds, many)]
 
@@ -96,7 +98,7 @@ def vicon_stream(quick: bool) -> list[Row]:
 
     A clock that is 40 ppm off; each frame is sent after a latency that is told and a jitter that is not.
     """
-    return _captured("Vicon", ["vicon", f"port:={VICON_PORT}"], VICON_HZ, 15.0 if quick else 60.0, 1)
+    return _captured("Vicon", ["vicon", FAR, f"port:={VICON_PORT}"], VICON_HZ, 15.0 if quick else 60.0, 1)
 
 
 def _captured(system: str, driver: list[str], rate_hz: float, seconds: float, listened: int) -> list[Row]:
@@ -197,11 +199,12 @@ def _natnet(kept: str, seconds: float, folder: str) -> int:
 
     server = NatNetServer(NAMES, NatNetServerConfiguration(clock_skew_ppm=NATNET_SKEW_PPM, **NATNET_PORTS))
     quaternions, tracked = np.tile([0.0, 0.0, 0.0, 1.0], (BODIES, 1)), np.ones(BODIES, dtype=np.bool_)
+    late_ns = round(1e9 * LATENCY_S)
 
     def send(number: int, now_ns: int) -> None:
-        server.submit(BodyPoses(now_ns, NAMES, np.full((BODIES, 3), float(number)), quaternions, tracked))
+        server.send(BodyPoses(now_ns - late_ns, NAMES, np.full((BODIES, 3), float(number)), quaternions, tracked))
 
-    np.save(kept, _sent(NATNET_HZ, seconds, send))
+    np.save(kept, _sent(NATNET_HZ, seconds, send) - late_ns)
     server.close()
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,11 +39,6 @@ class EmulatedPressure(PressureSensors):
     ambient_pa: float = non_negative(
         101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", "Pa"
     )
-
-    def faults(self) -> Iterable[str]:
-        """A line needs two points."""
-        if self.pascals[0] == self.pascals[1]:
-            yield f"pascals: {list(self.pascals)}, allowed: two different ones"
 
     def voltage(self, pressure_pa: float) -> float:
         """V, of an absolute pressure."""

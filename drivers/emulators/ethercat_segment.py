@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from drivers.emulators.ethercat_slave import Command, Slave, State
-from drivers.ethercat.cycle import check_interface
+from drivers.ethercat.interface import raw_socket
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 
 # EtherCAT frames (ETG.1000.4, IEC 61158-4-12): datagrams one behind the other, each with its working counter.
@@ -114,6 +114,7 @@ class EthercatFaults:
         "none", "a state of the application layer that the device does not enter"
     )
     sdo_aborts: tuple[str, ...] = parameter((), "objects that the device does not answer for: 0x2021:37")
+    frozen: bool = parameter(False, "the device gives its last reading again and again")
     overload: bool = parameter(False, "the device says that a reading is out of range")
     error: bool = parameter(False, "the device says that it is out of order")
     warning: bool = parameter(False, "the device says that something is not as it should be")
@@ -209,6 +210,7 @@ class Segment:
         if not self._are_set:
             self._are_set = True
             slave.sensor.status = frozenset(one for one in ("overload", "error", "warning") if getattr(faults, one))
+            slave.sensor.is_frozen = faults.frozen
             if faults.refused_state != "none":
                 slave.refused = _STATES[faults.refused_state], _NO_REASON
             found = [SDO_OBJECT.fullmatch(one) for one in faults.sdo_aborts]
@@ -230,6 +232,7 @@ class Segment:
         self._are_set = False
         for slave in self.slaves:
             slave.refused, slave.sensor.status, slave.dictionary.aborts = None, frozenset(), {}
+            slave.sensor.is_frozen = False
 
 
 class Wire:
@@ -255,10 +258,8 @@ class Wire:
         self.interface = interface
         self.received = self.returned = self.refused = 0
         self.fault = ""
-        check_interface(interface)
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        self._socket = raw_socket(interface, ETHERTYPE)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
-        self._socket.bind((interface, ETHERTYPE))
         self._socket.settimeout(_WAIT_S)
 
     def close(self) -> None:

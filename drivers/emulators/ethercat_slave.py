@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drivers.ethercat.description import CODES, SdoObject, SensorDescription, UnitCode, limits
+from drivers.ethercat.description import CODES, COUNTER, SdoObject, SensorDescription, UnitCode, limits
 from drivers.ethercat.device import ASSIGNMENTS, conversion_of, dtype_of
 
 Signal = Callable[[int], Sequence[float]]
@@ -197,7 +197,7 @@ def eeprom_image(description: SensorDescription, identity: tuple[int, int, int, 
 
 # What it measures, as process data: SI values through the factors of its file into counts, status, bias.
 
-_LARGEST_FLOAT = 3.4e38
+_LARGEST_FLOAT, _FLOAT_DIGIT = 3.4e38, 1e-6
 
 
 class Sensor:
@@ -212,10 +212,14 @@ class Sensor:
     ----------
     status
         Levels (`warning`, `overload`, `error`) that the device tells, each by the first of its bits.
+    is_frozen
+        Whether it gives its last reading again and again.
     """
 
     def __init__(self, description: SensorDescription, signal: Signal) -> None:
         self.status: frozenset[str] = frozenset()
+        self.is_frozen = False
+        self._count, self._last = 0, b""
         self._description, self._signal = description, signal
         inputs, self._outputs = dtype_of(description.input_entries), dtype_of(description.output_entries)
         assert inputs.fields is not None
@@ -227,15 +231,28 @@ class Sensor:
         self._control = 0
 
     def inputs(self, now_ns: int) -> bytes:
-        """Process data for the master, sampled now; what is neither measured nor status is zero."""
+        """Process data for the master, sampled now, with noise of one digit in the first value where nothing counts.
+
+        What is neither measured nor status nor counter is zero.
+        """
+        if self.is_frozen and self._last:
+            return self._last
         data = bytearray(self._size)
+        self._count = (self._count + 1) % 256
+        noise = float(self._count % 2)
+        if COUNTER in self._places:
+            noise = 0.0
+            self._put(data, COUNTER, self._count)
         for value, bias, (field, gain, offset) in zip(self._signal(now_ns), self._bias, self._scales, strict=True):
-            self._put(data, field, (value - bias - offset) / gain)
+            digit = _FLOAT_DIGIT if self._types[field].startswith("float") else 1.0
+            self._put(data, field, (value - bias - offset) / gain + noise * digit)
+            noise = 0.0
         firsts = {bits.level: bits for bits in reversed(self._description.status) if bits.level in self.status}
         for field in {bits.field for bits in firsts.values()}:
             told = [bits.mask & -bits.mask for bits in firsts.values() if bits.field == field]
             self._put(data, field, sum(set(told)))
-        return bytes(data)
+        self._last = bytes(data)
+        return self._last
 
     def _put(self, data: bytearray, field: str, raw: float) -> None:
         """As the device holds it: a float, or a whole number within its limits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,16 @@ class BagFeed:
         return found
 
 
+class _Late(NamedTuple):
+    """A frame that is to go out when it is due; the network's part of its being late, ns."""
+
+    due_ns: int
+    network_ns: int
+    poses: BodyPoses
+
+
+_MOST_WAITING = 10_000
+
 C = TypeVar("C", bound=TruthEmulatorConfiguration)
 S = TypeVar("S", NatNetServer, DataStreamServer)
 
@@ -155,6 +165,10 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Its parameters.
     server
         None before it is known of what.
+    rng
+        Of its noise and faults.
+    waiting
+        Frames that are not due yet.
     """
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
@@ -162,6 +176,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         super().__init__(name)
         parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
         self.chosen = parameters.host
+        self.rng = np.random.default_rng(self.chosen.seed)
+        self.waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
         self._feed: TopicFeed | BagFeed | None = None
         self._seen: tuple[str, ...] = ()
         self._since_s = time.monotonic()
@@ -173,9 +189,21 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
             self.server.close()
         super().destroy_node()
 
+    @property
     @abstractmethod
-    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
-        """Serve frames of these bodies, the last ones if it is over then; whether all that came has gone out."""
+    def delays_s(self) -> tuple[float, float]:
+        """From exposure to sending, as the system knows; mean of what the network adds, and nobody tells."""
+
+    @abstractmethod
+    def begin(self, names: tuple[str, ...], is_over: bool) -> S | None:
+        """A server of these bodies; None: not yet, more frames have to wait first, unless it is over."""
+
+    @abstractmethod
+    def send(self, server: S, late: _Late) -> None:
+        """Have a frame go out, which is due."""
+
+    def look_after(self, server: S) -> None:
+        """Do what else is due."""
 
     def say_serving(self, what: str, names: Sequence[str]) -> None:
         """That it has begun."""
@@ -188,10 +216,26 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if self._feed is None:
             self.get_logger().info(f"waiting for {_SEEN}<body>{_SUFFIX} of any body", throttle_duration_sec=30.0)
             return
-        frames, is_over = self._feed.take(), self._feed.is_over
-        if self.serve(self._feed.names, frames, is_over) and is_over:
+        for poses in self._feed.take():
+            self._let_wait(poses)
+        if self.server is None:
+            self.server = self.begin(self._feed.names, self._feed.is_over)
+            return
+        self.look_after(self.server)
+        while self.waiting and self.waiting[0].due_ns <= time.time_ns():
+            self.send(self.server, self.waiting.popleft())
+        if self._feed.is_over and not self.waiting:
             self.get_logger().info("the bag is over")
             self.context.try_shutdown()
+
+    def _let_wait(self, poses: BodyPoses) -> None:
+        """As cameras see them, until they are due."""
+        latency_s, jitter_s = self.delays_s
+        network_ns = round(NANOSECONDS_PER_SECOND * self.rng.exponential(jitter_s))
+        due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * latency_s) + network_ns
+        noise_m = self.chosen.noise_m * self.rng.standard_normal(poses.positions_m.shape)
+        poses = replace(poses, positions_m=poses.positions_m + noise_m)
+        self.waiting.append(_Late(max(due_ns, self.waiting[-1].due_ns if self.waiting else 0), network_ns, poses))
 
     def _found(self) -> TopicFeed | BagFeed | None:
         """Of the bag, the bodies that are named, or those that are on topics; None: there are no bodies yet."""
@@ -209,7 +253,6 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         return TopicFeed(self, seen) if seen and time.monotonic() - self._since_s > _SETTLED_S else None
 
 
-_MOST_WAITING = 10_000
 _FIRST_NUMBER = 1000
 _FRAMES_FOR_RATE = 100
 
@@ -226,24 +269,21 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
 
-    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
+    @property
+    def delays_s(self) -> tuple[float, float]:
         """See `TruthEmulatorNode`."""
-        if self.server is None:
-            chosen = self.chosen
-            self.server = NatNetServer(names, chosen)
-            where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
-            self.say_serving(f"NatNet {chosen.version} at {where}", names)
-        for poses in frames:
-            self.server.submit(poses)
-        return self.server.is_idle
+        return self.chosen.camera_latency_s, 0.0
 
+    def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
+        """See `TruthEmulatorNode`."""
+        chosen, server = self.chosen, NatNetServer(names, self.chosen)
+        where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
+        self.say_serving(f"NatNet {chosen.version} at {where}", names)
+        return server
 
-class _Late(NamedTuple):
-    """A frame that is to go out when it is due; the network's part of its being late, ns."""
-
-    due_ns: int
-    network_ns: int
-    poses: BodyPoses
+    def send(self, server: NatNetServer, late: _Late) -> None:
+        """See `TruthEmulatorNode`."""
+        server.send(late.poses)
 
 
 class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStreamServer]):
@@ -257,43 +297,34 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self._axes, self._rng = Axes(self.chosen.up_axis), np.random.default_rng(self.chosen.seed)
-        self._waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
+        self._axes = Axes(self.chosen.up_axis)
         self._rate_hz = self.chosen.rate_hz
         self._first_ns: int | None = None
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
 
-    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
-        """See `TruthEmulatorNode`; begins once it is known how often the bodies are seen."""
-        for poses in frames:  # what was seen waits for the system's latency, which it tells, and for the network's
-            network_ns = round(NANOSECONDS_PER_SECOND * self._rng.exponential(self.chosen.network_jitter_s))
-            due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * self.chosen.latency_s) + network_ns
-            due_ns = max(due_ns, self._waiting[-1].due_ns if self._waiting else 0)
-            self._waiting.append(_Late(due_ns, network_ns, poses))
-        if self.server is None:
-            self._begin(names, is_over)
-            return False
-        self._go_wrong(self.server)
-        self.server.serve()
-        now_ns = time.time_ns()
-        while self._waiting and self._waiting[0].due_ns <= now_ns:
-            self._send(self.server, self._waiting.popleft())
-        return not self._waiting
+    @property
+    def delays_s(self) -> tuple[float, float]:
+        """See `TruthEmulatorNode`."""
+        return self.chosen.latency_s, self.chosen.network_jitter_s
 
-    def _begin(self, names: tuple[str, ...], is_over: bool) -> None:
-        if not self._rate_hz and len(self._waiting) >= _FRAMES_FOR_RATE:
+    def begin(self, names: tuple[str, ...], is_over: bool) -> DataStreamServer | None:
+        """See `TruthEmulatorNode`; once it is known how often the bodies are seen."""
+        if not self._rate_hz and len(self.waiting) >= _FRAMES_FOR_RATE:
             # The median: frames that are missing make some of the intervals longer.
-            stamps_ns = np.array([one.poses.stamp_ns for one in self._waiting])
+            stamps_ns = np.array([one.poses.stamp_ns for one in self.waiting])
             rate_hz = NANOSECONDS_PER_SECOND / max(float(np.median(np.diff(stamps_ns))), 1.0)
             # Cameras run at whole rates, or nearly so; a rate that is a thousandth off cannot be mapped.
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
-        if self._rate_hz or is_over:
-            host = self.chosen.host
-            self.server = DataStreamServer(host, self.chosen.port, names, self._rate_hz or 1.0)
-            self.say_serving(f"DataStream at {host}:{self.server.port}, {self._rate_hz:.1f} Hz", names)
+        if not self._rate_hz and not is_over:
+            return None
+        server = DataStreamServer(self.chosen.host, self.chosen.port, names, self._rate_hz or 1.0)
+        self.say_serving(f"DataStream at {self.chosen.host}:{server.port}, {self._rate_hz:.1f} Hz", names)
+        return server
 
-    def _go_wrong(self, server: DataStreamServer) -> None:
+    def look_after(self, server: DataStreamServer) -> None:
+        """Take clients, and go wrong as asked."""
+        server.serve()
         now_s, chosen = time.monotonic(), self.chosen
         if chosen.disconnect_every_s and now_s - self._disconnected_s > chosen.disconnect_every_s:
             self._disconnected_s = now_s
@@ -306,7 +337,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         elif now_s - self._began_s > chosen.restart_every_s:
             server.close()
 
-    def _send(self, server: DataStreamServer, late: _Late) -> None:
+    def send(self, server: DataStreamServer, late: _Late) -> None:
         """Numbers count exposures at the rate, so that a frame which is not there leaves a gap in them."""
         poses = late.poses
         if self._first_ns is None:
@@ -315,10 +346,10 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if number <= self._number:
             return
         self._number = number
-        if self._rng.random() < self.chosen.frame_drop_rate:
+        if self.rng.random() < self.chosen.frame_drop_rate:
             return
         positions_m, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
-        seen = poses.tracked & (self._rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
+        seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         places = np.flatnonzero(seen).tolist()
         rotations = Rotation.from_quat(quaternions[seen]).as_matrix() if places else ()
         bodies = {

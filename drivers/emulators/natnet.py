@@ -1,18 +1,16 @@
 """A NatNet server on this host, with faults on request: what the OptiTrack node connects to where there are no cameras.
 
-It stamps by a clock of its own that runs fast or slow, and sends a frame when its exposure and the cameras' latency are
-over. A thread answers the clients, so that echoes do not wait for whatever else the process does.
+It stamps by a clock of its own that runs fast or slow. A thread answers the clients, so that echoes do not wait for
+whatever else the process does.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -141,12 +139,11 @@ def text(value: str) -> bytes:
 
 CLOCK_HZ = 10_000_000
 EXTRA_BODY = "emulator_extra"
-"""That a change of models adds or takes away."""
+"""That a change of models adds or takes away: where the first one is."""
 _FIRST_TICKS = 8_000_000_000
 _MOST_CLIENTS, _CLIENT_S = 16, 10.0
-_MOST_WAITING = 1000
 _CHANGED_FRAMES = 5
-_DOWN_S = 0.5
+_DOWN_S, _LOOK_S = 0.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,6 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
         0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
     )
     model_change_every_s: float = non_negative(0.0, "a further body comes, or goes, so often; 0: never", "s")
-    seed: int = parameter(0, "of the frames that are dropped", minimum=0)
 
 
 class NatNetServer:
@@ -203,10 +199,8 @@ class NatNetServer:
         self._changes = 0
         self._changed_frames = 0
         self._clients: dict[tuple[str, int], float] = {}
-        self._waiting: deque[BodyPoses] = deque(maxlen=_MOST_WAITING)
         self._is_closed = False
         self._socket = self._bound()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._serve, name="natnet server", daemon=True)
         self._thread.start()
 
@@ -214,18 +208,6 @@ class NatNetServer:
     def names(self) -> tuple[str, ...]:
         """Of the bodies that it streams now."""
         return (*self._names, EXTRA_BODY) if self._changes % 2 else self._names
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no frame waits to be due."""
-        return not self._waiting
-
-    def submit(self, poses: BodyPoses) -> None:
-        """Take a frame, of the names given, stamped by this host's clock; it goes out when it is due."""
-        if self._is_closed:
-            return
-        self._waiting.append(poses)
-        os.eventfd_write(self._wake, 1)
 
     def restart(self) -> None:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
@@ -243,10 +225,8 @@ class NatNetServer:
         if self._is_closed:
             return
         self._is_closed = True
-        os.eventfd_write(self._wake, 1)
         self._thread.join(5.0)
         self._socket.close()
-        os.close(self._wake)
 
     def ticks(self, host_ns: int) -> int:
         """Of the server's clock at that time of the host."""
@@ -272,21 +252,10 @@ class NatNetServer:
     def _serve(self) -> None:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
         while not self._is_closed:
-            if any(number == self._wake for number, _ in poll.poll(1e3 * self._rest_s())):
-                os.eventfd_read(self._wake)
+            poll.poll(1e3 * _LOOK_S)
             self._answer_all()
             self._break_down()
-            while self._waiting and self._rest_s() <= 0.0:
-                self._send(self._waiting.popleft())
-
-    def _rest_s(self) -> float:
-        """Until the next frame is due."""
-        if not self._waiting:
-            return 0.1
-        due_ns = self._waiting[0].stamp_ns + round(self._chosen.camera_latency_s * NANOSECONDS_PER_SECOND)
-        return min(max(due_ns - time.time_ns(), 0) / NANOSECONDS_PER_SECOND, 0.1)
 
     def _answer_all(self) -> None:
         for _ in range(100):
@@ -333,7 +302,8 @@ class NatNetServer:
             if passed_s > (self._changes + 1) * chosen.model_change_every_s:
                 self.change_models()
 
-    def _send(self, poses: BodyPoses) -> None:
+    def send(self, poses: BodyPoses) -> None:
+        """Send a frame, of the names given, stamped at its exposure by this host's clock."""
         now_ns = time.time_ns()
         if poses.stamp_ns < self._boot_ns:
             return
@@ -368,8 +338,7 @@ class NatNetServer:
                 tracked[int(turn - 1.0) % len(tracked)] = False
         positions, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
         if len(names) > len(poses.names):
-            positions = np.vstack([positions, np.zeros(3)])
-            quaternions = np.vstack([quaternions, [0.0, 0.0, 0.0, 1.0]])
+            positions, quaternions = (np.vstack([of, of[:1]]) for of in (positions, quaternions))
             tracked = np.append(tracked, True)
         return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
 

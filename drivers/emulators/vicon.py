@@ -41,7 +41,6 @@ class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
     disconnect_every_s: float = non_negative(0.0, "clients are sent away so often; 0: never", "s")
     restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")
     restart_takes_s: float = non_negative(1.0, "it is gone for so long", "s")
-    seed: int = parameter(0, "of the faults", minimum=0)
 
 
 def subjects_of(names: Sequence[str]) -> tuple[protocol.Subject, ...]:

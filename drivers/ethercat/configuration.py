@@ -22,7 +22,7 @@ _MARGIN = 0.05
 class BusSensors:
     """The interface, and what is on it."""
 
-    interface: str = parameter("eth0", "network interface, for this bus alone")
+    interface: str = parameter("", "network interface, for this bus alone; has to be set")
     sensors: tuple[str, ...] = parameter(
         ("ati_axia80",), "devices in their order on the bus: names of config/ethercat, or paths of .yaml files"
     )
@@ -37,6 +37,7 @@ class BusSensors:
 class BusConfiguration(BusSensors):
     """The interface, what is on it, and how often it is asked."""
 
+    beside_network: bool = parameter(False, "be master of an interface that has an IP address too")
     cycle_hz: float = bounded(1000.0, 10.0, 4000.0, "cycles a second", "Hz")
     spin_s: float = bounded(0.00002, 0.0, 0.001, "so long before a cycle its thread does not sleep", "s")
     receive_timeout_us: int = bounded(4000, 100, 100_000, "so long a frame is waited for", "us")
@@ -104,6 +105,14 @@ class PressureSensors:
     volts: tuple[float, float] = parameter((0.0, 10.0), "at the ends of the sensors' range", unit="V")
     pascals: tuple[float, float] = parameter((0.0, 100000.0), "at the ends of the sensors' range", unit="Pa")
 
+    def faults(self) -> Iterable[str]:
+        """A line needs two points, a topic a name."""
+        for name in ("volts", "pascals"):
+            first, last = getattr(self, name)
+            if first == last:
+                yield f"{name}: [{first}, {last}], allowed: two different ones"
+        yield from topic_name_faults("chambers", [name for name in self.chambers if name])
+
 
 @dataclass(frozen=True)
 class PressureConfiguration(PressureSensors):
@@ -119,10 +128,8 @@ class PressureConfiguration(PressureSensors):
 
     def faults(self) -> Iterable[str]:
         """What does not go together."""
+        yield from super().faults()
         named = [name for name in self.chambers if name]
-        if self.volts[0] == self.volts[1]:
-            yield f"volts: {list(self.volts)}, allowed: two different ones"
-        yield from topic_name_faults("chambers", named)
         if self.offsets_pa and len(self.offsets_pa) != len(named):
             yield f"offsets_pa: {len(self.offsets_pa)} for {len(named)} chambers"
 
@@ -136,8 +143,8 @@ class PressureConfiguration(PressureSensors):
     def beyond(self, voltages: Matrix) -> NDArray[np.bool_]:
         """(K, n) whether a voltage is none that such a sensor gives: a wire is off, or it is another sensor."""
         margin = _MARGIN * abs(self.volts[1] - self.volts[0])
-        outside: NDArray[np.bool_] = (voltages < min(self.volts) - margin) | (voltages > max(self.volts) + margin)
-        return outside
+        within: NDArray[np.bool_] = (voltages >= min(self.volts) - margin) & (voltages <= max(self.volts) + margin)
+        return ~within
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ import contextlib
 import ctypes
 import math
 import os
-import socket
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,48 +20,8 @@ from numpy.typing import NDArray
 from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
-from onboard_estimation.base.errors import UserError
-
-# Whether raw Ethernet frames may be sent on an interface, and what to do where not.
-
-_EVERY_PROTOCOL = 0x0003
-
-
-def check_interface(interface: str) -> None:
-    """Refuse an interface that is not there, is down, or may not be used.
-
-    Raises
-    ------
-    UserError
-        With the interfaces that are there, or with the capability that is missing and the way to it.
-    """
-    known = sorted(name for _, name in socket.if_nameindex())
-    if interface not in known:
-        raise UserError(f"interface {interface!r} is not there; there are {', '.join(known)}: set bus.interface")
-    try:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL)) as raw:
-            raw.bind((interface, _EVERY_PROTOCOL))
-    except PermissionError as error:  # both ways were tried, neither runs anything as root
-        raise UserError(
-            f"interface {interface}: {error.strerror}; raw Ethernet needs the capability CAP_NET_RAW, which this "
-            f"process has not. Without running as root: `sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} "
-            f"--init-groups --inh-caps +net_raw --ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or "
-            "for good, in an environment of its own (`python3 -m venv --copies ENVIRONMENT`): "
-            "`sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3`"
-        ) from error
-    except OSError as error:
-        raise UserError(f"interface {interface}: {error.strerror}") from error
-    if not _is_up(interface):
-        raise UserError(f"interface {interface} is down: sudo ip link set {interface} up")
-
-
-def _is_up(interface: str) -> bool:
-    try:
-        flags = int(Path(f"/sys/class/net/{interface}/flags").read_text(), 16)
-    except (OSError, ValueError):  # no sysfs here, or that of another namespace: the library will tell
-        return True
-    return bool(flags & 1)
-
+from drivers.ethercat.interface import flags_kept, hear_all, raw_socket, refuse_unless_own
+from onboard_estimation.base.errors import UserError, printable
 
 # Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
 #
@@ -110,7 +68,7 @@ class Bus:
     Raises
     ------
     UserError
-        pysoem is not there; the interface is not there, or may not be used.
+        pysoem is not there; the interface is not there, may not be used, or has a network on it.
     """
 
     def __init__(
@@ -119,7 +77,11 @@ class Bus:
         self._interface, self._timeout_us = chosen.interface, chosen.receive_timeout_us
         self._descriptions, self._tell = tuple(descriptions), tell
         self._library = pysoem_library()
-        check_interface(self._interface)
+        if not (chosen.beside_network and chosen.interface):
+            refuse_unless_own(self._interface)
+        self._raw = raw_socket(self._interface)
+        # Held all the time: else each try to open a bus on which nothing answers would write to the kernel's log.
+        hear_all(self._raw, self._interface)
         self._master: Any = None
         self.devices: list[Device] = []
 
@@ -136,12 +98,13 @@ class Bus:
         UserError
             They are not those described, map other data, or refuse an object.
         """
-        self.close()
+        self._leave()
         library = self._library
         self._master = library.Master()
         try:
-            self._master.open(self._interface)
-        except ConnectionError as error:
+            with flags_kept(self._interface):
+                self._master.open(self._interface)
+        except OSError as error:  # ConnectionError is one
             self._master = None
             return f"{self._interface} cannot be opened: {error}"
         if self._master.config_init() <= 0:
@@ -153,7 +116,7 @@ class Bus:
             self._master.config_map()
         except library.ConfigMapError as error:  # of any device, also of one that is not read
             told = "; ".join(" ".join(str(part) for part in one) for one in error.args[0])
-            self._tell(f"while process data were mapped, a device told errors: {told[:300]}", True)
+            self._tell(f"while process data were mapped, a device told errors: {printable(told[:300])}", True)
         for device in self.devices:
             if device.fault is not None:
                 raise device.fault
@@ -207,7 +170,13 @@ class Bus:
                     slave.write_state()
 
     def close(self) -> None:
-        """Take the devices back to INIT and give the interface back."""
+        """Take the devices back to INIT, in which they heed no outputs, and give the interface back as it was."""
+        try:
+            self._leave()
+        finally:
+            self._raw.close()
+
+    def _leave(self) -> None:
         master, self._master, self.devices = self._master, None, []
         if master is None:
             return
@@ -226,7 +195,7 @@ class Bus:
             while position < len(slaves) and not _is_described(description, slaves[position]):
                 position += 1
             if position == len(slaves):
-                there = ", ".join(f"{one.name} (vendor 0x{one.man:X}, product 0x{one.id:X})" for one in slaves)
+                there = ", ".join(f"{_name(one)} (vendor 0x{one.man:X}, product 0x{one.id:X})" for one in slaves)
                 products = " or ".join(f"0x{one:X}" for one in description.product_ids) or "any"
                 vendor = "any" if description.vendor_id is None else f"0x{description.vendor_id:X}"
                 raise UserError(
@@ -259,7 +228,7 @@ class Bus:
         told = []
         for slave in self._master.slaves:
             reason = f": {self._reason(slave)}" if slave.al_status else ""
-            told.append(f"{slave.name} is in {_STATES.get(slave.state & 15, slave.state)}{reason}")
+            told.append(f"{_name(slave)} is in {_STATES.get(slave.state & 15, slave.state)}{reason}")
         return f"{wanted} was not reached; {', '.join(told)}"
 
     def _reason(self, slave: Any) -> str:
@@ -274,6 +243,14 @@ class Bus:
             self._tell(f"{device.name}: in operation again", False)
 
 
+def _name(slave: Any) -> str:
+    """As the device's EEPROM has it, which may be anything."""
+    try:
+        return printable(slave.name)
+    except UnicodeDecodeError:
+        return "a device whose name is no text"
+
+
 def _is_described(description: SensorDescription, slave: Any) -> bool:
     vendor = description.vendor_id is None or description.vendor_id == slave.man
     return vendor and (not description.product_ids or slave.id in description.product_ids)
@@ -285,7 +262,7 @@ _LOOK_S = 0.25
 _HURRY_S = 0.005
 _REOPEN_S = 3.0
 """After so long without any device the bus is opened anew: its interface may have been taken away and come back."""
-_PR_SET_TIMERSLACK = 29
+_PR_SET_TIMERSLACK, _LOCK_CURRENT, _LOCK_ON_FAULT = 29, 1, 4
 _SWITCH_S = 0.0001
 
 
@@ -421,17 +398,20 @@ class Cycle:
     def _prepare_thread(self) -> None:
         # Another thread keeps the interpreter for that long, by default for five cycles.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
-        # The kernel may wake a thread late by its slack, 50 us by default.
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+            system = ctypes.CDLL(None)
+            # The kernel may wake a thread late by its slack, 50 us by default.
+            system.prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+            # What was used once stays in memory, where the limit on locked memory allows it; what was not takes none.
+            system.mlockall(_LOCK_CURRENT | _LOCK_ON_FAULT)
         if priority := self._chosen.realtime_priority:
             try:
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-            except PermissionError:
+            except OSError as error:
                 self._tell(
                     f"the cycle has no real-time priority, and other programs delay it: bus.realtime_priority "
-                    f"{priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
-                    False,
+                    f"{priority}: {error.strerror}; an `rtprio` in /etc/security/limits.conf allows it, 0 does without",
+                    True,
                 )
 
     def _cycles(self) -> None:
@@ -497,6 +477,7 @@ class Cycle:
 
     def _look_after(self) -> None:
         """The other thread: states, and the way back."""
+        said = ""
         self._running.wait()
         while not self._stop.is_set():
             try:
@@ -504,7 +485,9 @@ class Cycle:
                     with self._changing:
                         self._bus.look_after()
             except Exception as error:  # of the library, on frames that a broken bus gives
-                self._tell(f"looking after the bus failed: {error!r}", True)
+                before, said = said, f"looking after the bus failed: {error!r}"
+                if said != before:
+                    self._tell(said, True)
             if self.trouble or any(device.trouble for device in self._bus.devices):
                 self._stop.wait(_HURRY_S)
             else:

@@ -20,6 +20,7 @@ A file of `config/ethercat/`, or one of the user's own:
         factor: {index: 0x2021, subindex: 0x37, type: uint32, expected: 1000000}   # or a number
         divide: true
         offset: 0.0               # a number or an object, in the unit
+        largest: 4000.0           # N, N m: no such sensor gives more, such readings are left out; null: 100 kN, 10 kN m
         unit: {index: 0x2021, subindex: 0x2F, type: uint8, codes: {0: lbf, 1: N}, expected: 1}   # or N
     startup:                      # written in PREOP, in this order, at every start of the device
       - {index: 0x8010, subindex: 1, type: uint8, value: 1, why: calibration matrix on}
@@ -27,8 +28,10 @@ A file of `config/ethercat/`, or one of the user's own:
     status:
       - {field: status, mask: 0x40000000, level: overload, meaning: a force or torque is out of range}
 
-Forces and torques are the fields `force_x` to `torque_z`; analogue inputs are `voltage_1`, `voltage_2`, ... `expected`
-is what such an object usually holds: the emulator answers with it, the driver reads the device's own.
+Forces and torques are the fields `force_x` to `torque_z`; analogue inputs are `voltage_1`, `voltage_2`, ...; `counter`
+is the device's count of its readings: by it those that come twice are left out, without it those whose process data all
+stand for longer than a second. `expected` is what such an object usually holds: the emulator answers with it, the
+driver reads the device's own.
 
 Each class here is a mapping of the file, and each of its fields says how it is read; all faults are found at once.
 """
@@ -51,6 +54,9 @@ from onboard_estimation.base.parameter_file import read_yaml
 
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
+COUNTER = "counter"
+LARGEST = {"N": 1e5, "N m": 1e4}
+"""Of any sensor's forces and torques, where its file does not say."""
 CODES = {
     "int8": "<b", "uint8": "<B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q",
     "uint64": "<Q", "float32": "<f", "float64": "<d",
@@ -284,6 +290,7 @@ class Scale:
     factor: float | SdoObject = _read(_either(_record(SdoObject), _number()), 1.0)
     divide: bool = _read(_FLAG, False)
     offset: float | SdoObject = _read(_either(_record(SdoObject), _number()), 0.0)
+    largest: float | None = _read(_number(1e-9, 1e9), None)
     unit: str | UnitCode = _read(_either(_record(UnitCode), _UNIT))
 
     @property
@@ -355,7 +362,7 @@ class SensorDescription:
     @property
     def has_wrench(self) -> bool:
         """Whether it is a force-torque sensor."""
-        return WRENCH[0] in {entry.field for entry in self.input_entries}
+        return any(entry.field == WRENCH[0] for entry in self.input_entries)
 
     @property
     def voltages(self) -> tuple[str, ...]:
@@ -367,6 +374,18 @@ class SensorDescription:
     def fields(self) -> tuple[str, ...]:
         """What is read of it."""
         return WRENCH if self.has_wrench else self.voltages
+
+    @property
+    def has_counter(self) -> bool:
+        """Whether it counts its readings."""
+        return any(entry.field == COUNTER for entry in self.input_entries)
+
+    @property
+    def largest(self) -> tuple[float, ...]:
+        """Of each of `fields`, the largest absolute value that such a sensor gives, in SI units."""
+        scales, name_of = dict(self.scales), {entry.field: entry.scale for entry in self.input_entries}
+        given = ((scales[name_of[one]].largest, LARGEST.get(_dimension(one), math.inf)) for one in self.fields)
+        return tuple(otherwise if largest is None else largest for largest, otherwise in given)
 
 
 def shipped() -> dict[str, Path]:

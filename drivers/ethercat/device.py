@@ -117,8 +117,9 @@ class Conversion:
     remarks: tuple[str, ...] = ()
 
     def __call__(self, records: NDArray[Any]) -> Matrix:
-        """(K, m) SI values of K records."""
-        return np.column_stack([records[field] for field in self.fields]) * self.gain + self.offset
+        """(K, m) SI values of K records; what is no number stays none."""
+        with np.errstate(all="ignore"):
+            return np.column_stack([records[field] for field in self.fields]) * self.gain + self.offset
 
 
 def conversion_of(
@@ -134,7 +135,7 @@ def conversion_of(
     Raises
     ------
     UserError
-        A factor is zero or not finite, or a unit's code is unknown.
+        A factor is zero, it or an offset is not finite, or a unit's code is unknown.
     """
     scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
     gains, offsets, remarks = [], [], []
@@ -144,13 +145,14 @@ def conversion_of(
         unit, remark = scale.unit, ""
         if isinstance(unit, UnitCode):
             unit, remark = _told_unit(description.name, unit, held(unit))
-        if not (np.isfinite(factor) and np.isfinite(offset) and factor != 0.0):
+        in_si = UNITS[unit][1]
+        gain = (1.0 / factor if scale.divide and factor else factor) * in_si
+        if not (math.isfinite(gain) and math.isfinite(offset * in_si) and gain):
             raise UserError(
                 f"{description.name}: {field} has the factor {factor:g} and the offset {offset:g} "
                 f"(object {scale.factor}): is the device calibrated?"
             )
-        in_si = UNITS[unit][1]
-        gains.append((1.0 / factor if scale.divide else factor) * in_si)
+        gains.append(gain)
         offsets.append(offset * in_si)
         remarks.append(remark)
     return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(filter(None, dict.fromkeys(remarks))))

@@ -29,7 +29,7 @@ from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
-_HEARD_S = 0.1
+_LOOK_S = 0.5
 _REMIND_S = 5.0
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
 
@@ -53,7 +53,6 @@ class EthercatWrenchNode(MeasuringNode):
     """
 
     def __init__(self) -> None:
-        self._cycle: Cycle | None = None
         super().__init__("ethercat_wrench")
         parameters: NodeParameters[EthercatConfiguration, EthercatHost] = NodeParameters(
             self, EthercatConfiguration, EthercatHost
@@ -64,20 +63,21 @@ class EthercatWrenchNode(MeasuringNode):
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
         self._reminded_s = self._looked_s = 0.0
+        self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
+        self._said_standing: set[int] = set()
         self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
         self._channels: dict[int, list[Channel]] = {}
         self._tare: Tare | None = None
         self._make_wrench()
         self._make_pressures()
         self._bus = Bus(configuration.bus, self._descriptions, self._tell)
-        self._cycle = cycle = Cycle(self._bus, configuration.bus, self._tell)
-        self.every(_TICK_S, partial(self._tick, cycle))
-        self.every(parameters.host.diagnostics_period_s, partial(self._report, cycle))
+        self._cycle = Cycle(self._bus, configuration.bus, self._tell)
+        self.every(_TICK_S, self._tick)
+        self.every(parameters.host.diagnostics_period_s, self._report)
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
-        if self._cycle is not None:
-            self._cycle.close()
+        self._cycle.close()
         super().destroy_node()
 
     def _make_wrench(self) -> None:
@@ -91,7 +91,7 @@ class EthercatWrenchNode(MeasuringNode):
             stream = self._streams[place] = WrenchStream(self._descriptions[place], chosen, cycle_hz)
             self._say_delay("wrench", stream)
             self._offer(place, WRENCH, WrenchStamped, partial(_set_frame, self._prefix + chosen.frame))
-            self._tare = tare = Tare(chosen, stream, lambda: self._read(self._started_cycle()))
+            self._tare = tare = Tare(chosen, stream, self._read)
             self.offer("tare", lambda: tare.make(self._running_device(place)))
             self.offer("clear_tare", lambda: tare.clear(self._running_device(place)))
 
@@ -132,40 +132,49 @@ class EthercatWrenchNode(MeasuringNode):
         """From any thread."""
         self._told.put((sentence, is_bad))
 
-    def _started_cycle(self) -> Cycle:
-        assert self._cycle is not None
-        return self._cycle
-
     def _running_device(self, place: int) -> Device:
         """UserError where it does not run."""
-        if trouble := self._started_cycle().trouble:
-            raise UserError(trouble)
+        if self._cycle.trouble:
+            raise UserError(self._cycle.trouble)
         for device in self._bus.devices:
             if device.place == place:
                 return device
         raise UserError("no force-torque sensor answers")
 
-    def _tick(self, cycle: Cycle) -> None:
+    def _tick(self) -> None:
         if not self._started:  # only now: other nodes of the process may have taken long to be made
             self._started = True
-            cycle.start()
-        if cycle.refusal is not None:
-            raise cycle.refusal
+            self._cycle.start()
+        if self._cycle.refusal is not None:
+            raise self._cycle.refusal
         now_s = time.monotonic()
-        if now_s - self._looked_s > _HEARD_S:
+        if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
             self.look_who_listens()
+            self._look_for_repeats()
         if not self._told.empty():
             while not self._told.empty():
                 self.say(*self._told.get())
-            self._report(cycle)  # at once, not with the next one
-        stay(partial(self._read, cycle), self.context.ok)
+            self._report()  # at once, not with the next one
+        stay(self._read, self.context.ok)
 
-    def _read(self, cycle: Cycle) -> float:
+    def _look_for_repeats(self) -> None:
+        for place, stream in self._streams.items():
+            name = self._descriptions[place].name
+            before = self._standing.get(place, "")
+            now = self._standing[place] = stream.repeats.told(name, "power it off and on")
+            if now and before and place not in self._said_standing:  # not by a part of such a time
+                self._said_standing.add(place)
+                self._tell(now, True)
+            elif not now and place in self._said_standing:
+                self._said_standing.remove(place)
+                self._tell(f"{name}: readings are fresh again", False)
+
+    def _read(self) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""
         by_place: dict[int, tuple[Device, list[int], list[bytes]]] = {}
-        while cycle.readings:
-            device, stamp_ns, data = cycle.readings.popleft()
+        while self._cycle.readings:
+            device, stamp_ns, data = self._cycle.readings.popleft()
             _, stamps, pieces = by_place.setdefault(device.place, (device, [], []))
             stamps.append(stamp_ns)
             pieces.append(data)
@@ -190,16 +199,17 @@ class EthercatWrenchNode(MeasuringNode):
                 if is_taken:
                     handed.append(Measurement(stamp_ns, channel.sensor, value))
 
-    def _report(self, cycle: Cycle) -> None:
+    def _report(self) -> None:
         """Diagnostics, and a reminder of what is waited for."""
         now_s = time.monotonic()
-        if cycle.trouble and now_s - self._reminded_s > _REMIND_S:
+        if self._cycle.trouble and now_s - self._reminded_s > _REMIND_S:
             self._reminded_s = now_s
-            self.get_logger().warning(f"waiting: {cycle.trouble}")
-        self.report([self._bus_status(cycle), *map(self._device_status, self._bus.devices)])
+            self.get_logger().warning(f"waiting: {self._cycle.trouble}")
+        self.report([self._bus_status(), *map(self._device_status, self._bus.devices)])
 
-    def _bus_status(self, cycle: Cycle) -> Any:
+    def _bus_status(self) -> Any:
         """Working counter, and how well the instants of the cycles were kept since the last report."""
+        cycle = self._cycle
         figures, expected = cycle.figures(), self._bus.expected
         values: dict[str, float] = {
             "working_counter": cycle.counter,
@@ -225,7 +235,11 @@ class EthercatWrenchNode(MeasuringNode):
         said: Mapping[StatusBits, int] = {}
         stream = self._streams.get(device.place)
         if stream is not None:
-            said, values["received"] = stream.said(), stream.received
+            said = stream.said()
+            values |= {"received": stream.received, "repeats": stream.repeats.count}
+            remarks += filter(None, [self._standing.get(device.place, "")])
+            for channel, beyond in zip(self._channels[device.place], stream.beyond(), strict=True):
+                remarks += [f"{channel.sensor}: {beyond} {stream.unlike}"] if beyond else []
         if isinstance(stream, WrenchStream) and self._tare is not None:
             remarks += filter(None, [self._tare.lost(device)])
             values |= {
@@ -235,10 +249,6 @@ class EthercatWrenchNode(MeasuringNode):
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,
                 **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, stream.compensation.zero, strict=True)},
             }
-        elif isinstance(stream, PressureStream):
-            for channel, beyond in zip(self._channels[device.place], stream.beyond(), strict=True):
-                if beyond:
-                    remarks.append(f"{channel.sensor}: {beyond} voltages that its sensor does not give: is a wire off?")
         sentences = [device.trouble] if device.trouble else []
         sentences += [f"{bits.level}: {bits.meaning} ({count} readings)" for bits, count in said.items()]
         is_error = device.trouble or any(bits.level != "warning" for bits in said)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.configuration import PressureConfiguration, WrenchConfiguration
-from drivers.ethercat.description import SensorDescription, StatusBits
+from drivers.ethercat.description import COUNTER, SensorDescription, StatusBits
 from drivers.ethercat.device import Device
+from drivers.repeats import Repeats
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
@@ -187,7 +189,9 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
 
 _BAD = ("overload", "error")
 _GAP_NS = 100_000_000
-"""What was read before such a gap is no part of a zero."""
+"""What was read before such a gap, or one of three cycles, is no part of a zero."""
+_STANDS_S = 1.0
+"""So long the process data of a device without a counter may be the same: of a quiet pressure they are."""
 
 
 class Batch(NamedTuple):
@@ -204,12 +208,27 @@ class Stream:
     ----------
     received
         Readings that came.
+    repeats
+        Those that came again.
+    unlike
+        What is to be said of a reading that no such sensor gives.
     """
 
-    def __init__(self, description: SensorDescription, decimation: int, cycle_hz: float) -> None:
-        self._status = description.status
+    def __init__(
+        self, description: SensorDescription, decimation: int, cycle_hz: float, names: Sequence[str] = ("wrench",)
+    ) -> None:
+        self._has_counter = description.has_counter
         self._said: dict[StatusBits, int] = {}
+        self._beyond = np.zeros(len(names), dtype=np.int64)
+        # Which channels status bits speak of: those of `status_2` of `voltage_2`, others of all.
+        self._status: dict[StatusBits, NDArray[np.bool_]] = {}
+        for bits in description.status:
+            number = bits.field.rpartition("_")[2]
+            about = [not number.isdigit() or name in (f"voltage_{number}", "wrench") for name in names]
+            self._status[bits] = np.array(about)
         self.received = 0
+        self.repeats = Repeats(0 if self._has_counter else round(_STANDS_S * cycle_hz))
+        self.unlike = "voltages that its sensor does not give: is a wire off?"
         self.decimator = Decimator(decimation, 1.0 / cycle_hz) if decimation > 1 else None
 
     def said(self) -> dict[StatusBits, int]:
@@ -217,24 +236,40 @@ class Stream:
         said, self._said = self._said, {}
         return said
 
-    def _read(self, device: Device, data: bytes) -> tuple[Matrix, list[tuple[StatusBits, NDArray[np.bool_]]]]:
-        """Values (K, m) of K cycles' process data; status bits that speak against them, and in which (K,)."""
+    def beyond(self) -> NDArray[np.int64]:
+        """Of each channel, readings since the last call that no such sensor gives; they are left out."""
+        beyond, self._beyond = self._beyond, np.zeros_like(self._beyond)
+        return beyond
+
+    def _read(
+        self, device: Device, stamps_ns: Sequence[int], data: bytes
+    ) -> tuple[list[int], Matrix, NDArray[np.bool_]]:
+        """Of K cycles' process data, those that repeat none.
+
+        Returns
+        -------
+        stamps, values
+            (L,) and (L, m).
+        faulty
+            (L, n) whether the device itself speaks against the reading of a channel.
+        """
         records = np.frombuffer(data, device.input_type)
         self.received += len(records)
         assert device.conversion is not None  # it was in operation
+        compared = records[COUNTER] if self._has_counter else np.frombuffer(data, np.uint8).reshape(len(records), -1)
+        fresh = self.repeats.fresh(compared)
+        faulty = np.zeros((len(records), len(self._beyond)), dtype=np.bool_)
         words = {name: int(np.bitwise_or.reduce(records[name])) for name in {bits.field for bits in self._status}}
-        spoken = []
-        for bits in self._status:
+        for bits, about in self._status.items():
             if words[bits.field] & bits.mask:
                 is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
                 self._said[bits] = self._said.get(bits, 0) + int(is_set.sum())
                 if bits.level in _BAD:
-                    spoken.append((bits, is_set))
-        return device.conversion(records), spoken
+                    faulty |= is_set[:, None] & about
+        return list(compress(stamps_ns, fresh)), device.conversion(records[fresh]), faulty[fresh]
 
-    def _thinned(self, stamps_ns: Sequence[int], values: Matrix) -> Batch:
-        batch = Batch(list(stamps_ns), values)
-        return batch if self.decimator is None else Batch(*self.decimator(*batch))
+    def _thinned(self, stamps_ns: list[int], values: Matrix) -> Batch:
+        return Batch(*(self.decimator or Batch)(stamps_ns, values))
 
 
 class WrenchStream(Stream):
@@ -245,7 +280,7 @@ class WrenchStream(Stream):
     raw
         Of the last readings (6,) each: N, N m, along the sensor's axes, robot on sensor, nothing taken off.
     refused
-        Readings not published for what the device says of them.
+        Readings not published for what the device says of them, or for what they are.
     """
 
     def __init__(self, description: SensorDescription, chosen: WrenchConfiguration, cycle_hz: float) -> None:
@@ -253,25 +288,29 @@ class WrenchStream(Stream):
         self.compensation = Compensation(chosen)
         self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
         self._newest_ns = self.refused = 0
+        self._gap_ns = max(_GAP_NS, round(3 * NANOSECONDS_PER_SECOND / cycle_hz))
         self._sign = 1.0 if chosen.device_sign == "robot_on_sensor" else -1.0
         self._publish_faulty = chosen.publish_faulty
         self._latency_ns = round(chosen.latency_s * NANOSECONDS_PER_SECOND)
+        self._largest = np.array(description.largest)
+        force_n, torque_n_m = self._largest[0], self._largest[3]
+        self.unlike = f"readings beyond {force_n:g} N and {torque_n_m:g} N m, or no numbers: is it calibrated?"
 
     def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
         """What is to be published of K cycles' process data, one behind the other."""
-        readings, spoken = self._read(device, data)
+        fresh_ns, readings, faulty = self._read(device, stamps_ns, data)
         readings = self._sign * readings
-        keeps = np.asarray(np.isfinite(readings).all(axis=1))
-        for _, is_set in spoken if not self._publish_faulty else ():
-            keeps = keeps & ~is_set
-        stamps = [at_ns - self._latency_ns for at_ns, keep in zip(stamps_ns, keeps.tolist(), strict=True) if keep]
-        self.refused += int((~keeps).sum())
-        readings = readings[keeps]
-        if stamps_ns[0] - self._newest_ns > _GAP_NS:
+        keeps = np.asarray((np.abs(readings) <= self._largest).all(axis=1))
+        self._beyond += np.count_nonzero(~keeps)
+        if not self._publish_faulty:
+            keeps &= ~faulty[:, 0]
+        self.refused += int(np.count_nonzero(~keeps))
+        kept_ns, readings = list(compress(fresh_ns, keeps)), readings[keeps]
+        if (kept_ns or stamps_ns[-1:])[0] - self._newest_ns > self._gap_ns:
             self.raw.clear()
-        self._newest_ns = stamps_ns[-1]
+        self._newest_ns = kept_ns[-1] if kept_ns else self._newest_ns
         self.raw.extend(readings)
-        return self._thinned(stamps, self.compensation(readings))
+        return self._thinned([at_ns - self._latency_ns for at_ns in kept_ns], self.compensation(readings))
 
 
 class PressureStream(Stream):
@@ -290,30 +329,20 @@ class PressureStream(Stream):
         inputs: Sequence[tuple[int, float]],
         cycle_hz: float,
     ) -> None:
-        super().__init__(description, chosen.decimation, cycle_hz)
         self._chosen, self._columns = chosen, [column for column, _ in inputs]
         self._offsets_pa = np.array([offset_pa for _, offset_pa in inputs])
-        self._names = [description.voltages[column] for column in self._columns]
-        self._beyond = np.zeros(len(inputs), dtype=np.int64)
+        names = [description.voltages[column] for column in self._columns]
+        super().__init__(description, chosen.decimation, cycle_hz, names)
 
     def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
-        """Stamps and pressures (K, n), Pa; NaN where there is none."""
-        values, spoken = self._read(device, data)
+        """Stamps and pressures (L, n), Pa; NaN where there is none."""
+        fresh_ns, values, faulty = self._read(device, stamps_ns, data)
         voltages = values[:, self._columns]
-        missing = self._chosen.beyond(voltages)
-        self._beyond += missing.sum(axis=0)
-        for bits, is_set in spoken:  # those of `status_2` speak of `voltage_2`
-            number = bits.field.rpartition("_")[2]
-            about = [not number.isdigit() or name == f"voltage_{number}" for name in self._names]
-            missing |= is_set[:, None] & np.array(about)
+        beyond = self._chosen.beyond(voltages)
+        self._beyond += beyond.sum(axis=0)
         pressures = self._chosen.absolute(voltages, self._offsets_pa)
-        pressures[missing] = np.nan
-        return self._thinned(stamps_ns, pressures)
-
-    def beyond(self) -> NDArray[np.int64]:
-        """(n,) readings since the last call whose voltage such a sensor does not give."""
-        beyond, self._beyond = self._beyond, np.zeros_like(self._beyond)
-        return beyond
+        pressures[beyond | faulty] = np.nan
+        return self._thinned(fresh_ns, pressures)
 
 
 # Zero of a force-torque sensor: by the host or by the device's own bias, and what is said of it.

@@ -1,21 +1,16 @@
-"""What drivers of motion capture share: axes, poses of bodies, what they are called on topics, how a stream fares."""
+"""What drivers of motion capture share: axes, poses of bodies, what they are called on topics, parameters."""
 
 from __future__ import annotations
 
-import math
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import parameter
+from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.measurement import Matrix
-from onboard_estimation.pipeline.device_clock import DeviceClock
-from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.transforms import AUTOMATIC
 
 # From the axes of a stream to the suite's world, z up.
@@ -92,7 +87,6 @@ MOST_BODIES = 256
 """More of one stream are not published: a server that makes up names must not fill the graph."""
 _LONGEST_NAME = 80
 _LARGEST_NORM_ERROR = 0.05
-_FARTHEST_M = 1e5
 _TOPIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*", re.ASCII)
 
 
@@ -121,34 +115,18 @@ class BodyPoses:
     tracked: NDArray[np.bool_]
 
 
-def placed(
-    stamp_ns: int,
-    names: tuple[str, ...],
-    places: NDArray[np.intp],
-    positions_m: Matrix,
-    quaternions_xyzw: Matrix,
-    tracked: NDArray[np.bool_],
-) -> BodyPoses:
-    """Poses of K rows as those of the bodies whose `places` (K,) among the names are told, beyond them: of none."""
-    count = len(names)
-    if np.array_equal(places, np.arange(count)):
-        return BodyPoses(stamp_ns, names, positions_m, quaternions_xyzw, tracked)
-    found = BodyPoses(stamp_ns, names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=np.bool_))
-    kept = tracked & (places < count)
-    at = places[kept]
-    found.positions_m[at], found.quaternions_xyzw[at] = positions_m[kept], quaternions_xyzw[kept]
-    found.tracked[at] = True
-    return found
-
-
-def plausible(positions_m: Matrix, quaternions_xyzw: Matrix) -> NDArray[np.bool_]:
-    """(B,) which of the poses can be some: finite, within 100 km, a quaternion of length one."""
+def plausible(positions_m: Matrix, quaternions_xyzw: Matrix, farthest_m: float) -> NDArray[np.bool_]:
+    """(B,) which of the poses can be some: finite, no farther from the origin, a quaternion of length one."""
     with np.errstate(all="ignore"):  # whatever a stream holds
         length = np.sqrt(np.einsum("ij,ij->i", quaternions_xyzw, quaternions_xyzw))
-        found: NDArray[np.bool_] = (np.abs(length - 1.0) < _LARGEST_NORM_ERROR) & (
-            np.abs(positions_m) < _FARTHEST_M
-        ).all(axis=1)
+        distance2_m2 = np.einsum("ij,ij->i", positions_m, positions_m)
+        found: NDArray[np.bool_] = (np.abs(length - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
     return found
+
+
+def printable(data: bytes) -> str:
+    """A name of a stream, as it may be said in a log: what would steer a terminal is replaced."""
+    return "".join(one if one.isprintable() else "\ufffd" for one in data.decode("utf-8", "replace"))
 
 
 def topic_name(name: str) -> str:
@@ -205,8 +183,10 @@ class TruthConfiguration:
     bodies: tuple[str, ...] = parameter(
         (), 'those to publish, "STREAM_NAME=topic_name"; empty: all, under names of their own'
     )
+    largest_distance_m: float = bounded(100.0, 0.1, 1e5, "from the stream's origin; a pose beyond is none", "m")
     publish_tf: bool = parameter(False, "publish world -> truth/<body>; the node markers does so too")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of tf; "auto": the node\'s namespace')
+    silent_s: float = bounded(1.0, 0.05, 60.0, "a server without frames for so long is said to be silent", "s")
 
     def faults(self) -> Iterable[str]:
         """Names that do not go together."""
@@ -214,115 +194,6 @@ class TruthConfiguration:
             parsed_names(self.bodies)
         except ValueError as error:
             yield f"bodies: {error}"
-
-
-# How a stream of motion capture fares, for `/diagnostics`.
-
-
-class StreamHealth:
-    """Counts of one stream since the start, and its report.
-
-    Attributes
-    ----------
-    frames, lost, late
-        Frames that came; missing by their numbers; whose number was before that of one that had come.
-    reconnections, model_changes
-        How often the server, or its set of bodies, was another than before.
-    unstamped
-        Frames whose time could not be mapped: left out, or stamped by their arrival, as the driver says.
-    unreadable
-        Messages left out, by reason.
-    number
-        Of the newest frame; None: the next one's follows none, the server is another or was asked anew.
-    """
-
-    def __init__(self) -> None:
-        self.frames = self.lost = self.late = self.reconnections = self.model_changes = self.unstamped = 0
-        self.unreadable: dict[str, int] = {}
-        self.number: int | None = None
-        self._names: tuple[str, ...] = ()
-        self._occluded = np.zeros(0, dtype=np.int64)
-        self._since = self._occluded
-        self._latency_s, self._largest_latency_s = math.nan, math.nan
-        self._before: dict[str, float] = {}
-        self._reported_s = time.monotonic()
-
-    def refuse(self, reason: str) -> None:
-        """Count a message that could not be read; `reason` is one of a few words of the program's own."""
-        self.unreadable[reason] = self.unreadable.get(reason, 0) + 1
-
-    def count(self, number: int) -> bool:
-        """Count a frame by its number; whether it is newer than those before."""
-        self.frames += 1
-        if self.number is not None:
-            if number <= self.number:
-                self.late += 1
-                return False
-            self.lost += number - self.number - 1
-        self.number = number
-        return True
-
-    def take(self, poses: BodyPoses, latency_s: float) -> None:
-        """A frame that goes out; the latency is from exposure to here."""
-        if poses.names != self._names:
-            self._names = poses.names
-            self._occluded = np.zeros(len(poses.names), dtype=np.int64)
-            self._since = self._occluded.copy()
-        self._occluded += ~poses.tracked
-        self._latency_s = latency_s
-        self._largest_latency_s = max(latency_s, self._largest_latency_s) if self._frames_since() else latency_s
-
-    def statuses(
-        self, status: Callable[..., Any], trouble: str, clock: DeviceClock | None, more: Mapping[str, float]
-    ) -> list[Any]:
-        """Since the last call: one for the stream, one for each of its bodies.
-
-        Parameters
-        ----------
-        status
-            Makes one, see `DriverNode.status`.
-        trouble
-            Empty where the stream runs.
-        """
-        now_s = time.monotonic()
-        frames, period_s = self._frames_since(), max(now_s - self._reported_s, 1e-3)
-        values = self._values(frames / period_s, clock) | dict(more)
-        level, text = self._state(trouble, values, frames)
-        statuses = [status("stream", level, text, values)]
-        for body, count, before in zip(self._names, self._occluded.tolist(), self._since.tolist(), strict=True):
-            missed = count - before
-            well = OK if not missed else STALE if missed >= frames else WARN
-            words = f"not seen in {missed} of {max(frames, missed)} frames" if missed else "tracked"
-            statuses.append(status(body, well, words, {"occluded": count}))
-        self._before, self._since, self._reported_s = values, self._occluded.copy(), now_s
-        return statuses
-
-    def _frames_since(self) -> int:
-        return self.frames - int(self._before.get("frames", 0))
-
-    def _values(self, rate_hz: float, clock: DeviceClock | None) -> dict[str, float]:
-        counts = ("frames", "lost", "late", "unstamped", "reconnections", "model_changes")
-        values: dict[str, float] = {name: getattr(self, name) for name in counts}
-        latencies = {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
-        values |= {"rate_hz": rate_hz, **latencies}
-        if clock is not None:
-            values |= {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
-            values |= {"clock_jumps": clock.jumps}
-        return values | {f"unreadable_{reason.replace(' ', '_')}": n for reason, n in self.unreadable.items()}
-
-    def _state(self, trouble: str, now: Mapping[str, float], frames: int) -> tuple[bytes, str]:
-        if trouble:
-            return ERROR, trouble
-        if not frames:
-            return STALE, "no frame since the last report"
-        told = {
-            key: count - self._before.get(key, 0.0)
-            for key, count in now.items()
-            if key in ("lost", "late", "unstamped", "reconnections") or key.startswith("unreadable")
-        }
-        wrong = ", ".join(f"{count:.0f} {key}" for key, count in told.items() if count)
-        text = f"{now['rate_hz']:.1f} frames a second, {len(self._names)} bodies"
-        return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
 
 # Parameters that both emulators of motion capture have.
@@ -334,6 +205,10 @@ class TruthEmulatorConfiguration:
 
     bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
     bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
+    noise_m: float = non_negative(
+        1e-5, "standard deviation of a position; without, a body at rest is one that the driver takes for frozen", "m"
+    )
+    seed: int = parameter(0, "of noise and faults", minimum=0)
 
     def faults(self) -> Iterable[str]:
         """Names that cannot be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from functools import lru_cache, partial
@@ -28,6 +27,8 @@ from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _MOST_TEMPLATES = 64
+_FIRST_REMINDER_S, _LONGEST_REMINDER_S = 10.0, 600.0
+"""What is waited for is said again when it was for so long, then for twice as long, and so on."""
 
 C = TypeVar("C", bound=TruthConfiguration)
 R = TypeVar("R", NatNetClient, Receiver)
@@ -59,6 +60,9 @@ class TruthNode(DriverNode, Generic[C, R]):
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
+        self._is_settled = False
+        self._transforming = self.aside("publishing /tf")
+        self._waits_since_s, self._remind_after_s = time.monotonic(), 0.0
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self.client = client = self.connect(chosen)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
@@ -66,9 +70,6 @@ class TruthNode(DriverNode, Generic[C, R]):
     @abstractmethod
     def connect(self, chosen: C) -> R:
         """The client for these parameters."""
-
-    def watch(self, client: R) -> None:
-        """Say once a second what has changed."""
 
     def destroy_node(self) -> None:
         """Leave the server."""
@@ -116,7 +117,10 @@ class TruthNode(DriverNode, Generic[C, R]):
             seen = {topic: place for topic, place in self._places.items() if tracked[place]}
             if seen:
                 values = poses[list(seen.values())].ravel()
-                self._tf.publish(self._tf_template(tuple(seen)).message(frame.stamp_ns, values))
+                self._transforming(self._publish_transforms, tuple(seen), frame.stamp_ns, values)
+
+    def _publish_transforms(self, names: tuple[str, ...], stamp_ns: int, values: Vector) -> None:
+        self._tf.publish(self._tf_template(names).message(stamp_ns, values))
 
     def _new_tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
         def make(stamp_ns: int, values: Vector) -> Any:
@@ -127,8 +131,28 @@ class TruthNode(DriverNode, Generic[C, R]):
 
     def _report(self, client: R) -> None:
         self._look()
-        self.watch(client)
-        self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
+        clock, was_settled = client.device_clock, self._is_settled
+        self._is_settled = clock is not None and clock.is_settled
+        if clock is not None and self._is_settled and not was_settled:
+            stddev_us = 1e6 * clock.stddev_s
+            self.say(
+                f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
+            )
+        self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
+        self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
+
+    def _remind(self, waits_for: str, is_told: bool) -> None:
+        """Say what is waited for as long as it is, later and later; a trouble is told by the client when it comes."""
+        now_s = time.monotonic()
+        if not waits_for:
+            self._waits_since_s, self._remind_after_s = now_s, 0.0
+        elif not self._remind_after_s:
+            self._remind_after_s = _FIRST_REMINDER_S
+            if not is_told:
+                self.say(waits_for, True)
+        elif (waited_s := now_s - self._waits_since_s) >= self._remind_after_s:
+            self.say(f"for {waited_s:.0f} s: {waits_for}", True)
+            self._remind_after_s += min(self._remind_after_s, _LONGEST_REMINDER_S)
 
 
 class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
@@ -152,7 +176,7 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
         """See `TruthNode`."""
         way = f"{chosen.transport}, at {chosen.interface}"
         self.get_logger().info(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})")
-        return NatNetClient(chosen, self.get_logger().info)
+        return NatNetClient(chosen, self.say)
 
 
 class ViconNode(TruthNode[ViconConfiguration, Receiver]):
@@ -171,31 +195,8 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
     """
 
     def __init__(self) -> None:
-        self._jumps = 0
-        self._is_silent = self._is_settled = False
         super().__init__("vicon", ViconConfiguration)
 
     def connect(self, chosen: ViconConfiguration) -> Receiver:
         """See `TruthNode`."""
-        return Receiver(chosen, self.get_logger().info, self.get_logger().warning)
-
-    def watch(self, client: Receiver) -> None:
-        """See `TruthNode`."""
-        clock, connection = client.clock, client.connection
-        if clock.jumps > self._jumps:
-            self._jumps = clock.jumps
-            self._is_settled = False
-            self.get_logger().warning("frame numbers began anew, a restart or another rate: times are mapped anew")
-        if not self._is_settled and clock.device_clock is not None and clock.device_clock.is_settled:
-            self._is_settled = True
-            self.get_logger().info(
-                f"{clock.rate_hz:g} Hz; stamps to {1e6 * clock.stddev_s:.0f} us, standard deviation, beside what the "
-                f"network takes at least, one way (latency_s: {self.chosen.latency_s:g} s)"
-            )
-        since_s = time.monotonic() - client.last_s
-        if connection.is_open and math.isnan(since_s):
-            since_s = connection.age_s
-        is_silent = connection.is_open and since_s > self.chosen.silent_s
-        if is_silent and not self._is_silent:
-            self.get_logger().warning(f"connected, and no frame for {since_s:.1f} s: is the server live, or paused?")
-        self._is_silent = is_silent
+        return Receiver(chosen, self.say)

@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, StreamHealth, TruthConfiguration, placed, plausible
+from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthConfiguration
+from drivers.motion_capture.optitrack_answers import HOLDS_S, Answers
 from drivers.motion_capture.optitrack_protocol import (
     COMMAND_PORT,
     DATA_PORT,
@@ -30,6 +32,7 @@ from drivers.motion_capture.optitrack_protocol import (
     ServerInfo,
     shown,
 )
+from drivers.motion_capture.stream import StreamHealth
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -51,6 +54,7 @@ class OptitrackConfiguration(TruthConfiguration):
     command_port: int = bounded(COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
     data_port: int = bounded(DATA_PORT, 1, 65535, "Data Port of Motive's settings")
     up_axis: str = parameter("y", "Up Axis of Motive's settings", choices=UP_AXES)
+    silent_s: float = bounded(2.0, 0.05, 60.0, "a server that sends nothing for so long is said to be silent", "s")
     latency_s: float = bounded(
         0.0, 0.0, 1.0, "from exposure to arrival at least; of use before NatNet 3.0, which does not tell it", "s"
     )
@@ -239,27 +243,22 @@ class FrameStamps:
         """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
         self._first_ns = self._first_ns or arrived_ns
         if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
-            self._health.unstamped += 1
+            self._health.counts["unstamped"] += 1
             return arrived_ns - self._latency_ns
         return self._checked(self.clock.at(ticks), arrived_ns)
 
     def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
         if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
             return stamp_ns
-        self._health.unstamped += 1
+        self._health.counts["unstamped"] += 1
         return None
 
 
-_CONNECT_S, _PRESENT_S = 0.5, 1.0
-"""How often a server is called: while it does not answer, and while it does, to hear that it is another."""
-_AT_ONCE_S = 0.05
-_MODELS_S = 0.5
+_PRESENT_S, _MODELS_S = 1.0, 2.0
+"""How often a server is called, to hear that it is another, and asked for its models."""
 _ECHO_S, _FIRST_ECHO_S, _FIRST_ECHOES = 0.1, 0.02, 25
 _KEEP_ALIVE_S = 1.0
-_SILENT_S = 2.0
-_RESTART_FALL = 100
-"""Numbers of frames fall by so many only where the server has started anew; by fewer where the network mixes them."""
-_FALLS = 5
+_MOST_SETS = 32
 
 
 class NatNetClient:
@@ -269,8 +268,8 @@ class NatNetClient:
     ----------
     chosen
         Addresses of server and interface, and what is known of the stream.
-    tell
-        Takes a sentence where something about the server is new.
+    say
+        Takes a sentence where something about the server is new, and whether that is bad.
 
     Attributes
     ----------
@@ -280,31 +279,36 @@ class NatNetClient:
         Of the server; None before it has answered.
     stamps
         Times of its frames; None before.
-    bodies
-        Rigid bodies of the stream, in its order; None before they are known.
     trouble
         Why nothing comes; empty where all is well.
 
     Raises
     ------
     UserError
-        The interface is none of this host. `read` raises it where the server's version is not understood.
+        The interface is none of this host. `read` raises it where the server's version is not understood from the
+        start.
     """
 
-    def __init__(self, chosen: OptitrackConfiguration, tell: Callable[[str], object]) -> None:
-        self._chosen, self._tell = chosen, tell
+    def __init__(self, chosen: OptitrackConfiguration, say: Callable[[str, bool], object]) -> None:
+        self._chosen, self._say = chosen, say
         self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
-        self.health = StreamHealth()
+        self.health = StreamHealth(chosen.largest_distance_m, say)
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
-        self.bodies: tuple[RigidBody, ...] | None = None
-        self.trouble = f"no answer from a NatNet server at {chosen.server}:{chosen.command_port} so far"
-        self._due_s = {"connect": 0.0, "models": 0.0, "echo": 0.0, "alive": 0.0}
-        self._wants_models = False
-        self._heard_s = -1.0
-        self._falls = 0
+        self.trouble = (
+            f"no answer from a NatNet server at {chosen.server}:{chosen.command_port} so far: are server and interface "
+            "right, does Motive stream (Broadcast Frame Data), does a firewall keep that port?"
+        )
+        self._infos: Answers[ServerInfo] = Answers(_PRESENT_S)
+        self._models: Answers[tuple[RigidBody, ...]] = Answers(_MODELS_S)
+        self._bodies: tuple[RigidBody, ...] | None = None  # those whose names and ids follow
         self._names: tuple[str, ...] = ()
         self._ids = np.zeros(0, dtype=np.int32)
+        self._sets: set[bytes] = set()  # ids of frames, as the models were confirmed with
+        self._was_changed = False
+        self._due_s = {"echo": 0.0, "alive": 0.0}
+        self._heard_s = self._began_s = -1.0
+        self._refused: ServerInfo | None = None
 
     def close(self) -> None:
         """Say goodbye, and give the ports back."""
@@ -317,6 +321,18 @@ class NatNetClient:
         """Of the server; None before it has answered."""
         return self.stamps.clock if self.stamps is not None else None
 
+    def waits_for(self, now_s: float) -> str:
+        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
+        if self.trouble:
+            return self.trouble
+        if now_s - max(self._models.confirmed_s, self._began_s) > HOLDS_S and not self._models.is_certain(now_s):
+            return (
+                f"the server at {self._chosen.server} does not say for certain which bodies its frames are of: "
+                f"{self.health.counts['unconfirmed']} are left out so far; do datagrams to port "
+                f"{self._chosen.command_port} get through?"
+            )
+        return self.health.silence(self._began_s, now_s, self._chosen.silent_s)
+
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
         stamps = self.stamps
@@ -325,7 +341,7 @@ class NatNetClient:
 
     def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""
-        self._do_what_is_due()
+        self._do_what_is_due(time.monotonic())
         for data, arrived_ns in self._sockets.receive(timeout_s):
             try:
                 poses = self._take(data, arrived_ns)
@@ -335,15 +351,15 @@ class NatNetClient:
             if poses is not None:
                 yield poses
 
-    def _do_what_is_due(self) -> None:
-        now_s = time.monotonic()
-        if self.info is not None and now_s - self._heard_s > _SILENT_S and not self.trouble:
-            self._say(f"the server at {self._chosen.server} has fallen silent")
-        if self._is_due("connect", now_s, _CONNECT_S if self.trouble else _PRESENT_S):
+    def _do_what_is_due(self, now_s: float) -> None:
+        if self.info is not None and now_s - self._heard_s > self._chosen.silent_s and not self.trouble:
+            self.trouble = f"the server at {self._chosen.server} has fallen silent"
+            self._say(self.trouble, True)
+        if self._infos.is_due(now_s):
             self._sockets.send(protocol.connect())
         if self.info is None:
             return
-        if self._wants_models and self._is_due("models", now_s, _MODELS_S):
+        if self._models.is_due(now_s):
             self._sockets.send(protocol.message(Kind.MODELS_REQUEST))
         if self._is_due("alive", now_s, _KEEP_ALIVE_S):
             self._sockets.send(protocol.message(Kind.KEEP_ALIVE))
@@ -361,104 +377,123 @@ class NatNetClient:
 
     def _take(self, data: bytes, arrived_ns: int) -> BodyPoses | None:
         kind, payload = protocol.payload(data)
-        self._heard_s = time.monotonic()
+        now_s = time.monotonic()
         if kind == Kind.FRAME:
-            return self._take_frame(payload, arrived_ns)
+            self._heard_s = now_s
+            return self._take_frame(payload, arrived_ns, now_s)
         if kind == Kind.ECHO and self.stamps is not None:
             self.stamps.answer(*protocol.echo(payload), arrived_ns)
         elif kind == Kind.SERVER_INFO:
-            self._take_info(protocol.server_info(payload))
+            self._take_info(protocol.server_info(payload), now_s)
         elif kind == Kind.MODELS and self.info is not None:
-            self._take_models(protocol.rigid_bodies(payload, self.info.version))
+            self._take_models(protocol.rigid_bodies(payload, self.info.version), now_s)
+        else:
+            return None
+        self._heard_s = now_s
         return None
 
-    def _take_info(self, info: ServerInfo) -> None:
-        if info.version not in VERSIONS:
-            raise UserError(
-                f"the server {info.application[:40]!r} at {self._chosen.server} streams NatNet "
-                f"{shown(info.version)}; understood are {', '.join(map(shown, VERSIONS))}: choose one of them in its "
-                "streaming settings, or update this package"
-            )
-        if info == self.info and not self.trouble:
-            return
-        if self.info is not None:
-            self.health.reconnections += 1
+    def _take_info(self, info: ServerInfo, now_s: float) -> None:
+        if not self._infos.take(info, now_s):
+            raise NatNetFault("answer not asked for")
+        is_understood = info.version in VERSIONS
+        if self._infos.is_certain(now_s) and is_understood and (info != self.info or self.trouble):
+            self._meet(info)
+        elif self._infos.is_certain(now_s) and not is_understood and info != self._refused:
+            self._refuse(info)
+        if not is_understood:
+            raise NatNetFault("server of another version")
+
+    def _refuse(self, info: ServerInfo) -> None:
+        """A server whose stream is not understood: it may have been another program all along, or is now."""
+        found = (
+            f"the server {info.application[:40]!r} at {self._chosen.server} streams NatNet {shown(info.version)}; "
+            f"understood are {', '.join(map(shown, VERSIONS))}: choose one of them in its streaming settings, or "
+            "update this package"
+        )
+        if self.info is None:
+            raise UserError(found)
+        self._refused = info
+        self.trouble = self.trouble and found
+        self._say(found, True)
+
+    def _meet(self, info: ServerInfo) -> None:
+        """A server that is new, or back."""
+        self.health.counts["reconnections"] += self.info is not None
         self._begin_anew(info)
         version = ".".join(map(str, info.application_version))
-        self._say("", f"{info.application} {version} at {self._chosen.server}: NatNet {shown(info.version)}")
+        self._say(f"{info.application} {version} at {self._chosen.server}: NatNet {shown(info.version)}", False)
         if info.is_multicast is not None and info.is_multicast != (self._chosen.group is not None):
             to = "multicast" if info.is_multicast else "unicast"
-            self._tell(f"the server streams by {to}, and this node listens otherwise: set transport:={to}")
+            self._say(f"the server streams by {to}, and this node listens otherwise: set transport:={to}", True)
         elif info.is_multicast and (info.group, info.data_port) != (self._chosen.group, self._chosen.data_port):
-            self._tell(f"the server streams to {info.group}, port {info.data_port}: set multicast_group and data_port")
+            to = f"{info.group}, port {info.data_port}"
+            self._say(f"the server streams to {to}: set multicast_group and data_port", True)
         if not self.stamps or not self.stamps.is_echoed:
-            self._tell(
+            self._say(
                 f"NatNet {shown(info.version)} does not tell when the cameras exposed: stamps are arrivals less "
-                f"latency_s ({1e3 * self._chosen.latency_s:g} ms)"
+                f"latency_s ({1e3 * self._chosen.latency_s:g} ms)",
+                False,
             )
 
     def _begin_anew(self, info: ServerInfo) -> None:
         """Clock, numbers and models are unknown again."""
+        self.trouble, self._refused = "", None
+        self._began_s = time.monotonic()
         self.info = info
         self.stamps = FrameStamps(info, self._chosen.latency_s, self.health)
-        self.health.number = None
-        self._falls = 0
-        self._wants_models = True
-        self._due_s |= {"models": 0.0, "echo": 0.0, "alive": 0.0}
+        self.health.forget_numbers()
+        self._models.doubt(self._began_s)
+        self._due_s = {"echo": 0.0, "alive": 0.0}
 
-    def _take_models(self, bodies: tuple[RigidBody, ...]) -> None:
-        self._wants_models = False
-        if bodies == self.bodies:
+    def _take_models(self, bodies: tuple[RigidBody, ...], now_s: float) -> None:
+        if not self._models.take(bodies, now_s):
+            raise NatNetFault("answer not asked for")
+        if bodies == self._bodies or not self._models.is_certain(now_s):
             return
-        if self.bodies is not None:
-            self.health.model_changes += 1
-        self.bodies = bodies
+        self.health.counts["model_changes"] += self._bodies is not None
+        self._bodies = bodies
         self._names = tuple(body.name for body in bodies)
         self._ids = np.array([body.number for body in bodies], dtype=np.int32)
+        self._sets = {self._ids.tobytes()}
 
-    def _take_frame(self, payload: bytes, arrived_ns: int) -> BodyPoses | None:
+    def _take_frame(self, payload: bytes, arrived_ns: int, now_s: float) -> BodyPoses | None:
         if self.info is None or self.stamps is None:
             return None
         if self.trouble:  # after a silence the server may be another: it is asked first
-            self._due_s["connect"] = min(self._due_s["connect"], time.monotonic() + _AT_ONCE_S)
+            if self._infos.is_certain(now_s):
+                self._infos.doubt(now_s)
             return None
         frame = protocol.parse_frame(payload, self.info.version)
-        if not self.health.count(frame.number):
-            self._watch_falls(frame.number)
+        if not self.health.follows(frame.number, frame.exposure_ticks or None, arrived_ns):
             return None
-        self._falls = 0
-        if frame.models_changed:
-            self._wants_models = True
-        if self.bodies is None:
+        if self.health.began_anew:
+            # Its answer to the next greeting is no other return.
+            self.health.counts["reconnections"] += 1
+            self._begin_anew(self.info)
             return None
+        self._doubt_models(frame, now_s)
         stamp_ns = self.stamps(frame, arrived_ns)
         if stamp_ns is None:
             return None
-        poses = self._poses(frame, stamp_ns)
-        self.health.take(poses, 1e-9 * (arrived_ns - stamp_ns))
-        return poses
+        if not self._models.is_certain(now_s):
+            self.health.counts["unconfirmed"] += 1
+            return None
+        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
+        return self.health.placed(stamp_ns, arrived_ns, self._names, self._places(frame.ids), *poses, frame.tracked)
 
-    def _watch_falls(self, number: int) -> None:
-        """A number below the last one: one frame came late, or the server has started anew."""
-        self._falls += 1
-        assert self.info is not None
-        if (self.health.number or 0) - number > _RESTART_FALL or self._falls >= _FALLS:
-            self.health.reconnections += 1
-            # That it is there again is said with it: its answer to the next greeting is no other return.
-            self._say("", f"frame numbers fell to {number}: the server at {self._chosen.server} has started anew")
-            self._begin_anew(self.info)
+    def _doubt_models(self, frame: Frame, now_s: float) -> None:
+        """Where a frame says that they are others, or is of other bodies than any before under these models."""
+        ids = frame.ids.tobytes()
+        if (frame.models_changed and not self._was_changed) or ids not in self._sets:
+            self._models.doubt(now_s)
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            self._sets.add(ids)
+        self._was_changed = frame.models_changed
 
-    def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:
-        """In the order of the models."""
-        positions_m, quaternions = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
-        tracked = frame.tracked & plausible(positions_m, quaternions)
-        places = np.arange(len(self._ids))
-        if not np.array_equal(frame.ids, self._ids):
-            self._wants_models = True  # bodies that the models have not, or that the frame has not
-            place_of = {number: place for place, number in enumerate(self._ids.tolist())}
-            places = np.array([place_of.get(number, len(self._ids)) for number in frame.ids.tolist()], dtype=np.intp)
-        return placed(stamp_ns, self._names, places, positions_m, quaternions, tracked)
-
-    def _say(self, trouble: str, well: str = "") -> None:
-        self.trouble = trouble
-        self._tell(trouble or well)
+    def _places(self, ids: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Of bodies among the models; of one that is not, beyond them."""
+        if np.array_equal(ids, self._ids):
+            return np.arange(len(ids))
+        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
+        return np.array([place_of.get(number, len(self._ids)) for number in ids.tolist()], dtype=np.intp)

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.motion_capture.bodies import printable
+
 COMMAND_PORT, DATA_PORT, MULTICAST_GROUP = 1510, 1511, "239.255.42.99"
 LONGEST_MESSAGE = 65_507
 
@@ -120,7 +122,7 @@ class Reader:
         end = self.data.find(b"\0", self.place, self.place + _LONGEST_TEXT)
         if end < 0:
             raise NatNetFault("text without an end")
-        found = self.data[self.place : end].decode("utf-8", "replace")
+        found = printable(self.data[self.place : end])
         self.place = end + 1
         return found
 
@@ -175,7 +177,7 @@ def server_info(data: bytes) -> ServerInfo:
     """
     reader = Reader(data)
     reader.skip(NAME_BYTES)
-    name = data[:NAME_BYTES].split(b"\0")[0].decode("utf-8", "replace")
+    name = printable(data[:NAME_BYTES].split(b"\0")[0])
     values = reader.take(APPLICATION)
     application, version = values[:4], (values[4], values[5])
     if version < (3, 0):

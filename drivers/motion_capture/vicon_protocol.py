@@ -44,6 +44,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.motion_capture.bodies import printable
+
 PORT = 801
 
 PACKET = 0x1A2B0001
@@ -338,8 +340,7 @@ class _Reader:
         length = self.count(1)
         if length > LONGEST_NAME:
             raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
-        text = self.packet[self.passed(length)].decode("utf-8", errors="replace")
-        return "".join(one if one.isprintable() else "\ufffd" for one in text)
+        return printable(self.packet[self.passed(length)])
 
     def uints(self, width: int = 1) -> list[int]:
         """Entries of so many u32 each, one behind the other."""

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from drivers.lines import Connection
-from drivers.motion_capture.bodies import (
-    MOST_BODIES,
-    Axes,
-    BodyPoses,
-    StreamHealth,
-    TruthConfiguration,
-    placed,
-    plausible,
-    quaternions_of,
-)
+from drivers.motion_capture.bodies import MOST_BODIES, Axes, BodyPoses, TruthConfiguration, quaternions_of
+from drivers.motion_capture.stream import StreamHealth
 from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -36,7 +27,6 @@ class ViconConfiguration(TruthConfiguration):
     port: int = bounded(PORT, 1, 65535, "of the server")
     interface: str = parameter("", "address of this machine to reach it from; empty: the system chooses")
     latency_s: float = bounded(0.0, 0.0, 1.0, "least time on the network, which one way does not tell", "s")
-    silent_s: float = bounded(1.0, 0.05, 60.0, "a server without frames for so long is said to be silent", "s")
 
     def faults(self) -> Iterable[str]:
         """Of names, and a server without an address."""
@@ -68,8 +58,8 @@ class FrameClock:
     ----------
     latency_s
         Least time on the network.
-    tell
-        Takes a sentence where the rate changes, or is not the one that was told.
+    say
+        Takes a sentence where the rate is not the one that was told, and that it is bad.
 
     Attributes
     ----------
@@ -81,8 +71,8 @@ class FrameClock:
         How often a latency was told that cannot be: then the last one counts.
     """
 
-    def __init__(self, latency_s: float, tell: Callable[[str], object]) -> None:
-        self._latency_s, self._tell = latency_s, tell
+    def __init__(self, latency_s: float, say: Callable[[str, bool], object]) -> None:
+        self._latency_s, self._say = latency_s, say
         self._told: tuple[float, ...] = ()
         self.device_clock: DeviceClock | None = None
         self._jumps = 0
@@ -129,6 +119,11 @@ class FrameClock:
         self._last_ns = stamp_ns if rises else self._last_ns + 1
         return self._last_ns
 
+    def begin_anew(self) -> None:
+        """The numbers did: nothing of before is a measure."""
+        self._begin(self.rate_hz)
+        self._jumps += 1
+
     def reconnected(self) -> None:
         """What was between is no measure of the rate."""
         self._since, self._contrary_hz = None, math.nan
@@ -161,7 +156,7 @@ class FrameClock:
         if fitting or math.isfinite(self.rate_hz):
             said = ", ".join(f"{told_hz:g}" for told_hz in self._told)
             taken = f"{fitting[0]:g} Hz is taken" if fitting else "stamps are arrivals less the latency told"
-            self._tell(f"frame numbers rise at {risen_hz:.1f} Hz, and the server tells {said} Hz: {taken}")
+            self._say(f"frame numbers rise at {risen_hz:.1f} Hz, and the server tells {said} Hz: {taken}", True)
             self._begin(fitting[0] if fitting else math.nan)
 
 
@@ -179,8 +174,8 @@ class Receiver:
     ----------
     chosen
         The server, and what is known of its stream.
-    tell, warn
-        Take a sentence where something changes, and where the stream is not as the server tells.
+    say
+        Takes a sentence where something changes, and whether that is bad.
 
     Attributes
     ----------
@@ -188,36 +183,22 @@ class Receiver:
         To the server; that its frames are mapped by.
     health
         Counts.
-    repeated
-        Frames that came once more.
-    invalid
-        Poses that were none: not finite, too far, or no rotation.
     names
         Of the bodies that the server knows now: `subject/segment`, or `subject` where that has one segment.
-    last_s
-        When the last frame came, by the monotonic clock; NaN: none did.
     """
 
-    def __init__(
-        self, chosen: ViconConfiguration, tell: Callable[[str], object], warn: Callable[[str], object]
-    ) -> None:
-        self.connection = Connection(
-            chosen.host, chosen.port, chosen.interface, lambda said, is_bad: (warn if is_bad else tell)(said)
-        )
-        self.clock = FrameClock(chosen.latency_s, warn)
-        self._axes, self._tell = Axes(chosen.up_axis), tell
-        self.health = StreamHealth()
+    def __init__(self, chosen: ViconConfiguration, say: Callable[[str, bool], object]) -> None:
+        self.connection = Connection(chosen.host, chosen.port, chosen.interface, say)
+        self.clock = FrameClock(chosen.latency_s, say)
+        self._axes, self._say, self._silent_s = Axes(chosen.up_axis), say, chosen.silent_s
+        self.health = StreamHealth(chosen.largest_distance_m, say)
         self._session = Session()
         self._connections = 0
         self._subjects: tuple[Subject, ...] = ()
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
         self._ids_places = np.zeros(0, dtype=np.intp)
-        self._last: int | None = None
-        self._step = 0
-        self.repeated = self.invalid = 0
         self.names: tuple[str, ...] = ()
-        self.last_s = math.nan
 
     @property
     def trouble(self) -> str:
@@ -229,11 +210,13 @@ class Receiver:
         """That frames are mapped by now; None: they are not."""
         return self.clock.device_clock
 
+    def waits_for(self, now_s: float) -> str:
+        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
+        return self.trouble or self.health.silence(now_s - self.connection.age_s, now_s, self._silent_s)
+
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
         return {
-            "repeated": self.repeated,
-            "invalid_poses": self.invalid,
             "implausible_latencies": self.clock.implausible_latencies,
             "frame_rate_hz": self.clock.rate_hz,
             "clock_jumps": self.clock.jumps,
@@ -270,7 +253,7 @@ class Receiver:
 
     def _begin(self) -> None:
         self._connections = self.connection.connections
-        self.health.reconnections = self._connections - 1
+        self.health.counts["reconnections"] = self._connections - 1
         self._session = Session()
         self._subjects = self._session.subjects
         self.clock.reconnected()
@@ -286,42 +269,23 @@ class Receiver:
         by_name = {name: place for place, name in enumerate(listed)}
         self._places = {ids: by_name[name] for ids, name in names.items() if name in by_name}
         if listed != self.names:
-            self.health.model_changes += bool(self.names)
+            self.health.counts["model_changes"] += bool(self.names)
             self.names = listed
-            self._tell(f"the server knows {', '.join(listed) or 'no subjects'}")
+            self._say(f"the server knows {', '.join(listed) or 'no subjects'}", False)
 
     def _take(self, frame: Frame, received_ns: int) -> BodyPoses | None:
-        if self._last == frame.number:
-            self.repeated += 1
+        if not self.health.follows(frame.number, frame.clock_number, received_ns):
             return None
-        self._count(frame.number)
-        self.last_s = time.monotonic()
+        if self.health.began_anew:
+            self.clock.begin_anew()
         stamp_ns = self.clock.stamp_ns(frame.clock_number, frame.latency_s, received_ns)
         if stamp_ns is None:
-            self.health.unstamped += 1
+            self.health.counts["unstamped"] += 1
             return None
-        poses = self._bodies(stamp_ns, frame)
-        self.health.take(poses, 1e-9 * (received_ns - stamp_ns))
-        return poses
-
-    def _count(self, number: int) -> None:
-        """A server that sends every second frame counts by two: the least step is the usual one."""
-        self.health.frames += 1
-        step = number - self._last if self._last is not None else 0
-        if step > 0:
-            self._step = min(self._step or step, step)
-            self.health.lost += step // self._step - 1
-        else:
-            self._step = 0
-        self._last = number
-
-    def _bodies(self, stamp_ns: int, frame: Frame) -> BodyPoses:
-        """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
         ids, values = frame.poses
         if ids is not self._ids:
             self._ids, count = ids, len(self.names)
             self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
         poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
-        good = plausible(*poses)
-        self.invalid += len(good) - int(np.count_nonzero(good))
-        return placed(stamp_ns, self.names, self._ids_places, *poses, good)
+        seen = np.ones(len(ids), dtype=np.bool_)
+        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, *poses, seen)

@@ -116,8 +116,8 @@ class RobotLaunch:
         The simulated robot has a controller, which can go by the live estimate.
     drivers
         By source of measurements (`hardware`, ...), the nodes that it starts. `simulated` and `bag` go without saying.
-    port
-        What the serial port that drivers take is of, in words; a launch argument. Empty: there is none.
+    port, port_parameter
+        Which port drivers take, in words, and their parameter for it; a launch argument. Empty: there is none.
     """
 
     file: str
@@ -133,6 +133,7 @@ class RobotLaunch:
     controlled: bool = False
     drivers: Mapping[str, Sequence[Driver]] = field(default_factory=dict)
     port: str = ""
+    port_parameter: str = "port"
 
     def live(self) -> LaunchDescription:
         """The robot itself, simulated, or as a bag plays it; Ctrl-C ends it."""
@@ -150,7 +151,7 @@ class RobotLaunch:
         if self.drivers.get("hardware"):
             arguments.append(_declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
         if self.port:
-            arguments.append(_declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
+            arguments.append(_declared("port", "", f"hardware: {self.port}; empty: as in nodes"))
         simulated = ("simulated", *(f"{one}_emulator" for one in _MOTION_CAPTURE)) if self.scenarios else ()
         truths = ("none", *simulated, *_MOTION_CAPTURE)
         meaning = "motion capture; an emulator's sees the simulated robot" if self.scenarios else "motion capture"
@@ -271,7 +272,7 @@ class RobotLaunch:
     def _parameters(self, driver: Driver, values: dict[str, str], truth: bool) -> dict[str, Any]:
         """Parameters of a driver, beside those of its files."""
         if not driver.simulates:
-            port = {"port": values["port"]} if values.get("port") and driver.measures else {}
+            port = {self.port_parameter: values["port"]} if values.get("port") and driver.measures else {}
             return {**driver.parameters, **port}
         chosen = {"scenario": "scenario", "variant": self.variant}
         simulated = {

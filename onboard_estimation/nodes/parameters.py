@@ -25,6 +25,7 @@ from onboard_estimation.base.configuration import (
     is_ros_own,
     load,
 )
+from onboard_estimation.base.errors import UserError
 
 C = TypeVar("C")
 H = TypeVar("H")
@@ -45,6 +46,13 @@ class SteadyNode(Node):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, automatically_declare_parameters_from_overrides=True, **options)
         self._steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+
+    def declare_parameters(self, namespace: str, parameters: Any, ignore_override: bool = False) -> Any:
+        """As rclpy does, which has no words for a parameter that is set to an empty list; raises `UserError`."""
+        for name, *rest in parameters:
+            if rest and rest[0] is None:
+                raise UserError(f"{name}: nothing, or an empty list, which ROS 2 hands to no node: leave it out")
+        return super().declare_parameters(namespace, parameters, ignore_override)
 
     def every(self, period_s: float, callback: Callable[[], object]) -> Any:
         """A timer."""

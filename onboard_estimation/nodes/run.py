@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -28,6 +29,7 @@ EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
 
 _LOOK_S = 0.5
+_MIXED_LIST = re.compile(r": '(.*)'\. Error: Sequence should be of same type.* line_num (\d+)")
 _DO_NOT_NEED = 4  # MADV_DONTNEED, in Linux on every processor but Alpha
 _READ_ONLY = ("r--p", "r-xp")
 _CHANGED = ("Anonymous", "Private_Dirty", "Shared_Dirty", "Swap")
@@ -91,7 +93,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         # Its own handlers take the context away amid a callback, which then fails in many ways.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RCLError as error:  # a parameter file that is none, an unknown log level
-        raise UserError(str(error).strip().splitlines()[0]) from error
+        raise UserError(_in_words(str(error).strip().splitlines()[0])) from error
     except KeyboardInterrupt:
         return
     try:
@@ -130,6 +132,17 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         for node in nodes:
             node.destroy_node()
         rclpy.try_shutdown()
+
+
+def _in_words(error: str) -> str:
+    """What rcl says, and in words of ours where it does not say what is to be done: of a list of several kinds."""
+    mixed = _MIXED_LIST.search(error)
+    if mixed is None:
+        return error
+    return (
+        f"{mixed[1]}, line {mixed[2]}: ROS 2 takes lists of one kind: put each text in quotes (y, n, on, off, yes and "
+        "no are truth values without), and write each number with a point"
+    )
 
 
 def _tell_of_other_sections(arguments: Sequence[str], nodes: Sequence[Any]) -> None:

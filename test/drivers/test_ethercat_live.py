@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 from emulated_slaves import EmulatedSlaves, emulated_slaves
-from ethernet_cables import Cable, cable
+from ethernet_cables import Cable, cable, ip
+from live_graph import running as running_process
 from live_graph import wait_until
 from node_here import NodeHere, nodes_here
 
@@ -92,7 +94,7 @@ def test_a_bus_is_waited_for_and_readings_go_to_topic_and_estimator(line: Cable,
         slaves.do("values 0 " + " ".join(map(str, PLAYED)))
         one.until(lambda: len(heard) >= 60 and len(taken) >= 60)
     for values in ([reading.value for reading in taken[30:]], [numbers(message) for message in heard[30:]]):
-        np.testing.assert_allclose(values, [PLAYED] * len(values), atol=0.51 * COUNT)
+        np.testing.assert_allclose(values, [PLAYED] * len(values), atol=1.1 * COUNT)
     assert {reading.sensor for reading in taken} == {"wrench"}
     assert heard[0].header.frame_id.startswith("softrobot/")
     assert (np.diff([reading.stamp_ns for reading in taken]) > 0).all()
@@ -118,7 +120,7 @@ def test_wrench_and_pressures_of_one_bus_and_what_a_broken_wire_reads(line: Cabl
         heard = wrenches(one)
         one.until(lambda: first and third and reads(heard, PLAYED))
         step_pa = 10.0 / 32767 * 200000.0 / 4.0
-        assert first[-1].fluid_pressure == pytest.approx(99900.0, abs=0.51 * step_pa)
+        assert first[-1].fluid_pressure == pytest.approx(99900.0, abs=1.51 * step_pa)
         assert third[-1].fluid_pressure == pytest.approx(300100.0, abs=0.51 * step_pa)
         slaves.do("values 1 0.0 2.5 4.5 0")
         one.until_said("pressure/chamber_1: ", "Beckhoff EL3104 1")
@@ -191,6 +193,67 @@ def test_what_is_lost_is_stated_and_comes_back(line: Cable, axia: EmulatedSlaves
     is_back(PLAYED)
 
 
+@pytest.mark.parametrize("sensor", ["ati_axia80", "bota_rokubi"], ids=["by its counter", "by its values"])
+def test_readings_of_a_frozen_device_are_left_out_counted_and_said(
+    line: Cable, running: Running, sensor: str, capfd: Any
+) -> None:
+    with emulated_slaves(line.far, sensor) as slaves:
+        one = running(line.near, f"bus.sensors:=[{sensor}]", "wrench.decimation:=4", "wrench.tare_s:=0.2")
+        name, heard = f"{find(sensor).name} 0", wrenches(one)
+        one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
+        assert one.call("tare").success
+        slaves.do("freeze 0")
+        one.until_said("reads the same all the time", name)
+        heard.clear()
+        assert "0 of 200 readings came before the tare" in one.call("tare").message
+        assert (heard, one.state(name).level) == ([], b"\x01")
+        slaves.do("thaw 0")
+        one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
+    said = "".join(capfd.readouterr())
+    assert said.index("reads the same all the time, ") < said.index("readings are fresh again")
+
+
+def test_readings_go_on_without_the_report_and_where_looking_after_the_bus_fails(
+    line: Cable, axia: EmulatedSlaves, running: Running, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.delattr(Bus, "look_after")
+    one = running(line.near)
+    heard = wrenches(one)
+    one.until(lambda: len(heard) > 50)
+    one.node.destroy_publisher(one.node._diagnostics)
+    heard.clear()
+    one.until(lambda: len(heard) > 1500)
+    said = "".join(capfd.readouterr())
+    assert said.count("publishing /diagnostics has ended: InvalidHandle") == 1
+    assert said.count("looking after the bus failed: AttributeError") == 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interface_is_never_left_promiscuous_and_devices_are_left_in_init(
+    line: Cable, axia: EmulatedSlaves, tmp_path: Path, ending: signal.Signals
+) -> None:
+    flags = Path(f"/sys/class/net/{line.near}/flags")
+    before = flags.read_text()
+    with running_process("ethercat_wrench", tmp_path, "-p", f"bus.interface:={line.near}") as node:
+        node.wait_for("in operation")
+        axia.do("is 0 OP")
+        node.stop(ending)
+        assert flags.read_text() == before
+        axia.do("is 0 INIT" if ending == signal.SIGTERM else "is 0 OP")  # whose watchdog looks at the next frame
+
+
+def test_an_interface_with_a_network_on_it_is_taken_on_request_only(line: Cable) -> None:
+    def refusal(**chosen: Any) -> str:
+        with pytest.raises(UserError) as caught:
+            Bus(BusConfiguration(**chosen), [find("ati_axia80")], print)
+        return str(caught.value)
+
+    assert f"bus.interface is not set, and EtherCAT wants one for itself; there are {line.far} (has a link" in refusal()
+    ip("address", "add", "192.168.77.1/24", "dev", line.near)
+    assert f"{line.near} has a network on it (address 192.168.77.1)" in refusal(interface=line.near)
+    Bus(BusConfiguration(line.near, beside_network=True), [find("ati_axia80")], print).close()
+
+
 def test_devices_other_than_described_are_refused(line: Cable, axia: EmulatedSlaves, tmp_path: Path) -> None:
     def refusal(sensor: str, change: Callable[[dict[str, Any]], object] = bool) -> str:
         content = yaml.safe_load(resource(f"config/ethercat/{sensor}.yaml").read_text())
@@ -226,7 +289,7 @@ def test_a_refusal_ends_the_node_and_one_that_is_not_told_again_was_a_late_answe
         raise UserError(next(told))
 
     monkeypatch.setattr(Bus, "start", start)
-    one = running("lo")
+    one = running("lo", "bus.beside_network:=true")
     with pytest.raises(UserError, match="is not on it"):
         one.until(lambda: False)
     assert list(told) == []

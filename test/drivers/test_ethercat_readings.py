@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from drivers.ethercat.configuration import EthercatConfiguration, PressureConfiguration
+from drivers.ethercat.configuration import EthercatConfiguration, PressureConfiguration, WrenchConfiguration
+from drivers.ethercat.description import find, shipped
+from drivers.ethercat.device import conversion_of, dtype_of
 from drivers.ethercat.stream import (
     MOST_FILLED,
     Compensation,
     Decimator,
+    PressureStream,
+    WrenchStream,
     low_pass,
     mean_at_rest,
     rotation_of,
@@ -55,17 +64,61 @@ def test_turn_and_lever_arm_are_scipys() -> None:
 )
 def test_what_is_left_of_the_weight_after_a_tare(compensates: bool, includes: bool, expected: float) -> None:
     drift = np.array([0.3, -0.2, 0.1, 0.01, 0.02, -0.03])
-    known = compensation(
-        mass_kg=0.5,
-        centre_of_mass_m=[0.02, 0.01, 0.1],
-        compensates_weight=compensates,
-        tare_includes_weight=includes,
-    )
+    options = {"compensates_weight": compensates, "tare_includes_weight": includes}
+    known = compensation(mass_kg=0.5, centre_of_mass_m=[0.02, 0.01, 0.1], **options)
     reading = known.weight + drift
     known.zero_at(reading)
     np.testing.assert_allclose(known(reading[None])[0], expected * known.weight, atol=1e-12)
     # And a force that comes on top is read in full.
     np.testing.assert_allclose(known(reading[None] + 1.0)[0], expected * known.weight + 1.0, atol=1e-12)
+
+
+def device_of(description: Any, told: float) -> Any:
+    """A started one, whose objects hold that, where nothing is expected of them."""
+    conversion = conversion_of(description, description.fields, lambda one: one.expected or told)
+    return SimpleNamespace(input_type=dtype_of(description.input_entries), conversion=conversion)
+
+
+@settings(max_examples=50)
+@given(data=st.data(), name=st.sampled_from(list(shipped())), told=st.floats(1e-30, 1e30))
+def test_whatever_a_device_sends_only_finite_readings_within_its_range_come_out(
+    data: st.DataObject, name: str, told: float
+) -> None:
+    device = device_of(description := find(name), told)
+    size = device.input_type.itemsize
+    records = data.draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=20))
+    stream: Any
+    if description.has_wrench:
+        stream = WrenchStream(description, WrenchConfiguration(publish_faulty=True), 1000.0)
+        middle, most = 0.0, np.array(description.largest)
+    else:
+        stream = PressureStream(description, PressureConfiguration(), [(0, 0.0)], 1000.0)
+        middle, most = 151325.0, 55001.0
+    values = stream(device, range(10**18, 10**18 + len(records)), b"".join(records)).values
+    assert not (np.abs(values - middle) > most).any()
+    left_out = stream.beyond().sum()
+    assert len(values) + left_out * description.has_wrench + stream.repeats.count == len(records)
+    assert left_out <= np.isnan(values).sum() or (description.has_wrench and np.isfinite(values).all())
+
+
+@pytest.mark.parametrize("rate_hz", [976.0, 488.0, 7812.0])
+def test_a_sensor_of_another_rate_than_the_bus_keeps_the_pace_and_its_zero(rate_hz: float) -> None:
+    description = find("ati_axia80")
+    stream, device = WrenchStream(description, WrenchConfiguration(decimation=8), 1000.0), device_of(description, 1.0)
+    records = np.zeros(4000, device.input_type)
+    records["counter"] = rate_hz * 1e-3 * np.arange(4000)
+    records["force_x"] = 1000 * records["counter"]
+    stamps_ns = 10**18 + PERIOD_NS * np.arange(4000)
+    batches = [
+        stream(device, stamps_ns[at : at + 7].tolist(), records[at : at + 7].tobytes()) for at in range(0, 4000, 7)
+    ]
+    out_ns = np.concatenate([batch.stamps_ns for batch in batches])
+    forces = np.concatenate([batch.values for batch in batches])[:, 0]
+    assert (np.abs(np.diff(out_ns) - 8 * PERIOD_NS) <= 2).all()
+    np.testing.assert_allclose(forces, 1e-12 * rate_hz * (out_ns - 10**18), atol=1.1e-3 * max(1.0, rate_hz / 1000))
+    assert stream.repeats.count == 4000 - len(np.unique(records["counter"]))
+    assert bool(stream.repeats.told("", "")) == (rate_hz < 800.0)
+    assert (len(out_ns) >= 480, len(stream.raw)) == (True, 500)
 
 
 def test_a_mean_is_refused_where_the_sensor_moves_drifts_or_is_short() -> None:
@@ -134,10 +187,5 @@ def test_volts_become_absolute_pascals() -> None:
 
 
 def test_a_weight_that_would_be_taken_off_twice_is_refused() -> None:
-    chosen: dict[str, object] = {
-        "wrench.mass_kg": 1.0,
-        "wrench.compensates_weight": True,
-        "wrench.tare_includes_weight": True,
-    }
     with pytest.raises(ConfigurationError, match="would take the weight off twice"):
-        load(EthercatConfiguration, None, chosen)
+        compensation(mass_kg=1.0, compensates_weight=True, tare_includes_weight=True)

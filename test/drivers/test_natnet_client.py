@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -25,9 +26,9 @@ from onboard_estimation.base.errors import UserError
 PERIOD_S = 0.005
 
 
-def pose(number: int) -> BodyPoses:
+def pose(number: int, ago_s: float) -> BodyPoses:
     """Of that frame alone, as float32 has it."""
-    sent = poses(stamp_ns=time.time_ns(), seed=1)
+    sent = poses(stamp_ns=time.time_ns() - round(1e9 * ago_s), seed=1)
     sent.positions_m[:, 0] = number / 1024
     return sent
 
@@ -44,7 +45,8 @@ class Pair:
         self.got: list[BodyPoses] = []
         self.sent: dict[float, BodyPoses] = {}
         self._numbers, self._due_s = count(1), 0.0
-        self.client = NatNetClient(OptitrackConfiguration(**shared, latency_s=latency_s), self.said.append)
+        say = lambda sentence, is_bad: self.said.append(("bad: " if is_bad else "") + sentence)  # noqa: E731
+        self.client = NatNetClient(OptitrackConfiguration(**shared, latency_s=latency_s), say)
 
     def until(self, true: Callable[[], object]) -> None:
         """A frame, where one is due, and what has come."""
@@ -53,9 +55,9 @@ class Pair:
             assert time.monotonic() < end_s, (self.said, vars(self.client.health))
             if time.monotonic() >= self._due_s:
                 self._due_s = time.monotonic() + PERIOD_S
-                sent = pose(next(self._numbers))
+                sent = pose(next(self._numbers), self.configuration.camera_latency_s)
                 self.sent[sent.positions_m[0, 0]] = sent
-                self.server.submit(sent)
+                self.server.send(sent)
             self.got += self.client.read(0.002)
 
     def further(self, frames: int) -> list[BodyPoses]:
@@ -70,6 +72,10 @@ class Pair:
     def close(self) -> None:
         self.client.close()
         self.server.close()
+
+
+def unreadable(pair: Pair) -> dict[str, int]:
+    return {name: count for name, count in pair.client.health.counts.items() if name.startswith("unreadable")}
 
 
 @pytest.fixture
@@ -95,7 +101,8 @@ def test_frames_come_through_to_the_bit_by_both_ways(make: Callable[..., Pair], 
         # Turned to y up and back, of numbers that float32 has: to the bit.
         np.testing.assert_array_equal(got.positions_m, sent.positions_m)
         np.testing.assert_array_equal(got.quaternions_xyzw, sent.quaternions_xyzw)
-    assert (pair.client.health.lost, dict(pair.client.health.unreadable)) == (0, {})
+    assert not unreadable(pair)
+    assert pair.client.health.counts["lost"] == 0
     assert f"NatNet {version}" in pair.said[0]
     if version.startswith("2."):  # without ticks
         assert any("stamps are arrivals less latency_s (2 ms)" in one for one in pair.said)
@@ -111,10 +118,10 @@ def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast_and_restarts
     assert pair.client.stamps is not None
     assert pair.client.stamps.clock.stddev_s < 0.001
     pair.server.restart()
-    pair.until(lambda: pair.client.health.reconnections == 1)
+    pair.until(lambda: pair.client.health.counts["reconnections"] == 1)
     assert np.median(np.abs(pair.errors_s(pair.further(150)[50:]))) < 0.02  # the new clock, not the old one
-    assert pair.client.health.lost == 0
-    assert sum("has started anew" in one or "NatNet" in one for one in pair.said) >= 2
+    assert pair.client.health.counts["lost"] == 0
+    assert sum("began anew" in one or "NatNet" in one for one in pair.said) >= 2
 
 
 def test_a_server_that_is_not_there_is_said_and_found_later_also_in_another_version(make: Callable[..., Pair]) -> None:
@@ -133,7 +140,7 @@ def test_a_server_that_is_not_there_is_said_and_found_later_also_in_another_vers
         pair.server.close()
         pair.until(lambda: "silent" in pair.client.trouble)
     assert sum("silent" in one for one in pair.said) == 2
-    assert pair.client.health.reconnections == 1
+    assert pair.client.health.counts["reconnections"] == 1
 
 
 def test_changed_models_are_asked_for_and_no_body_takes_anothers_place(make: Callable[..., Pair]) -> None:
@@ -141,7 +148,7 @@ def test_changed_models_are_asked_for_and_no_body_takes_anothers_place(make: Cal
     pair.further(20)
     for names, changes in (((*NAMES, EXTRA_BODY), 1), (NAMES, 2)):
         pair.server.change_models()
-        pair.until(lambda changes=changes: pair.client.health.model_changes == changes)
+        pair.until(lambda changes=changes: pair.client.health.counts["model_changes"] == changes)
         last = pair.further(20)[-1]
         assert last.names == names
         assert last.tracked.all()
@@ -152,10 +159,10 @@ def test_changed_models_are_asked_for_and_no_body_takes_anothers_place(make: Cal
 def test_occluded_bodies_are_not_tracked_and_dropped_frames_counted(make: Callable[..., Pair]) -> None:
     pair = make(drop_rate=0.2, occlude_every_s=0.3, occlude_for_s=0.15)
     pair.further(20)
-    lost, dropped = pair.client.health.lost, pair.server.dropped
+    lost, dropped = pair.client.health.counts["lost"], pair.server.dropped
     tracked = np.array([one.tracked for one in pair.further(250)])
-    assert pair.client.health.lost - lost == pytest.approx(pair.server.dropped - dropped, abs=5)
-    assert pair.client.health.lost - lost > 25
+    assert pair.client.health.counts["lost"] - lost == pytest.approx(pair.server.dropped - dropped, abs=5)
+    assert pair.client.health.counts["lost"] - lost > 25
     assert (~tracked).any(axis=0).all()
     assert tracked.any(axis=0).all()
 
@@ -171,9 +178,79 @@ def test_other_versions_are_refused_with_the_list(make: Callable[..., Pair]) -> 
         assert protocol.payload(question)[0] == protocol.Kind.CONNECT
         port = pair.configuration.data_port
         info = ServerInfo("Motive", (9, 0, 0, 0), version, 10_000_000, port, True, "239.255.42.99")
-        server.sendto(natnet.server_info(info), asker)
+
+        def answer() -> None:
+            server.sendto(natnet.server_info(info), asker)
+
         with pytest.raises(UserError, match=r"understood are 2\.5, .*, 4\.2"):
-            pair.until(lambda: False)
+            pair.until(answer)
+
+
+def forged(number: int, **changes: Any) -> bytes:
+    """A frame of bodies that are at the origin."""
+    sent = replace(poses(), positions_m=np.zeros((len(NAMES), 3)))
+    return natnet.frame(replace(frame_of(sent, number), **{"models_changed": False, **changes}), (4, 1))
+
+
+INFO = ServerInfo("forged", (9, 0, 0, 0), (4, 1), 5_000_000, 1, False, "239.1.2.3")
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    {
+        "another version": lambda _: natnet.server_info(replace(INFO, version=(9, 9))),
+        "another clock": lambda _: natnet.server_info(INFO),
+        "models of others": lambda _: natnet.models(("forged", *NAMES[1:]), (4, 1)),
+        "no models": lambda _: natnet.models((), (4, 1)),
+        "far ahead": lambda number: forged(number + 1_999_999_763),
+        "a little ahead": lambda number: forged(number + 90),
+        "far behind": lambda number: forged(number - 200),
+        "models said to have changed": lambda number: forged(number + 2, models_changed=True),
+        "other bodies": lambda number: forged(number + 2, ids=np.arange(7, 10, dtype=np.int32)),
+        "another time": lambda number: forged(number + 2, exposure_ticks=2**60),
+        "an echo": lambda _: protocol.message(protocol.Kind.ECHO, bytes(range(16))),
+        "an end": lambda _: protocol.message(protocol.Kind.DISCONNECT),
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_one_forged_datagram_costs_some_frames_and_changes_nothing(
+    make: Callable[..., Pair], datagram: tuple[str, Callable[[int], bytes]]
+) -> None:
+    pair = make()
+    pair.server.number = 5000
+    pair.further(20)
+    before, said = dict(pair.client.health.counts), len(pair.said)
+    address = (LOOPBACK, pair.client._sockets._commands.getsockname()[1])
+    pair.server._socket.sendto(datagram[1](pair.server.number), address)
+    got = [one for one in pair.further(60) if one.positions_m.any()]
+    risen = {name: count - before.get(name, 0) for name, count in pair.client.health.counts.items()}
+    assert risen["lost"] <= 1
+    assert risen["reconnections"] == risen["model_changes"] == 0
+    assert risen["frames"] - len(got) < 25
+    assert got[-1].names == NAMES
+    for one in got:
+        np.testing.assert_array_equal(one.positions_m, pair.sent[one.positions_m[0, 0]].positions_m)
+    assert pair.said[said:] == []
+
+
+def test_bodies_that_were_swapped_without_a_word_are_found_and_a_server_of_another_version_left_out(
+    make: Callable[..., Pair],
+) -> None:
+    pair = make()
+    pair.further(20)
+    pair.server._names = swapped = NAMES[::-1]  # the datagrams that said so are lost
+    pair.until(lambda: pair.got[-1].names == swapped)
+    counts = pair.client.health.counts
+    assert counts["model_changes"] == 1
+    assert counts["unconfirmed"] > 0
+    assert pair.client.info is not None
+    other = replace(pair.client.info, version=(9, 9))
+    pair.server._answer = lambda *_: natnet.server_info(other)  # type: ignore[method-assign]
+    pair.until(lambda: "streams NatNet 9.9" in pair.said[-1])
+    assert pair.said[-1].startswith("bad: ")
+    pair.further(20)
+    assert unreadable(pair)["unreadable_server_of_another_version"] > 1
+    assert sum("9.9" in one for one in pair.said) == 1
 
 
 def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callable[..., Pair]) -> None:
@@ -194,7 +271,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm(make: Callab
             one.sendto(protocol.connect(), command)
     pair.further(100)
     assert pair.client._sockets.foreign == 100
-    assert pair.client.health.lost == 0
-    assert 30 < sum(pair.client.health.unreadable.values()) <= 100
-    assert len(pair.client.health.unreadable) < 12
+    assert pair.client.health.counts["lost"] == 0
+    assert 30 < sum(unreadable(pair).values()) <= 100
+    assert len(unreadable(pair)) < 12
     assert len(pair.server._clients) <= 16

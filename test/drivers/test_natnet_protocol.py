@@ -152,5 +152,10 @@ def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
     with pytest.raises(NatNetFault, match="unknown kind"):
         protocol.rigid_bodies(struct.pack("<2i", 1, 77) + bytes(100), (4, 0))
     assert protocol.rigid_bodies(struct.pack("<3i", 1, 77, 100) + bytes(100), (4, 1)) == ()
+    info = protocol.server_info(
+        protocol.payload(natnet.server_info(ServerInfo("Mo\x1b[2Jtive", (1, 0, 0, 0), (2, 9))))[1]
+    )
+    (body,) = protocol.rigid_bodies(protocol.payload(natnet.models(["a\x1b]0;b\n"], (4, 1)))[1], (4, 1))
+    assert (info.application + body.name).isprintable()
     with pytest.raises(NatNetFault, match="clock that none has"):
         protocol.server_info(bytes(260) + bytes([3, 0, 0, 0]) + bytes(15))

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from emulated_truth import Truth, ground_truth
-from live_graph import TF_IS_HERE, await_being_heard, collect, collect_transforms, listening_node, running, spin_until
-from natnet_samples import free_ports
+from live_graph import (
+    TF_IS_HERE,
+    await_being_heard,
+    collect,
+    collect_transforms,
+    listening_node,
+    running,
+    spin_until,
+    spun,
+)
+from natnet_samples import NAMES, free_ports, poses
+
+from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.usefixtures("ros_domain")]
 
@@ -22,12 +35,15 @@ def ports() -> tuple[str, ...]:
 
 def test_a_simulators_truth_comes_back_as_ground_truth(ports: tuple[str, ...], tmp_path: Path) -> None:
     streamed = ("-p", "bodies:=[link_1, link_2]", "-p", "clock_skew_ppm:=90.0", "-p", "occlude_every_s:=1.5")
-    asked = ("-p", "bodies:=[link_1=base, link_2]", "-p", "publish_tf:=true")
+    asked = ("-p", "largest_distance_m:=10000.0", "-p", "bodies:=[link_1=base, link_2]", "-p", "publish_tf:=true")
     with (
-        running("optitrack_emulator", tmp_path, *ports, *streamed) as emulator,
+        ExitStack() as later,
         running("optitrack", tmp_path, *ports, *asked) as driver,
         listening_node() as node,
     ):
+        driver.wait_for("for 10 s: no answer from a NatNet server")  # it goes on saying so
+        assert "[WARN]" in driver.output
+        emulator = later.enter_context(running("optitrack_emulator", tmp_path, *ports, *streamed))
         emulator.wait_for("bodies: link_1, link_2")
         truth = Truth(node, ("link_1", "link_2"))
         base, link = ground_truth(node, "base"), ground_truth(node, "link_2")
@@ -48,3 +64,22 @@ def test_a_simulators_truth_comes_back_as_ground_truth(ports: tuple[str, ...], t
         assert figures["frames"] > 100
         assert any("link_1: not" not in one.message and "not seen" in one.message for r in reports for one in r.status)
         assert emulator.stop() == driver.stop() == 0
+
+
+def test_reports_and_transforms_that_fail_end_alone(ports: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    from drivers.motion_capture.node import OptitrackNode
+
+    command, data = (int(one.partition(":=")[2]) for one in ports[1:4:2])
+    server = NatNetServer(NAMES, NatNetServerConfiguration(command_port=command, data_port=data))
+    with closing(server), spun(OptitrackNode, arguments=ports) as (node,):
+        got = ground_truth(node, "base")
+        node.destroy_publisher(node._diagnostics)
+        node._tf = node._diagnostics
+
+        def goes_on() -> bool:
+            server.send(poses(stamp_ns=time.time_ns(), seed=time.time_ns() % 10**9))
+            return len(got) > 200 and node._transforming.trouble != "" != node._reporting.trouble
+
+        spin_until(node, goes_on)
+    said = capfd.readouterr().err
+    assert all(said.count(f"publishing {what} has ended") == 1 for what in ("/tf", "/diagnostics"))

@@ -24,7 +24,18 @@ def test_truth_comes_out_as_it_went_in_occluded_bodies_are_missing_and_a_server_
     with (
         listening_node() as node,
         running("vicon_emulator", tmp_path, *emulated),
-        running("vicon", tmp_path, "-p", port, "-p", "bodies:=[box, link=arm]", "-p", "publish_tf:=true") as driver,
+        running(
+            "vicon",
+            tmp_path,
+            "-p",
+            port,
+            "-p",
+            "largest_distance_m:=10000.0",
+            "-p",
+            "bodies:=[box, link=arm]",
+            "-p",
+            "publish_tf:=true",
+        ) as driver,
     ):
         truth = Truth(node, ("box", "link"))
         both = [ground_truth(node, name) for name in ("box", "arm")]

@@ -223,7 +223,7 @@ def _stamps(
 
 def test_jitter_of_arrivals_and_of_the_told_latency_goes() -> None:
     said: list[str] = []
-    clock = FrameClock(0.0, said.append)
+    clock = FrameClock(0.0, lambda sentence, _: said.append(sentence))
     clock.tell_rates((RATE_HZ,))
     stamps, exposed = _stamps(clock, 1000, 12_000, 10**18)
     errors_us = 1e-3 * np.abs(np.array(stamps) - exposed)
@@ -237,7 +237,7 @@ def test_jitter_of_arrivals_and_of_the_told_latency_goes() -> None:
 
 
 def test_numbers_that_fall_are_a_restart() -> None:
-    clock = FrameClock(0.0, lambda _: None)
+    clock = FrameClock(0.0, lambda *_: None)
     clock.tell_rates((RATE_HZ,))
     before, _ = _stamps(clock, 50_000, 6000, 10**18)
     after, exposed = _stamps(clock, 3, 6000, 10**18 + 13 * 10**9)
@@ -254,7 +254,7 @@ def test_of_rates_told_one_that_fits_the_numbers_is_taken_or_arrivals_less_the_l
     told_hz: tuple[float, ...], words: str
 ) -> None:
     said: list[str] = []
-    clock = FrameClock(0.0, said.append)
+    clock = FrameClock(0.0, lambda sentence, _: said.append(sentence))
     clock.tell_rates(told_hz)
     stamps, exposed = _stamps(clock, 0, 9000, 10**18)
     assert len(said) == 1
@@ -270,7 +270,7 @@ def test_of_rates_told_one_that_fits_the_numbers_is_taken_or_arrivals_less_the_l
 
 
 def test_a_latency_that_cannot_be_is_not_believed() -> None:
-    clock = FrameClock(0.0, lambda _: None)
+    clock = FrameClock(0.0, lambda *_: None)
     assert clock.stamp_ns(1, 0.004, 10**18) == 10**18 - 4_000_000
     for latency_s in (-1.0, 1e300, float("inf"), float("nan")):
         assert (clock.stamp_ns(2, latency_s, 10**18 + 10**7) or 0) >= 10**18 - 4_000_000

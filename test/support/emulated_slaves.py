@@ -1,7 +1,7 @@
 """Emulated EtherCAT devices in a process of their own at the far end of a cable, told what to do line by line.
 
 off | on | power | fall PLACE CODE | values PLACE NUMBER... | status PLACE LEVEL... | forget PLACE INDEX SUBINDEX |
-remember PLACE
+remember PLACE | freeze PLACE | thaw PLACE | is PLACE STATE
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ def main(interface: str, sensors: Sequence[str]) -> None:
                 values[int(place)][:] = [float(number) for number in numbers]
             case ["status", place, *levels]:
                 slaves[int(place)].sensor.status = frozenset(levels)
+            case ["freeze" | "thaw" as word, place]:
+                slaves[int(place)].sensor.is_frozen = word == "freeze"
+            case ["is", place, state]:
+                assert slaves[int(place)].state.name == state
             case ["forget", place, index, subindex]:
                 one = int(index, 0), int(subindex, 0)
                 forgotten[one] = slaves[int(place)].dictionary.objects.pop(one)

@@ -34,6 +34,7 @@ EXECUTABLES = {
     "serial_imu_emulator": "hopper_estimation.main:serial_emulator",
     "vicon": "drivers.main:vicon",
     "vicon_emulator": "drivers.main:vicon_emulator",
+    "ethercat_wrench": "drivers.main:ethercat_wrench",
     "ethercat_wrench_emulator": "drivers.main:ethercat_wrench_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from live_nodes import start
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
 from drivers.serial_imu.mounting import SerialImu
@@ -48,3 +51,23 @@ def test_those_of_nodes(name: str) -> None:
 def test_those_of_robots(name: str) -> None:
     kind = find_robot(name).configuration_type
     assert load(kind, resource(f"config/{name}.yaml")) == kind()
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("-p bodies:=[a,on]", "-p bodies:=[a,on], line 1: .* put each text in quotes"),
+        ("-p volts:=[0,10.5]", "-p volts:=[0,10.5], line 1: .* write each number with a point"),
+        ("-p bodies:=[]", "bodies: nothing, or an empty list, .*: leave it out"),
+        ("--params-file FILE", "mixed.yaml, line 3: ROS 2 takes lists of one kind"),
+    ],
+)
+def test_what_rclpy_has_no_words_for(given: str, said: str, tmp_path: Path) -> None:
+    (file := tmp_path / "mixed.yaml").write_text("/**/hebi:\n  ros__parameters:\n    names: [x, y]\n")
+    node = start("run", "optitrack", "--ros-args", *given.replace("FILE", str(file)).split())
+    _, errors = node.communicate()
+    assert node.returncode == 2
+    assert re.search(said.replace("[", r"\["), errors)
+    assert "Traceback" not in errors
