@@ -28,6 +28,7 @@ class Repeats:
 
     def __init__(self, by_chance: int = 0) -> None:
         self._by_chance = by_chance
+        self._content = b""  # of the last reading
         self._last: NDArray[Any] | None = None
         self._runs = np.zeros(0, dtype=np.int64)  # of each sensor, where there are several
         self._run = 0  # readings in a row that equal the newest, without the first of them
@@ -40,11 +41,11 @@ class Repeats:
         rows = readings if readings.ndim > 1 else readings[:, None]
         is_fresh = np.ones(len(rows), dtype=np.bool_)
         for place, row in enumerate(rows):
-            is_equal = self._last is not None and row.tobytes() == self._last.tobytes()
-            self._run = self._run + 1 if is_equal else 0
+            content = row.tobytes()  # a copy: the driver may still correct readings in place
+            self._run = self._run + 1 if content == self._content else 0
+            self._content = content
             is_fresh[place] = self._run <= self._by_chance
-            self._last = row.copy()  # of readings that the driver may still correct in place
-        fresh = int(is_fresh.sum())
+        fresh = int(np.count_nonzero(is_fresh))
         self._fresh += fresh
         self.count += len(rows) - fresh
         return is_fresh

@@ -161,7 +161,7 @@ class Mounted:
             value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
             value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
         value -= self.taken_off[name]
-        if clipped.any():
+        if np.count_nonzero(clipped):
             ends = self._expected_ends[name]
             at_end = (clipped.reshape(2, 3) @ np.abs(axes).T).ravel() * (ends > 0.0) > 0.0
             value[at_end] = np.copysign(ends, value)[at_end]
