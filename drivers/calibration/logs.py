@@ -179,10 +179,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
         gyro, values = False, np.hstack([np.full((len(values), 3), np.nan), values[:, 3:]])
         notes = (*notes, f"{path}, {sensor}: the gyro reads the same throughout; taken for none.")
     finite = np.isfinite(values if gyro else values[:, 3:]).all(axis=1)
-    order = np.argsort(stamps_ns[finite], kind="stable")
-    stamps, kept = stamps_ns[finite][order], values[finite][order]
-    new = np.diff(stamps, prepend=stamps[:1] - 1) > 0
-    stamps, kept = stamps[new], kept[new]
+    stamps, first = np.unique(stamps_ns[finite], return_index=True)
     if len(stamps) < _LEAST_READINGS:
         raise UserError(f"{path}, {sensor}: {len(stamps)} readings; a calibration needs {_LEAST_READINGS} and more")
     span_s = float(stamps[-1] - stamps[0]) / NANOSECONDS_PER_SECOND
@@ -203,7 +200,14 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     if stamps[0] > _FIRST_DATE_NS:
         seconds = int(stamps[0]) // NANOSECONDS_PER_SECOND
         recorded = datetime.fromtimestamp(seconds, timezone.utc).isoformat()
-    return ImuLog(path.resolve().name, sensor, (stamps - stamps[0]) / NANOSECONDS_PER_SECOND, kept, recorded, notes)
+    return ImuLog(
+        path.resolve().name,
+        sensor,
+        (stamps - stamps[0]) / NANOSECONDS_PER_SECOND,
+        values[finite][first],
+        recorded,
+        notes,
+    )
 
 
 # Where in a log the sensor rested, in which position, and where it was turned: given, or found.

@@ -73,12 +73,9 @@ def noise_of_rest(log: ImuLog, rests: Sequence[Section]) -> tuple[Noise, float, 
             continue
         *quantities, whys = zip(*(axis_noise(column, rate_hz) for column in columns.T), strict=True)
         known[part] = [_of_all(quantity) for quantity in quantities]
-        reasons: dict[str, str] = {}
-        for axis, why in zip("xyz", whys, strict=True):
-            for what, reason in why.items():
-                others = f"{reasons[what].partition(':')[0]}, " if what in reasons else ""
-                reasons[what] = f"{others}{axis}: {reason}"
-        sentences += [f"{part}, {what} not told of {reason}" for what, reason in reasons.items()]
+        for what in dict.fromkeys(what for why in whys for what in why):
+            reasons = {axis: why[what] for axis, why in zip("xyz", whys, strict=True) if what in why}
+            sentences.append(f"{part}, {what} not told of {', '.join(reasons)}: {list(reasons.values())[-1]}")
     return Noise(*known["accelerometer"], *known["gyro"]), duration_s, sentences
 
 

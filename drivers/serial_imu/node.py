@@ -85,7 +85,6 @@ class SerialImuNode(MeasuringNode):
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
         self._repeats = {name: Repeats() for name in CHANNELS}
-        self._fresh = dict.fromkeys(CHANNELS, 0)
         self._troubles: dict[str, str] = {}
         self._log, self._logging = _new_file(host.raw_log), self.aside(f"raw_log {host.raw_log}")
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
@@ -138,7 +137,6 @@ class SerialImuNode(MeasuringNode):
             self._recent[name].append(reading)
             if self._repeats[name].fresh(reading.value[None]):
                 fresh.append(reading)
-                self._fresh[name] += 1
                 self.publish(name, reading.stamp_ns, reading.value)
         return self.hand_over(fresh)
 
@@ -148,12 +146,10 @@ class SerialImuNode(MeasuringNode):
             self._check_at_s = time.monotonic() + _CHECKED_AFTER_S
         self._scales = scales
         self._mounted.tell(scales)
-        self._repeats = {name: Repeats(by_chance) for name, by_chance in scales.equal_by_chance.items()}
         self._tell("settings", self._configuration.expected.difference(scales), "the device is set as expected")
-        accelerometers = {LOW_G: scales.low_variance, HIGH_G: scales.high_variance}
         for name, channel in CHANNELS.items():
-            variances = {"angular_velocity": scales.gyro_variance, "linear_acceleration": accelerometers[name]}
-            complete = partial(set_variances, **variances)
+            self._repeats[name].by_chance = scales.equal_by_chance[name]
+            complete = partial(set_variances, **scales.variances[name])
             self.messages[name] = sensor_writer(channel, new, serialized, self._prefix, complete)
 
     def _zero_gyro(self) -> str:
@@ -219,7 +215,7 @@ class SerialImuNode(MeasuringNode):
         return {
             "bytes": self._bytes,
             **self._readings.counts,
-            **{f"readings_{short(name)}": count for name, count in self._fresh.items()},
+            **{f"readings_{short(name)}": one.fresh_count for name, one in self._repeats.items()},
             **{f"repeated_{short(name)}": one.count for name, one in self._repeats.items()},
             "gyro_late_us": 1e6 * self._scales.gyro_late_s if self._scales is not None else math.nan,
             "implausible_times": clock.implausible,

@@ -75,8 +75,8 @@ class Scales:
     ----------
     low_g, gyro_deg_s, high_g
         g a count, deg/s a count, g a digit of 16 counts.
-    low_variance, gyro_variance, high_variance
-        Of a reading, (m/s^2)^2 and (rad/s)^2.
+    variances
+        By sensor and part of an `Imu`, of a reading, (rad/s)^2 and (m/s^2)^2.
     rate_hz, low_bandwidth_hz
         That the device reads at; of the low-g accelerometer's filter.
     delay_ns
@@ -96,9 +96,12 @@ class Scales:
         self.rate_hz = settings.rate_hz
         self.low_bandwidth_hz, low_delay_s, gyro_hz, gyro_delay_s = _LOW_PASS[settings.low_pass]
         self.gyro_late_s = gyro_delay_s - low_delay_s
-        self.low_variance = _LOW_DENSITY_M_S2**2 * self.low_bandwidth_hz
-        self.gyro_variance = _GYRO_DENSITY_RAD_S**2 * gyro_hz
-        self.high_variance = _HIGH_DENSITY_M_S2**2 * self.rate_hz / 2.0 + (self.high_g * _G) ** 2 / 12.0
+        low_variance, gyro_variance = _LOW_DENSITY_M_S2**2 * self.low_bandwidth_hz, _GYRO_DENSITY_RAD_S**2 * gyro_hz
+        high_variance = _HIGH_DENSITY_M_S2**2 * self.rate_hz / 2.0 + (self.high_g * _G) ** 2 / 12.0
+        self.variances = {
+            LOW_G: {"angular_velocity": gyro_variance, "linear_acceleration": low_variance},
+            HIGH_G: {"linear_acceleration": high_variance},
+        }
         delays_s = {LOW_G: low_delay_s, HIGH_G: _HIGH_DELAY_S}
         self.delay_ns = {name: round(delay_s * NANOSECONDS_PER_SECOND) for name, delay_s in delays_s.items()}
         gyro, low = math.radians(_FULL_COUNT * self.gyro_deg_s), _FULL_COUNT * self.low_g * _G

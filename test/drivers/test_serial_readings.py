@@ -119,10 +119,15 @@ def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() ->
 def test_noise_of_the_chips_repeats_less_often_than_what_is_taken_for_frozen(low_pass: int) -> None:
     rng, scales = default_rng(0), Scales(replace(TOLD, low_g_range=3, gyro_range=3, low_pass=low_pass))
     pole = np.exp(-2.0 * np.pi * scales.low_bandwidth_hz / scales.rate_hz)  # of its filter
-    variances, steps = (scales.gyro_variance, scales.low_variance), (np.deg2rad(scales.gyro_deg_s), scales.low_g * G)
+    variances, steps = tuple(scales.variances[LOW_G].values()), (np.deg2rad(scales.gyro_deg_s), scales.low_g * G)
     noise = rng.normal(size=(20_000, 6)) * np.sqrt(np.repeat(variances, 3) * (1.0 - pole**2)) / 2.0
     low = np.round(lfilter([1.0], [1.0, -pole], noise, axis=0) / np.repeat(steps, 3))
-    high = np.round(rng.normal(size=(20_000, 3)) * np.sqrt(scales.high_variance) / 2.0 / (scales.high_g * G))
+    high = np.round(
+        rng.normal(size=(20_000, 3))
+        * np.sqrt(scales.variances[HIGH_G]["linear_acceleration"])
+        / 2.0
+        / (scales.high_g * G)
+    )
     for name, values in ((LOW_G, low), (HIGH_G, high)):
         repeats = Repeats(scales.equal_by_chance[name])
         assert repeats.fresh(values).all()
