@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,22 +94,22 @@ def imu(
     turn, turn_stddev, tilt = (float(np.deg2rad(value)) for value in (turn_deg, turn_stddev_deg, tilt_deg))
     procedure = Procedure(turn, turn_stddev, tilt, gravity)
     with output.steps("calibrating", quiet=json) as progress:
-        pairs = []
+        read = []
         for path in logs:
             progress(f"reading {path}")
-            pairs.append(_chosen(path, form, table, sensor))
+            read.append(_chosen(path, form, table, sensor))
         progress("estimating")
-        given = None if sections is None else read_sections(sections, pairs[0][0])
-        found = calibrate(pairs, procedure, given)
+        given = None if sections is None else read_sections(sections, read[0])
+        found = calibrate(read, procedure, given)
         if rest is not None:
             progress(f"reading {rest}")
-            log, reference = _chosen(rest, form, table, sensor)
-            noise, seconds, said = noise_of_rest(log, find_rests(reference))
+            log = _chosen(rest, form, table, sensor)
+            noise, seconds, said = noise_of_rest(log, find_rests(log))
         else:
             longest = max(found.rests, key=lambda one: one.section.duration_s)
             noise, seconds, said = noise_of_rest(longest.log, [longest.section])
-    result = _with_provenance(pairs, found, noise, gravity)
-    sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]
+    result = _with_provenance(read, found, noise, gravity)
+    sentences = [*(note for log in read for note in log.notes), *found.sentences, *said]
     if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
         raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
     if file is not None:
@@ -123,8 +124,8 @@ def imu(
         output.say(f"\nwritten: {file}")
 
 
-def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tuple[ImuLog, ImuLog]:
-    """The sensor's log, and the one that its rests are found in: itself, or one with a gyro where it has none."""
+def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> ImuLog:
+    """The sensor's log; one without a gyro rests where another of the same file does that has one."""
     from drivers.calibration.logs import read_log
 
     found = read_log(path, form, table)
@@ -138,18 +139,18 @@ def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tup
     log = found[names[0]]
     if isinstance(log, UserError):
         raise log
-    return log, log if log.has_gyro else next((one for one in usable.values() if one.has_gyro), log)
+    return log if log.has_gyro else replace(log, reference=next((one for one in usable.values() if one.has_gyro), None))
 
 
-def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
+def _with_provenance(logs: list[ImuLog], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
     from drivers.calibration.parameter_file import ImuCalibration, Provenance
     from onboard_estimation.base.installed import versions
 
-    first, residuals = pairs[0][0], (found.residual_before_m_s2, found.residual_after_m_s2)
+    first, residuals = logs[0], (found.residual_before_m_s2, found.residual_after_m_s2)
     before, after = [() if one is None else (float(f"{one:.4g}"),) for one in residuals]
     programs = versions(["onboard_estimation", "numpy"])
     provenance = Provenance(
-        ", ".join(log.name for log, _ in pairs),
+        ", ".join(log.name for log in logs),
         first.recorded,
         first.sensor,
         ", ".join(f"{name} {number}" for name, number in programs.items()),

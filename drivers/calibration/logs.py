@@ -58,6 +58,9 @@ class ImuLog:
         UTC time of the first reading, where the log tells it.
     notes
         What was left out, in sentences.
+    reference
+        Log that its rests are found in: of another sensor on the same board, where it has no gyro, or is too noisy to
+        show them; None: itself.
     """
 
     name: str
@@ -66,6 +69,7 @@ class ImuLog:
     values: Array
     recorded: str = ""
     notes: Sequence[str] = ()
+    reference: ImuLog | None = None
 
     @property
     def has_gyro(self) -> bool:
@@ -180,6 +184,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
         notes = (*notes, f"{path}, {sensor}: the gyro reads the same throughout; taken for none.")
     finite = np.isfinite(values if gyro else values[:, 3:]).all(axis=1)
     stamps, first = np.unique(stamps_ns[finite], return_index=True)
+    kept = values[finite][first]
     if len(stamps) < _LEAST_READINGS:
         raise UserError(f"{path}, {sensor}: {len(stamps)} readings; a calibration needs {_LEAST_READINGS} and more")
     span_s = float(stamps[-1] - stamps[0]) / NANOSECONDS_PER_SECOND
@@ -200,14 +205,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     if stamps[0] > _FIRST_DATE_NS:
         seconds = int(stamps[0]) // NANOSECONDS_PER_SECOND
         recorded = datetime.fromtimestamp(seconds, timezone.utc).isoformat()
-    return ImuLog(
-        path.resolve().name,
-        sensor,
-        (stamps - stamps[0]) / NANOSECONDS_PER_SECOND,
-        values[finite][first],
-        recorded,
-        notes,
-    )
+    return ImuLog(path.resolve().name, sensor, (stamps - stamps[0]) / NANOSECONDS_PER_SECOND, kept, recorded, notes)
 
 
 # Where in a log the sensor rested, in which position, and where it was turned: given, or found.
@@ -257,6 +255,7 @@ def find_rests(log: ImuLog) -> list[Section]:
 
     A turn at constant speed is quiet, too: the gyro has to read what it reads in most quiet blocks.
     """
+    log = log.reference or log
     count = int(np.floor(log.time_s[-1] / _BLOCK_S))
     if count < 2:
         return []

@@ -216,16 +216,11 @@ class Found:
     sentences: tuple[str, ...] = ()
 
 
-def calibrate(
-    logs: Sequence[tuple[ImuLog, ImuLog]], procedure: Procedure, sections: Sequence[Section] | None = None
-) -> Found:
+def calibrate(logs: Sequence[ImuLog], procedure: Procedure, sections: Sequence[Section] | None = None) -> Found:
     """Errors of a sensor from its logs.
 
     Parameters
     ----------
-    logs
-        (log of the sensor, log that rests are found in): the second is of another sensor on the same board where the
-        first has no gyro, or is too noisy to show its rests.
     sections
         Given for the one log; None: found.
 
@@ -234,9 +229,9 @@ def calibrate(
     UserError
         There is no rest at all, a given section contradicts gravity, or the numbers are those of no working sensor.
     """
-    resting = [(log, _resting(log, reference, sections)) for log, reference in logs]
+    resting = [(log, _resting(log, sections)) for log in logs]
     found = [_rest(log, one) for log, places in resting for one in places]
-    rests = _labelled(found, procedure.gravity_m_s2, [log for log, _ in logs])
+    rests = _labelled(found, procedure.gravity_m_s2, logs)
     bias, bias_stddev = _gyro_bias(rests)
     turns: list[Turn] = []
     for log, places in resting:
@@ -253,7 +248,7 @@ def calibrate(
         if (some := [one for one in rests if one.position == name])
     }
     accelerometer = _accelerometer(used, procedure, sentences)
-    gyro = _gyro(logs[0][0].has_gyro, bias, bias_stddev, usable, procedure, sentences)
+    gyro = _gyro(logs[0].has_gyro, bias, bias_stddev, usable, procedure, sentences)
     means = np.array([one.mean[3:] for one in rests])
     before, after = _residual(means, procedure.gravity_m_s2), None
     if accelerometer.measured != "nothing":
@@ -262,9 +257,9 @@ def calibrate(
     return Found(accelerometer, gyro, tuple(rests), tuple(turns), used, before, after, tuple(sentences))
 
 
-def _resting(log: ImuLog, reference: ImuLog, sections: Sequence[Section] | None) -> list[Section]:
-    """Rests that are given, or found in the reference, of which the log has readings."""
-    found = [one for one in sections if not one.label.startswith("turn")] if sections else find_rests(reference)
+def _resting(log: ImuLog, sections: Sequence[Section] | None) -> list[Section]:
+    """Rests that are given, or found, of which the log has readings."""
+    found = [one for one in sections if not one.label.startswith("turn")] if sections else find_rests(log)
     return [one for one in found if len(log.time_s[one.rows(log)]) >= 3]
 
 

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 def of(log: ImuLog, sections: list[Section] | None = None, **procedure: float) -> Found:
-    return calibrate([(log, log)], Procedure(**procedure), sections)
+    return calibrate([log], Procedure(**procedure), sections)
 
 
 def square(values: tuple[float, ...]) -> Array:
