@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_BAD_INPUT = 2
@@ -31,6 +32,15 @@ class UserError(Exception):
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
         super().__init__("\n  ".join(printable(line) for line in (message, *details)))
+
+
+@contextmanager
+def said_of(what: object) -> Iterator[None]:
+    """Errors within are said as of this, a recording or a file; those that name it already stay as they are."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error) if str(error).startswith(str(what)) else f"{what}: {error}") from error
 
 
 def disk_fault(error: Exception, place: Path) -> str:

@@ -13,8 +13,8 @@ up. Times are counted in frames.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -33,7 +33,8 @@ Rows = NDArray[np.float64]
 _METRES = {"meters": 1.0, "centimeters": 0.01, "millimeters": 0.001, "inches": 0.0254, "feet": 0.3048}
 _Z_UP = [(kind, axis) for kind, axes in (("Position", "XZY"), ("Rotation", "XZYW")) for axis in axes]
 """Columns of a pose of Motive's in the order x, y, z once z points up and not y; those of its Z change their sign."""
-_LAST_YEAR = 2100
+_TIMES = [f"%Y-%m-%d {clock}" for clock in ("%I.%M.%S.%f %p", "%I.%M.%S %p", "%H.%M.%S.%f", "%H.%M.%S")]
+_LAST_YEAR = 2100  # of later ones nanoseconds are not counted
 
 _SECTIONS = ("Objects", "Segments", "Trajectories", "Model Outputs", "Devices", "Joints")
 _UNITS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "deg": np.deg2rad(1.0)}
@@ -126,21 +127,16 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
 
 def _start(text: str) -> tuple[int, str]:
     """Start of Motive's capture in ns, and how it was taken."""
-    found = re.fullmatch(r"([12]\d{3})-(\d\d?)-(\d\d?) (\d\d?)\.(\d\d?)\.(\d\d?)(?:\.(\d+))? ?([AP])?\.?M?\.?", text)
-    if found is None:
-        return 0, "when the capture started is not said: stamps count from 0"
-    *date, hour, minute, second = map(int, found.groups()[:6])
-    if found[8]:
-        hour = hour % 12 + (12 if found[8] == "P" else 0)
-    try:
-        if date[0] > _LAST_YEAR:  # of which nanoseconds are not counted
-            raise ValueError
-        start = datetime(date[0], date[1], date[2], hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return 0, f"{printable(text)} is no time: stamps count from 0"
-    seconds = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    fraction_ns = int((found[7] or "0").ljust(9, "0")[:9])
-    return seconds * NANOSECONDS_PER_SECOND + fraction_ns, f"its start {text} is taken as UTC (--shift moves it)"
+    for form in _TIMES if text else ():
+        with suppress(ValueError):
+            began = datetime.strptime(text.replace(".M.", "M"), form).replace(tzinfo=UTC)
+            if began.year <= _LAST_YEAR:
+                began_ns = (began - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+                return began_ns, f"its start {text} is taken as UTC (--shift moves it)"
+    return (
+        0,
+        f"{printable(text) + ' is no time' if text else 'when the capture started is not said'}: stamps count from 0",
+    )
 
 
 def _vicon(file: Path, lines: Lines, body: str | None) -> _Layout:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.trajectories.units import stamp_unit
 
@@ -69,7 +70,7 @@ def read_lines(file: Path, most: int | None = None) -> Lines:
 
 
 def _text_lines(file: Path) -> Iterator[tuple[int, str]]:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         number = 0
         while raw := stream.readline(_LONGEST_LINE + 1):
             number += 1
