@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drivers.calibration.procedure import Procedure
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import argument, option
@@ -35,28 +36,11 @@ def calibrate() -> None:
 
 
 @app.command("imu", epilog=EXAMPLES)
+@arguments.taking_settings(Procedure(), "procedure")
 def imu(
     logs: Annotated[list[Path], argument("LOG...", "Bags, tables (.csv) or, with `--format`, logs of one sensor.")],
-    sensor: Annotated[
-        str | None,
-        option("NAME", "Which one, where a log holds several: topic, or `imu/low_g`.", "--sensor", "--topic"),
-    ] = None,
-    sections: Annotated[
-        Path | None, option("FILE", "Where the positions and turns are (JSON, CSV); otherwise they are found.")
-    ] = None,
-    turn_deg: Annotated[float, option("DEG", "Angle of each turn, deg.")] = 360.0,
-    turn_stddev_deg: Annotated[float, option("DEG", "Its standard deviation, deg.")] = 2.0,
-    tilt_deg: Annotated[
-        float, option("DEG", "Standard deviation of a position's tilt, deg: 2 by hand, 0.1 in a cube.")
-    ] = 2.0,
-    gravity: Annotated[float, option("G", "Gravity at the place, m/s^2.")] = 9.80665,
-    rest: Annotated[
-        Path | None, option("LOG", "Long rest for the noise; otherwise the longest one in the logs.")
-    ] = None,
+    procedure: Procedure,
     form: Annotated[str | None, option("FORMAT", _FORMAT, "--format", autocompletion=arguments.formats)] = None,
-    rate: Annotated[float | None, option("HZ", "Readings per second of a table without a column `time_s`.")] = None,
-    accelerometer_unit: Annotated[str, option("UNIT", "Of a table: `m/s2` or `g`.")] = "m/s2",
-    gyro_unit: Annotated[str, option("UNIT", "Of a table: `rad/s` or `deg/s`.")] = "rad/s",
     file: Annotated[Path | None, arguments.into("YAML", "Parameter file to write; new.")] = None,
     json: arguments.JsonOption = False,
 ) -> None:
@@ -66,49 +50,28 @@ def imu(
     and turns are found in the log, positions by gravity. Every number comes with its standard deviation; what the log
     does not allow to know is said and not written.
     """
-    from drivers.calibration.logs import ACCELEROMETER_UNITS, GYRO_UNITS, CsvForm, find_rests, read_sections
+    from drivers.calibration.logs import find_rests, read_sections
     from drivers.calibration.noise import noise_of_rest
-    from drivers.calibration.session import Procedure, calibrate
+    from drivers.calibration.session import calibrate
 
-    for name, value, least, most in (
-        ("--turn-deg", turn_deg, 30.0, 36_000.0),
-        ("--turn-stddev-deg", turn_stddev_deg, 0.0, 90.0),
-        ("--tilt-deg", tilt_deg, 0.01, 15.0),
-        ("--gravity", gravity, 9.7, 9.9),
-        ("--rate", 1.0 if rate is None else rate, 0.1, 1e6),
-    ):
-        if not least <= value <= most:
-            raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
-    for name, unit, units in (
-        ("--accelerometer-unit", accelerometer_unit, ACCELEROMETER_UNITS),
-        ("--gyro-unit", gyro_unit, GYRO_UNITS),
-    ):
-        if unit not in units:
-            raise UserError(f"{name} {unit}: must be {' or '.join(units)}")
-    if sections is not None and len(logs) > 1:
+    if procedure.sections is not None and len(logs) > 1:
         raise UserError(f"--sections is of one log; {len(logs)} are given")
-
-    import numpy as np
-
-    table = CsvForm(rate, accelerometer_unit, gyro_unit)
-    turn, turn_stddev, tilt = (float(np.deg2rad(value)) for value in (turn_deg, turn_stddev_deg, tilt_deg))
-    procedure = Procedure(turn, turn_stddev, tilt, gravity)
     with output.steps("calibrating", quiet=json) as progress:
         read = []
         for path in logs:
             progress(f"reading {path}")
-            read.append(_chosen(path, form, table, sensor))
+            read.append(_chosen(path, form, procedure))
         progress("estimating")
-        given = None if sections is None else read_sections(sections, read[0])
+        given = None if procedure.sections is None else read_sections(procedure.sections, read[0])
         found = calibrate(read, procedure, given)
-        if rest is not None:
-            progress(f"reading {rest}")
-            log = _chosen(rest, form, table, sensor)
+        if procedure.rest is not None:
+            progress(f"reading {procedure.rest}")
+            log = _chosen(procedure.rest, form, procedure)
             noise, seconds, said = noise_of_rest(log, find_rests(log))
         else:
             longest = max(found.rests, key=lambda one: one.section.duration_s)
             noise, seconds, said = noise_of_rest(longest.log, [longest.section])
-    result = _with_provenance(read, found, noise, gravity)
+    result = _with_provenance(read, found, noise, procedure.gravity)
     sentences = [*(note for log in read for note in log.notes), *found.sentences, *said]
     if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
         raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
@@ -124,11 +87,11 @@ def imu(
         output.say(f"\nwritten: {file}")
 
 
-def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> ImuLog:
+def _chosen(path: Path, form: str | None, procedure: Procedure) -> ImuLog:
     """The sensor's log; one without a gyro rests where another of the same file does that has one."""
     from drivers.calibration.logs import read_log
 
-    found = read_log(path, form, table)
+    found, sensor = read_log(path, form, procedure), procedure.sensor
     # The end of a topic is enough: `imu/low_g/data_raw` of `/hopper/imu/low_g/data_raw`.
     names = [name for name in found if sensor is None or f"/{name}".endswith(f"/{sensor.strip('/')}")]
     usable = {name: one for name, one in found.items() if not isinstance(one, UserError)}

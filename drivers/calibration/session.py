@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -22,8 +23,8 @@ from drivers.calibration.logs import (
     positions_of,
 )
 from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
+from drivers.calibration.procedure import Procedure
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 # Bias, gain and misalignment of an IMU from six resting positions and three turns.
 #
@@ -159,26 +160,6 @@ def _root_mean_square(errors: Array) -> Array:
 _NOISE_BLOCK_S = 0.5
 
 
-@dataclass(frozen=True)
-class Procedure:
-    """What is known of how the calibration was done.
-
-    Attributes
-    ----------
-    turn_rad, turn_stddev_rad
-        Angle of each turn, and its standard deviation.
-    tilt_rad
-        Standard deviation of a position's and of a turn axis's tilt, about each of two axes.
-    gravity_m_s2
-        At the place.
-    """
-
-    turn_rad: float = 2.0 * np.pi
-    turn_stddev_rad: float = float(np.deg2rad(2.0))
-    tilt_rad: float = float(np.deg2rad(2.0))
-    gravity_m_s2: float = STANDARD_GRAVITY_M_S2
-
-
 @dataclass(frozen=True, eq=False)
 class Rest:
     """A rest: its log, where, which position, mean reading (6,), and the standard deviation of the mean (6,)."""
@@ -231,13 +212,13 @@ def calibrate(logs: Sequence[ImuLog], procedure: Procedure, sections: Sequence[S
     """
     resting = [(log, _resting(log, sections)) for log in logs]
     found = [_rest(log, one) for log, places in resting for one in places]
-    rests = _labelled(found, procedure.gravity_m_s2, logs)
+    rests = _labelled(found, procedure.gravity, logs)
     bias, bias_stddev = _gyro_bias(rests)
     turns: list[Turn] = []
     for log, places in resting:
         if log.has_gyro:
             given = [given_turn(log, one, bias) for one in sections or () if one.label.startswith("turn")]
-            turns += given if sections else find_turns(log, places, bias, procedure.turn_rad)
+            turns += given if sections else find_turns(log, places, bias, math.radians(procedure.turn_deg))
     sentences = [one.fault for one in turns if one.fault]
     usable = [one for one in turns if not one.fault]
     if not usable and (units := [one for one in sentences if "--gyro-unit" in one]):
@@ -250,10 +231,10 @@ def calibrate(logs: Sequence[ImuLog], procedure: Procedure, sections: Sequence[S
     accelerometer = _accelerometer(used, procedure, sentences)
     gyro = _gyro(logs[0].has_gyro, bias, bias_stddev, usable, procedure, sentences)
     means = np.array([one.mean[3:] for one in rests])
-    before, after = _residual(means, procedure.gravity_m_s2), None
+    before, after = _residual(means, procedure.gravity), None
     if accelerometer.measured != "nothing":
         matrix = np.reshape(accelerometer.matrix, (3, 3))
-        after = _residual((means - np.array(accelerometer.bias_m_s2)) @ matrix.T, procedure.gravity_m_s2)
+        after = _residual((means - np.array(accelerometer.bias_m_s2)) @ matrix.T, procedure.gravity)
     return Found(accelerometer, gyro, tuple(rests), tuple(turns), used, before, after, tuple(sentences))
 
 
@@ -329,7 +310,7 @@ def _accelerometer(used: Mapping[str, Rest], procedure: Procedure, said: list[st
         )
         return AccelerometerErrors()
     means, noise = (np.array([getattr(used[name], what)[3:] for name in POSITIONS]) for what in ("mean", "noise"))
-    fit = fit_accelerometer(means, noise, procedure.gravity_m_s2, procedure.tilt_rad)
+    fit = fit_accelerometer(means, noise, procedure.gravity, math.radians(procedure.tilt_deg))
     errors = AccelerometerErrors("bias and matrix", *map(_rounded, fit))
     if faults := list(errors.faults()):
         raise UserError("accelerometer", faults)
@@ -351,15 +332,16 @@ def _gyro(
     only_bias = GyroErrors("bias", _rounded(bias), _rounded(bias_stddev))
     if missing := sorted(set("xyz").difference(one.axis for one in turns)):
         said.append(
-            f"gyro's gains not measured: no turn of {np.rad2deg(procedure.turn_rad):g} deg about {', '.join(missing)}; "
+            f"gyro's gains not measured: no turn of {procedure.turn_deg:g} deg about {', '.join(missing)}; "
             "turn by hand once about each axis, with a rest of 2 s before and after, or give --turn-deg"
         )
         return only_bias
     along = [[one.turned_rad * np.sign(one.angle_rad) for one in turns if one.axis == axis] for axis in "xyz"]
     turned = np.array([np.mean(some, axis=0) for some in along])
     longest_s = max(one.section.duration_s for one in turns)
-    angle_stddev = float(np.hypot(procedure.turn_stddev_rad, bias_stddev.max() * longest_s))
-    found = fit_gyro_matrix(turned, np.full(3, procedure.turn_rad), angle_stddev, procedure.tilt_rad)
+    angle_stddev = float(np.hypot(math.radians(procedure.turn_stddev_deg), bias_stddev.max() * longest_s))
+    angles = np.full(3, math.radians(procedure.turn_deg))
+    found = fit_gyro_matrix(turned, angles, angle_stddev, math.radians(procedure.tilt_deg))
     matrix, stddev = map(_rounded, found)
     errors = replace(only_bias, measured="bias and matrix", matrix=matrix, matrix_stddev=stddev)
     if faults := list(errors.faults()):
