@@ -89,7 +89,7 @@ _Columns = tuple[str, NDArray[np.int64], Array, Sequence[str]]
 """Sensor, stamps, ns, values, notes."""
 
 
-def read_log(path: Path, form: str | None = None, settings: Procedure | None = None) -> dict[str, ImuLog | UserError]:
+def read_log(path: Path, form: str | None, procedure: Procedure) -> dict[str, ImuLog | UserError]:
     """All inertial sensors of a log, by name: the topic in a bag, the sensor of a converter, `imu` in a table.
 
     A sensor that cannot be used (too few readings, an attitude only) is there with the reason: others may be wanted.
@@ -98,7 +98,7 @@ def read_log(path: Path, form: str | None = None, settings: Procedure | None = N
     ----------
     form
         Format of a converter (`convert --formats`), e.g. `serial_log`; None: a table (.csv) or a bag.
-    settings
+    procedure
         Of a table: its units, and its rate where it has no column `time_s`.
 
     Raises
@@ -109,9 +109,7 @@ def read_log(path: Path, form: str | None = None, settings: Procedure | None = N
     if not path.exists():
         raise UserError(f"cannot read {path}: no such file or folder")
     is_table = form is None and path.suffix.lower() == ".csv"
-    columns = (
-        _read_csv(path, settings or Procedure()) if is_table else _converted(path, form) if form else _read_bag(path)
-    )
+    columns = _read_csv(path, procedure) if is_table else _converted(path, form) if form else _read_bag(path)
     logs: dict[str, ImuLog | UserError] = {}
     for sensor, stamps_ns, values, notes in columns:
         try:
@@ -141,7 +139,7 @@ def _converted(path: Path, form: str) -> list[_Columns]:
     return [(one.channel.sensor, one.stamps_ns, one.values, notes) for one in imus]
 
 
-def _read_csv(path: Path, settings: Procedure) -> list[_Columns]:
+def _read_csv(path: Path, procedure: Procedure) -> list[_Columns]:
     try:
         with open_regular(path) as packed:
             file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
@@ -161,13 +159,13 @@ def _read_csv(path: Path, settings: Procedure) -> list[_Columns]:
         raise UserError(f"{path}: no table of numbers: {str(error)[:200]}") from error
     if table.shape[1] != len(header):
         raise UserError(f"{path}: no table of numbers: {table.shape[1]} in a line, {len(header)} names in its header")
-    if settings.rate_hz is None and time < 0:
+    if procedure.rate_hz is None and time < 0:
         raise UserError(f"{path}: no column time_s; give --rate, readings per second")
-    seconds = table[:, time] if settings.rate_hz is None else np.arange(len(table)) / settings.rate_hz
+    seconds = table[:, time] if procedure.rate_hz is None else np.arange(len(table)) / procedure.rate_hz
     if not np.isfinite(seconds).all() or np.abs(seconds).max(initial=0.0) > 1e10:
         raise UserError(f"{path}: the column {header[time]} holds what is no time in s")
     table = np.column_stack([table, np.full(len(table), np.nan)])  # which is what a column that is missing reads
-    scales = np.repeat([GYRO_UNITS[settings.gyro_unit], ACCELEROMETER_UNITS[settings.accelerometer_unit]], 3)
+    scales = np.repeat([GYRO_UNITS[procedure.gyro_unit], ACCELEROMETER_UNITS[procedure.accelerometer_unit]], 3)
     return [("imu", np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), table[:, places] * scales, ())]
 
 
