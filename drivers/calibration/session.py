@@ -93,7 +93,7 @@ def fit_accelerometer(means_m_s2: Array, noise_m_s2: Array, gravity_m_s2: float,
 
 
 def fit_gyro_matrix(
-    turned_rad: Array, angles_rad: Array, angle_stddev_rad: float, tilt_rad: float
+    turned_rad: Array, angle_rad: float, angle_stddev_rad: float, tilt_rad: float
 ) -> tuple[Array, Array]:
     """Gain and misalignment of a gyro from turns, and their standard deviations.
 
@@ -101,19 +101,15 @@ def fit_gyro_matrix(
     ----------
     turned_rad
         (3, 3) integral of the readings less their bias over a turn about x, y, z (rows), rad.
-    angles_rad
-        (3,) the true angle of each, with its sign.
-    angle_stddev_rad
-        Standard deviation of that angle.
+    angle_rad, angle_stddev_rad
+        The true angle of each, and its standard deviation.
     tilt_rad
         Standard deviation of the tilt of the turn's axis from the sensor's, about each of two axes.
     """
-    gain = (turned_rad / angles_rad[:, None]).T
+    gain = (turned_rad / angle_rad).T
     random = np.random.default_rng(_SEED)
-    size = (_DRAWS, 3, 1)
-    drawn = _tilted(np.eye(3), tilt_rad, random) * (
-        1.0 + angle_stddev_rad / angles_rad[:, None] * random.normal(size=size)
-    )
+    drawn = _tilted(np.eye(3), tilt_rad, random)
+    drawn *= 1.0 + angle_stddev_rad / angle_rad * random.normal(size=(_DRAWS, 3, 1))
     matrix = np.linalg.inv(gain).astype(np.float64)
     matrices = np.linalg.inv(np.swapaxes(drawn @ gain.T, 1, 2))
     return matrix, _root_mean_square(matrices - matrix)
@@ -340,9 +336,8 @@ def _gyro(
     turned = np.array([np.mean(some, axis=0) for some in along])
     longest_s = max(one.section.duration_s for one in turns)
     angle_stddev = float(np.hypot(math.radians(procedure.turn_stddev_deg), bias_stddev.max() * longest_s))
-    angles = np.full(3, math.radians(procedure.turn_deg))
-    found = fit_gyro_matrix(turned, angles, angle_stddev, math.radians(procedure.tilt_deg))
-    matrix, stddev = map(_rounded, found)
+    angle, tilt = math.radians(procedure.turn_deg), math.radians(procedure.tilt_deg)
+    matrix, stddev = map(_rounded, fit_gyro_matrix(turned, angle, angle_stddev, tilt))
     errors = replace(only_bias, measured="bias and matrix", matrix=matrix, matrix_stddev=stddev)
     if faults := list(errors.faults()):
         raise UserError("gyro, with the turns found", faults)
