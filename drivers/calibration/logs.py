@@ -39,6 +39,7 @@ _COLUMNS = (
     *((f"acc_{axis}", f"accelerometer_{axis}", f"a{axis}") for axis in "xyz"),
     ("time_s", "t", "time"),
 )
+_USUAL = Procedure()
 _LEAST_READINGS = 20
 _MOST_EMPTY = 20.0
 _LONGEST_PERIOD_S = 0.08  # for three readings in a quarter of a second
@@ -89,7 +90,7 @@ _Columns = tuple[str, NDArray[np.int64], Array, Sequence[str]]
 """Sensor, stamps, ns, values, notes."""
 
 
-def read_log(path: Path, form: str | None, procedure: Procedure) -> dict[str, ImuLog | UserError]:
+def read_log(path: Path, form: str | None = None, procedure: Procedure = _USUAL) -> dict[str, ImuLog | UserError]:
     """All inertial sensors of a log, by name: the topic in a bag, the sensor of a converter, `imu` in a table.
 
     A sensor that cannot be used (too few readings, an attitude only) is there with the reason: others may be wanted.
