@@ -65,6 +65,7 @@ class EthercatWrenchNode(MeasuringNode):
         self._reminded_s = self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_standing: set[int] = set()
+        self._said_slow: set[int] = set()
         self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
         self._channels: dict[int, list[Channel]] = {}
         self._tare: Tare | None = None
@@ -162,7 +163,16 @@ class EthercatWrenchNode(MeasuringNode):
         for place, stream in self._streams.items():
             name = self._descriptions[place].name
             before = self._standing.get(place, "")
-            now = self._standing[place] = stream.repeats.told(name, "power it off and on")
+            now = stream.repeats.told(name, "power it off and on")
+            if now and stream.repeats.per_fresh:
+                now = ""
+                if place not in self._said_slow:
+                    self._said_slow.add(place)
+                    cycle_hz = self._configuration.bus.cycle_hz
+                    own_hz = cycle_hz / stream.repeats.per_fresh
+                    sentence = f"{name} gives {own_hz:.0f} readings a second, bus.cycle_hz asks for {cycle_hz:g}: "
+                    self._tell(f"{sentence}repeats are left out; bus.cycle_hz {own_hz:.0f} would do", False)
+            self._standing[place] = now
             if now and before and place not in self._said_standing:  # not by a part of such a time
                 self._said_standing.add(place)
                 self._tell(now, True)

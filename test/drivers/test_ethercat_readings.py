@@ -118,6 +118,7 @@ def test_a_sensor_of_another_rate_than_the_bus_keeps_the_pace_and_its_zero(rate_
     np.testing.assert_allclose(forces, 1e-12 * rate_hz * (out_ns - 10**18), atol=1.1e-3 * max(1.0, rate_hz / 1000))
     assert stream.repeats.count == 4000 - len(np.unique(records["counter"]))
     assert bool(stream.repeats.told("", "")) == (rate_hz < 800.0)
+    assert stream.repeats.per_fresh == pytest.approx(max(1.0, 1000.0 / rate_hz), rel=1e-2)
     assert (len(out_ns) >= 480, len(stream.raw)) == (True, 500)
 
 
