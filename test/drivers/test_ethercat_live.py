@@ -147,9 +147,9 @@ def test_a_tare_on_the_host_keeps_the_weight_and_readings_out_of_range_are_not_p
     since_s = time.time()
     one.until_said("overload: a force or torque is out of range", AXIA)
     assert one.state(AXIA).level == b"\x02"
-    stream = one.node._streams[0]
-    refused = stream.refused
-    one.until(lambda: stream.refused > refused + 200)
+    readout = one.node._streams[0].readouts["wrench"]
+    refused = readout.refused
+    one.until(lambda: readout.refused > refused + 200)
     assert all(stamp_s(message) < since_s for message in heard)
 
 
@@ -206,7 +206,7 @@ def test_readings_of_a_frozen_device_are_left_out_counted_and_said(
         slaves.do("freeze 0")
         one.until_said("reads the same all the time", name)
         heard.clear()
-        assert "0 of 200 readings came before the tare" in one.call("tare").message
+        assert "0 of 200 readings came for the tare" in one.call("tare").message
         assert (heard, one.state(name).level) == ([], b"\x01")
         slaves.do("thaw 0")
         one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
