@@ -43,8 +43,7 @@ class EmulatedPressure(PressureSensors):
 
     def voltage(self, pressure_pa: float) -> float:
         """V, of an absolute pressure."""
-        slope = (self.volts[1] - self.volts[0]) / (self.pascals[1] - self.pascals[0])
-        return self.volts[0] + slope * (pressure_pa - self.ambient_pa - self.pascals[0])
+        return self.volts[0] + (pressure_pa - self.ambient_pa - self.pascals[0]) / self.slope_pa
 
 
 # What the emulated sensors measure: forces, torques and pressures of a bag, of messages as they come, or made up.

@@ -110,15 +110,14 @@ class Bus:
             return f"no device answers on {self._interface}: is the cable in, and has the device power?"
         self.devices = self._found()
         for device in self.devices:
-            self._master.slaves[device.position].config_func = device.start
+            device.slave.config_func = device.start
         try:
             self._master.config_map()
         except library.ConfigMapError as error:  # of any device, also of one that is not read
             told = "; ".join(" ".join(str(part) for part in one) for one in error.args[0])
             self._tell(f"while process data were mapped, a device told errors: {printable(told[:300])}", True)
-        for device in self.devices:
-            if device.fault is not None:
-                raise device.fault
+        if fault := next((device.fault for device in self.devices if device.fault is not None), None):
+            raise fault
         for device in self.devices:
             device.check_sizes()
         return self._into_operation()
@@ -127,13 +126,9 @@ class Bus:
         """One cycle; the working counter, -1 where no frame came back."""
         for device in self.devices:
             if device.outputs:
-                self._master.slaves[device.position].output = device.outputs
+                device.slave.output = device.outputs
         self._master.send_processdata()
         return int(self._master.receive_processdata(self._timeout_us))
-
-    def inputs(self, device: Device) -> bytes:
-        """What the device sent in the last cycle."""
-        return bytes(self._master.slaves[device.position].input)
 
     def look_after(self) -> None:
         """See how the devices fare, and take each one step nearer to operation; may block for a while."""
@@ -142,19 +137,16 @@ class Bus:
             return
         master.read_state()
         for device in self.devices:
-            slave = master.slaves[device.position]
-            state = slave.state
-            device.state = state
+            slave = device.slave
+            state = device.state = slave.state
             if state == library.OP_STATE:
                 self._change(device, "")
             elif state & library.STATE_ERROR:
                 self._change(device, f"it fell to {_STATES.get(state & 15, state)}: {self._reason(slave)}")
-                slave.state = (state & 15) | library.STATE_ACK
-                slave.write_state()
+                _ask_for(slave, (state & 15) | library.STATE_ACK)
             elif state == library.SAFEOP_STATE:
                 self._change(device, device.trouble or "it fell to SAFEOP")
-                slave.state = library.OP_STATE
-                slave.write_state()
+                _ask_for(slave, library.OP_STATE)
             elif state == library.NONE_STATE:
                 self._change(device, "it does not answer: no power, or no cable")
                 slave.recover(_RECOVER_US)
@@ -165,8 +157,7 @@ class Bus:
                 slave.reconfig(_RECONFIGURE_US)
                 if device.fault is not None:  # the library goes on; the device must not, without its objects
                     self._change(device, f"it came back and cannot be started: {device.fault}")
-                    slave.state = library.INIT_STATE
-                    slave.write_state()
+                    _ask_for(slave, library.INIT_STATE)
 
     def close(self) -> None:
         """Take the devices back to INIT, in which they heed no outputs, and give the interface back as it was."""
@@ -181,8 +172,7 @@ class Bus:
             return
         try:
             if master.slaves:
-                master.state = self._library.INIT_STATE
-                master.write_state()
+                _ask_for(master, self._library.INIT_STATE)
         finally:
             master.close()
 
@@ -209,8 +199,7 @@ class Bus:
             return self._states("SAFEOP")
         for _ in range(3):  # a device wants valid outputs before it goes into operation
             self.exchange()
-        master.state = library.OP_STATE
-        master.write_state()
+        _ask_for(master, library.OP_STATE)
         until_s = time.monotonic() + _OPERATION_S
         while time.monotonic() < until_s:
             self.exchange()
@@ -238,6 +227,12 @@ class Bus:
             self._tell(f"{device.name}: {trouble}", True)
         elif before and not trouble:
             self._tell(f"{device.name}: in operation again", False)
+
+
+def _ask_for(one: Any, state: int) -> None:
+    """Ask a slave, or all of them by the master, to go to a state."""
+    one.state = state
+    one.write_state()
 
 
 def _name(slave: Any) -> str:
@@ -446,7 +441,7 @@ class Cycle:
         for device in self._bus.devices:
             if whole or (partly and device.is_operational):
                 self.overflow += len(self.readings) == _QUEUE
-                self.readings.append(Reading(device, stamp_ns, self._bus.inputs(device)))
+                self.readings.append(Reading(device, stamp_ns, bytes(device.slave.input)))
 
     def _miss(self) -> None:
         self.missed += 1

@@ -176,6 +176,8 @@ class Device:
         Among the descriptions, and on the bus, from 0.
     input_type
         NumPy's type of its inputs.
+    slave
+        Of pysoem.
     conversion
         What is read of it, and to which units; there after the first start.
     starts
@@ -192,7 +194,7 @@ class Device:
 
     def __init__(self, description: SensorDescription, place: int, slave: Any, position: int, library: Any) -> None:
         self.description, self.place, self.position = description, place, position
-        self._slave, self._library = slave, library
+        self.slave, self._library = slave, library
         self.input_type = dtype_of(description.input_entries)
         self.conversion: Conversion | None = None
         self.starts = 0
@@ -247,7 +249,7 @@ class Device:
 
     def check_sizes(self) -> None:
         """Against what the master has mapped; UserError on a difference, with both lengths."""
-        mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
+        mapped = {"inputs": len(self.slave.input), "outputs": len(self.slave.output)}
         for part, pdos in self.description.parts.items():
             described = sum(entry.size for pdo in pdos for entry in pdo.entries)
             if mapped[part] != described:
@@ -259,7 +261,7 @@ class Device:
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
-        data = bytes(self._ask(self._slave.sdo_read, one.index, one.subindex, "reading it"))
+        data = bytes(self._ask(self.slave.sdo_read, one.index, one.subindex, "reading it"))
         kind = TYPES[one.type]
         if len(data) != kind.itemsize if kind.kind == "f" else not 1 <= len(data) <= 8:
             raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
@@ -280,7 +282,7 @@ class Device:
 
     def _download(self, index: int, subindex: int, value: Any, why: str) -> None:
         """Write a NumPy number."""
-        self._ask(self._slave.sdo_write, index, subindex, f"writing it ({why})", value.tobytes())
+        self._ask(self.slave.sdo_write, index, subindex, f"writing it ({why})", value.tobytes())
 
     def _check_mapping(self, part: str, pdos: Sequence[Pdo]) -> None:
         assignment = ASSIGNMENTS[part]
@@ -298,7 +300,7 @@ class Device:
     def _number(self, index: int, subindex: int, most: int | None = None) -> int | None:
         """A number of the mapping; None: there is no such object."""
         try:
-            data = self._ask(self._slave.sdo_read, index, subindex, "reading its mapping")
+            data = self._ask(self.slave.sdo_read, index, subindex, "reading its mapping")
         except UserError as error:
             if getattr(error.__cause__, "abort_code", None) in _NOT_THERE:
                 return None

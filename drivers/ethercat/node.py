@@ -157,17 +157,15 @@ class EthercatWrenchNode(MeasuringNode):
 
     def _look_for_repeats(self) -> None:
         for place, stream in self._streams.items():
-            name = self._descriptions[place].name
-            before = self._standing.get(place, "")
-            now = stream.repeats.told(name, "power it off and on")
-            if now and stream.repeats.per_fresh:
-                now = ""
+            name, own = self._descriptions[place].name, stream.repeats
+            before, now = self._standing.get(place, ""), own.told(name, "power it off and on")
+            if now and own.per_fresh:  # its own rate is no fault
+                asked_hz, now = self._configuration.bus.cycle_hz, ""
                 if place not in self._said_slow:
                     self._said_slow.add(place)
-                    cycle_hz = self._configuration.bus.cycle_hz
-                    own_hz = cycle_hz / stream.repeats.per_fresh
-                    sentence = f"{name} gives {own_hz:.0f} readings a second, bus.cycle_hz asks for {cycle_hz:g}: "
-                    self._tell(f"{sentence}repeats are left out; bus.cycle_hz {own_hz:.0f} would do", False)
+                    own_hz = f"{asked_hz / own.per_fresh:.0f}"
+                    told = f"{name} gives {own_hz} readings a second, bus.cycle_hz asks for {asked_hz:g}"
+                    self._tell(f"{told}: repeats are left out; bus.cycle_hz {own_hz} would do", False)
             self._standing[place] = now
             if now and before and place not in self._said_standing:  # not by a part of such a time
                 self._said_standing.add(place)

@@ -56,8 +56,6 @@ class Decimator:
     ----------
     delay_s
         By which what comes out is later than its stamp.
-    filled, restarts
-        Readings put in; times that the filter started anew.
     """
 
     def __init__(self, factor: int, period_s: float) -> None:
@@ -65,7 +63,6 @@ class Decimator:
         self._taps = low_pass(factor)
         self._period_ns = period_s * NANOSECONDS_PER_SECOND
         self.delay_s = 0.5 * (len(self._taps) - 1) * period_s
-        self.filled = self.restarts = 0
         self._values: list[Vector] = []
         self._stamps: list[int] = []
 
@@ -82,17 +79,13 @@ class Decimator:
 
     def _add(self, stamp_ns: int, value: Vector) -> None:
         """The reading, with those before it that are missing."""
-        steps = 1
         if self._stamps:
             before_ns, before = self._stamps[-1], self._values[-1]
             steps = max(1, round((stamp_ns - before_ns) / self._period_ns))
             if steps > MOST_FILLED or stamp_ns <= before_ns:
-                self.restarts, steps = self.restarts + 1, 1
-                self._values, self._stamps = [], []
-        for step in range(1, steps):
-            self._stamps.append(before_ns + (stamp_ns - before_ns) * step // steps)
-            self._values.append(before + (value - before) * (step / steps))
-        self.filled += steps - 1
+                self._values, self._stamps, steps = [], [], 1
+            self._stamps += [before_ns + (stamp_ns - before_ns) * step // steps for step in range(1, steps)]
+            self._values += [before + (value - before) * (step / steps) for step in range(1, steps)]
         self._stamps.append(stamp_ns)
         self._values.append(value)
 

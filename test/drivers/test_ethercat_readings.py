@@ -168,11 +168,11 @@ def test_missing_readings_are_bridged_and_more_begin_anew() -> None:
     decimator = Decimator(4, 1e-3)
     found_stamps, found = played(decimator, line[kept], stamps[kept])
     np.testing.assert_allclose(found[:, 0], 1e-9 * (found_stamps - 10**18), atol=1e-4)
-    assert (decimator.filled, decimator.restarts) == (5, 0)
+    assert (np.abs(np.diff(found_stamps) - 4 * PERIOD_NS) <= 1).all()
     kept[1000 : 1000 + MOST_FILLED + 1] = False
     decimator = Decimator(4, 1e-3)
     found_stamps, found = played(decimator, line[kept], stamps[kept])
-    assert decimator.restarts == 1
+    assert np.count_nonzero(np.diff(found_stamps) > 5 * PERIOD_NS) == 1
     np.testing.assert_allclose(found[:, 0], 1e-9 * (found_stamps - 10**18), atol=1e-4)
     assert np.diff(found_stamps).max() > 2e9 * decimator.delay_s
 
