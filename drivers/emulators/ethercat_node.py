@@ -156,7 +156,7 @@ def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
             raise UserError(f"{path} has nothing to play: none of {', '.join(names)}; it has {there}")
         kinds = {topic: _WRENCH_TYPE if name == "wrench" else _PRESSURE_TYPE for topic, name in topics.items()}
         columns = read_channels(bag, {topic: Channel(topic, kind, topic) for topic, kind in kinds.items()})
-    finite = {topics[topic]: one.at(np.isfinite(one.values).all(axis=1)) for topic, one in columns.items()}
+    finite = {topics[topic]: one.at(np.asarray(np.isfinite(one.values).all(axis=1))) for topic, one in columns.items()}
     found = {name: one.at(np.argsort(one.stamps_ns, kind="stable")) for name, one in finite.items() if len(one.values)}
     if not found:
         raise UserError(f"{path} has nothing to play: no message of {', '.join(topics)} holds numbers")

@@ -182,6 +182,7 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
 
 
 _BAD = ("overload", "error")
+_NO_VOLTAGE = "voltages that its sensor does not give: is a wire off?"
 _STANDS_S = 1.0
 """So long the process data of a device without a counter may be the same: of a quiet pressure they are."""
 
@@ -248,7 +249,7 @@ class Readout:
 
     def __call__(self, stamps_ns: Sequence[int], values: Matrix, faulty: NDArray[np.bool_]) -> Batch:
         """Of fresh readings (K, m), and (K,) whether the device speaks against them."""
-        beyond = self._is_beyond(values).any(axis=1)
+        beyond = np.asarray(self._is_beyond(values).any(axis=1))
         keeps = ~beyond if self._keeps_faulty else ~(beyond | faulty)
         self.beyond += int(beyond.sum())
         self.refused += int((~keeps).sum())
@@ -294,13 +295,8 @@ def pressure_readout(
     description: SensorDescription, field: str, chosen: PressureConfiguration, offset_pa: float, cycle_hz: float
 ) -> Readout:
     """Absolute pressure, Pa, of a sensor on that analogue input."""
-    convert, unlike = (
-        partial(chosen.absolute, offsets_pa=np.array([offset_pa])),
-        "voltages that its sensor does not give",
-    )
-    return Readout(
-        description, [field], convert, chosen.beyond, f"{unlike}: is a wire off?", chosen.decimation, cycle_hz
-    )
+    convert = partial(chosen.absolute, offsets_pa=np.array([offset_pa]))
+    return Readout(description, [field], convert, chosen.beyond, _NO_VOLTAGE, chosen.decimation, cycle_hz)
 
 
 class Stream:
