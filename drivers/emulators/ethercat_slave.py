@@ -351,10 +351,8 @@ class Slave:
         self._has_reply = False
         self._eeprom_status = _READS_8_BYTES
         self._fmmus: list[tuple[int, int, int, int]] = []  # first and last logical address, physical one, direction
-        self.dictionary, self.sensor = (
-            Dictionary(self.description, self._identity),
-            Sensor(self.description, self._signal),
-        )
+        self.dictionary = Dictionary(self.description, self._identity)
+        self.sensor = Sensor(self.description, self._signal)
         self._put(_WATCHDOG_DIVIDER, 2498)
         self._put(_WATCHDOG_TICKS, 1000)
         self._settle()

@@ -202,11 +202,10 @@ class Device:
         self.trouble = "not started yet"
         self.state = 0
         self._record = np.zeros(1, dtype_of(description.output_entries))
-        self.outputs = b""
         for entry in description.output_entries:
             if entry.field:
                 self._record[entry.field] = entry.initial
-            self.outputs = self._record.tobytes()
+        self.outputs = self._record.tobytes() if description.output_entries else b""
 
     @property
     def name(self) -> str:
