@@ -19,7 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
-from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration, to_stream
 from drivers.node import NoRobot
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
@@ -77,7 +77,7 @@ class TopicFeed:
             rows, places = np.zeros((len(self.names), 7)), list(self._poses)
             rows[places] = list(self._poses.values())
             tracked = np.isin(np.arange(len(self.names)), places)
-            self._found.append(BodyPoses(self._stamp_ns, self.names, rows[:, :3], rows[:, 3:], tracked))
+            self._found.append(BodyPoses(self._stamp_ns, self.names, rows, tracked))
             self._poses = {}
 
     def take(self) -> list[BodyPoses]:
@@ -118,7 +118,7 @@ class BagFeed:
             at = np.searchsorted(stamps_ns, column.stamps_ns)
             rows[at, place], tracked[at, place] = column.values, True
         self._frames = deque(
-            BodyPoses(at_ns, self.names, poses[:, :3], poses[:, 3:], seen)
+            BodyPoses(at_ns, self.names, poses, seen)
             for at_ns, poses, seen in zip(stamps_ns.tolist(), rows, tracked, strict=True)
         )
         self._first_ns, self._began_ns = (self._frames[0].stamp_ns if self._frames else 0), 0
@@ -233,8 +233,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         latency_s, jitter_s = self.delays_s
         network_ns = round(NANOSECONDS_PER_SECOND * self.rng.exponential(jitter_s))
         due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * latency_s) + network_ns
-        noise_m = self.chosen.noise_m * self.rng.standard_normal(poses.positions_m.shape)
-        poses = replace(poses, positions_m=poses.positions_m + noise_m)
+        poses = replace(poses, poses=poses.poses.copy())
+        poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
         self.waiting.append(_Late(max(due_ns, self.waiting[-1].due_ns if self.waiting else 0), network_ns, poses))
 
     def _found(self) -> TopicFeed | BagFeed | None:
@@ -297,7 +297,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self._axes = Axes(self.chosen.up_axis)
         self._rate_hz = self.chosen.rate_hz
         self._first_ns: int | None = None
         self._number = -1
@@ -348,12 +347,12 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         self._number = number
         if self.rng.random() < self.chosen.frame_drop_rate:
             return
-        positions_m, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
+        streamed = to_stream(poses.poses, self.chosen.up_axis)
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         places = np.flatnonzero(seen).tolist()
-        rotations = Rotation.from_quat(quaternions[seen]).as_matrix() if places else ()
+        rotations = Rotation.from_quat(streamed[seen, 3:]).as_matrix() if places else ()
         bodies = {
-            poses.names[place]: (1e3 * positions_m[place], rotation)
+            poses.names[place]: (1e3 * streamed[place, :3], rotation)
             for place, rotation in zip(places, rotations, strict=True)
         }
         seen_ns = poses.stamp_ns + late.network_ns  # what the network adds, the system does not know

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
 from drivers.motion_capture.optitrack_protocol import (
     VERSIONS,
     Frame,
@@ -73,7 +73,7 @@ def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = No
         `force plates` and `devices`, which are empty otherwise.
     """
     given = {name: [content] for name, content in (others or {}).items()}
-    fields = (sent.ids, sent.positions_m, sent.quaternions_xyzw, sent.tracked)
+    fields = (sent.ids, sent.poses, sent.tracked)
     rows = zip(*(field.tolist() for field in fields), strict=True)
     given["bodies"] = [rigid_body(version, *row) for row in rows]
     data = i32(sent.number)
@@ -92,25 +92,17 @@ def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = No
         data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
     data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
     data += struct.pack("<d", sent.time_s) if version >= (2, 7) else _since((2, 6), f32(sent.time_s), version)
-    if version >= (3, 0):
-        data += protocol.TICKS.pack(sent.exposure_ticks, sent.received_ticks, sent.transmitted_ticks)
+    data += _since((3, 0), protocol.TICKS.pack(*(sent.ticks or (0, 0, 0))), version)
     data += _since((4, 1), i32(0, 0), version) + _since((2, 6), u16(2 * sent.models_changed), version)
     return message(Kind.FRAME, data + i32(0))
 
 
-def rigid_body(
-    version: Version,
-    number: int,
-    position: Sequence[float],
-    quaternion: Sequence[float],
-    tracked: bool,
-    markers: int = 0,
-) -> bytes:
+def rigid_body(version: Version, number: int, pose: Sequence[float], tracked: bool, markers: int = 0) -> bytes:
     """Its part of a frame; markers, which it has before 3.0, are at the origin."""
     if not tracked and version < (2, 6):  # which have no flag
-        position, quaternion = (0.0,) * 3, (0.0,) * 4
+        pose = (0.0,) * 7
     inside = b"" if version >= (3, 0) else i32(markers) + bytes(20 * markers)
-    return i32(number) + f32(*position, *quaternion) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
+    return i32(number) + f32(*pose) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
 
 
 def _since(first: Version, content: bytes, version: Version) -> bytes:
@@ -192,7 +184,6 @@ class NatNetServer:
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
         self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
-        self._axes = Axes(configuration.up_axis)
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
@@ -316,9 +307,8 @@ class NatNetServer:
         self._changed_frames -= changed
         of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
         ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
-        bodies = (ids, of.positions_m, of.quaternions_xyzw, of.tracked)
-        sent = Frame(self.number, *bodies, time_s, exposure, (exposure + now) // 2, now, changed)
-        data = frame(sent, self._version)
+        times = exposure, (exposure + now) // 2, now
+        data = frame(Frame(self.number, ids, of.poses, of.tracked, time_s, times, changed), self._version)
         if self._chosen.transport == "multicast":
             self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
         else:
@@ -336,11 +326,10 @@ class NatNetServer:
             if turn >= 1.0 and passed_s < chosen.occlude_for_s:
                 tracked = tracked.copy()
                 tracked[int(turn - 1.0) % len(tracked)] = False
-        positions, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
+        streamed = to_stream(poses.poses, chosen.up_axis)
         if len(names) > len(poses.names):
-            positions, quaternions = (np.vstack([of, of[:1]]) for of in (positions, quaternions))
-            tracked = np.append(tracked, True)
-        return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
+            streamed, tracked = np.vstack([streamed, streamed[:1]]), np.append(tracked, True)
+        return replace(poses, names=names, poses=streamed, tracked=tracked)
 
     def _put(self, data: bytes, to: tuple[str, int]) -> None:
         with suppress(OSError):  # nobody there, or no room: lost, as on a network

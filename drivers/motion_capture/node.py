@@ -7,7 +7,6 @@ from abc import abstractmethod
 from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 from geometry_msgs.msg import PoseStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
@@ -15,7 +14,7 @@ from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from drivers.node import DriverNode, NoRobot
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.series import truth_channel
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -108,8 +107,7 @@ class TruthNode(DriverNode, Generic[C, R]):
 
     def _publish(self, frame: BodyPoses) -> None:
         """Of bodies that are not tracked nothing goes out."""
-        poses: Matrix = np.concatenate((frame.positions_m, frame.quaternions_xyzw), axis=1)
-        tracked = frame.tracked.tolist()
+        poses, tracked = frame.poses, frame.tracked.tolist()
         for place, output in self._heard:
             if tracked[place]:
                 output.publish(self._pose.message(frame.stamp_ns, poses[place]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthConfiguration
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthConfiguration, to_world
 from drivers.motion_capture.optitrack_answers import HOLDS_S, Answers
 from drivers.motion_capture.optitrack_protocol import (
     COMMAND_PORT,
@@ -32,7 +32,7 @@ from drivers.motion_capture.optitrack_protocol import (
     ServerInfo,
     shown,
 )
-from drivers.motion_capture.stream import StreamHealth
+from drivers.motion_capture.stream import Places, StreamHealth, places_of
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -229,25 +229,21 @@ class FrameStamps:
         self.clock.echo(asked_ns, ticks, arrived_ns)
 
     def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
-        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
+        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet.
+
+        A server that plays a take has no exposures, and one whose echoes never come no clock: then it is by arrival.
+        """
+        by_arrival_ns, stamp_ns = arrived_ns - self._latency_ns, None
         if self.is_echoed:
-            return self._by_echoes(frame.exposure_ticks, arrived_ns)
-        if not self._has_software_time:
-            return arrived_ns - self._latency_ns
-        stamp_ns = None
-        if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
+            self._first_ns = self._first_ns or arrived_ns
+            if not frame.exposure or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
+                self._health.counts["unstamped"] += 1
+                return by_arrival_ns
+            stamp_ns = self.clock.at(frame.exposure)
+        elif not self._has_software_time:
+            return by_arrival_ns
+        elif 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
             stamp_ns = self.clock.stamp_ns(round(frame.time_s / _SOFTWARE_TICK_S), arrived_ns)
-        return self._checked(stamp_ns, arrived_ns)
-
-    def _by_echoes(self, ticks: int | None, arrived_ns: int) -> int | None:
-        """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
-        self._first_ns = self._first_ns or arrived_ns
-        if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
-            self._health.counts["unstamped"] += 1
-            return arrived_ns - self._latency_ns
-        return self._checked(self.clock.at(ticks), arrived_ns)
-
-    def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
         if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
             return stamp_ns
         self._health.counts["unstamped"] += 1
@@ -291,7 +287,7 @@ class NatNetClient:
 
     def __init__(self, chosen: OptitrackConfiguration, say: Callable[[str, bool], object]) -> None:
         self._chosen, self._say = chosen, say
-        self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
+        self._sockets = NatNetSockets(chosen)
         self.health = StreamHealth(chosen.largest_distance_m, say)
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
@@ -303,8 +299,7 @@ class NatNetClient:
         self._models: Answers[tuple[RigidBody, ...]] = Answers(_MODELS_S)
         self._bodies: tuple[RigidBody, ...] | None = None  # those whose names and ids follow
         self._names: tuple[str, ...] = ()
-        self._ids = np.zeros(0, dtype=np.int32)
-        self._sets: set[bytes] = set()  # ids of frames, as the models were confirmed with
+        self._sets: dict[bytes, Places] = {}  # by the ids of frames, as the models were confirmed with
         self._was_changed = False
         self._due_s = {"echo": 0.0, "alive": 0.0}
         self._heard_s = self._began_s = -1.0
@@ -453,8 +448,7 @@ class NatNetClient:
         self.health.counts["model_changes"] += self._bodies is not None
         self._bodies = bodies
         self._names = tuple(body.name for body in bodies)
-        self._ids = np.array([body.number for body in bodies], dtype=np.int32)
-        self._sets = {self._ids.tobytes()}
+        self._sets = {np.array([body.number for body in bodies], dtype=np.int32).tobytes(): None}
 
     def _take_frame(self, payload: bytes, arrived_ns: int, now_s: float) -> BodyPoses | None:
         if self.info is None or self.stamps is None:
@@ -464,36 +458,31 @@ class NatNetClient:
                 self._infos.doubt(now_s)
             return None
         frame = protocol.parse_frame(payload, self.info.version)
-        if not self.health.follows(frame.number, frame.exposure_ticks or None, arrived_ns):
+        if not self.health.follows(frame.number, frame.exposure, arrived_ns):
             return None
         if self.health.began_anew:
             # Its answer to the next greeting is no other return.
             self.health.counts["reconnections"] += 1
             self._begin_anew(self.info)
             return None
-        self._doubt_models(frame, now_s)
+        places = self._places(frame, now_s)
         stamp_ns = self.stamps(frame, arrived_ns)
         if stamp_ns is None:
             return None
         if not self._models.is_certain(now_s):
             self.health.counts["unconfirmed"] += 1
             return None
-        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
-        return self.health.placed(stamp_ns, arrived_ns, self._names, self._places(frame.ids), *poses, frame.tracked)
+        poses = to_world(frame.poses, self._chosen.up_axis)
+        return self.health.placed(stamp_ns, arrived_ns, self._names, places, poses, frame.tracked)
 
-    def _doubt_models(self, frame: Frame, now_s: float) -> None:
-        """Where a frame says that they are others, or is of other bodies than any before under these models."""
+    def _places(self, frame: Frame, now_s: float) -> Places:
+        """Of its bodies; models are doubted where it says that they are others, or is of another set than any before."""
         ids = frame.ids.tobytes()
         if (frame.models_changed and not self._was_changed) or ids not in self._sets:
             self._models.doubt(now_s)
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            self._sets.add(ids)
+            place_of = {body.number: place for place, body in enumerate(self._bodies or ())}
+            self._sets[ids] = places_of(frame.ids.tolist(), place_of, len(self._names))
         self._was_changed = frame.models_changed
-
-    def _places(self, ids: NDArray[np.int32]) -> NDArray[np.intp]:
-        """Of bodies among the models; of one that is not, beyond them."""
-        if np.array_equal(ids, self._ids):
-            return np.arange(len(ids))
-        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
-        return np.array([place_of.get(number, len(self._ids)) for number in ids.tolist()], dtype=np.intp)
+        return self._sets[ids]
