@@ -28,8 +28,9 @@ class Repeats:
 
     def __init__(self, by_chance: int = 0) -> None:
         self._by_chance = by_chance
-        self._last: NDArray[Any] | None = None
-        self._runs = np.zeros(0, dtype=np.int64)  # of each sensor, where there are several
+        self._data: bytes | None = None  # of the newest reading
+        self._last: NDArray[Any] | None = None  # of each sensor, where there are several
+        self._runs = np.zeros(0, dtype=np.int64)
         self._run = 0  # readings in a row that equal the newest, without the first of them
         self._fresh = 0
         self._told = (0, 0)  # fresh and repeated ones when it was last said
@@ -37,17 +38,16 @@ class Repeats:
 
     def fresh(self, readings: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of K counters (K,), or of K rows of values (K, n), are no repeats; NaN equals NaN."""
-        rows = readings if readings.ndim > 1 else readings[:, None]
-        is_fresh = np.ones(len(rows), dtype=np.bool_)
-        for place, row in enumerate(rows):
-            is_equal = self._last is not None and row.tobytes() == self._last.tobytes()
-            self._run = self._run + 1 if is_equal else 0
-            is_fresh[place] = self._run <= self._by_chance
-            self._last = row.copy()  # of readings that the driver may still correct in place
-        fresh = int(is_fresh.sum())
+        found = []
+        for row in readings:
+            data = row.tobytes()  # the driver may still correct its readings in place
+            self._run = self._run + 1 if data == self._data else 0
+            found.append(self._run <= self._by_chance)
+            self._data = data
+        fresh = sum(found)
         self._fresh += fresh
-        self.count += len(rows) - fresh
-        return is_fresh
+        self.count += len(found) - fresh
+        return np.array(found, dtype=np.bool_)
 
     def fresh_of_each(self, readings: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of B rows (B, n), of B sensors at one instant, are no repeats of their sensor's rows; not counted."""

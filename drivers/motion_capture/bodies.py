@@ -46,12 +46,11 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     """
     outer = matrices.reshape(-1, 9) @ _OUTER + _IDENTITY
     largest = outer[:, ::5].argmax(axis=1)
-    found: Matrix = outer.reshape(-1, 4, 4)[np.arange(len(outer)), largest]
+    found: Matrix = outer.reshape(-1, 4).take(np.arange(0, 4 * len(outer), 4) + largest, axis=0)
     found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
     outer -= (4.0 * found[:, :, None] * found[:, None, :]).reshape(-1, 16)
-    is_rotation = np.abs(outer, out=outer).max(axis=1) < _LARGEST_ERROR
-    if not is_rotation.all():
-        found[~is_rotation] = np.nan
+    if not np.abs(outer, out=outer).max(initial=0.0) < _LARGEST_ERROR:
+        found[~(outer.max(axis=1) < _LARGEST_ERROR)] = np.nan
     return found
 
 

@@ -476,7 +476,7 @@ class NatNetClient:
         return self.health.placed(stamp_ns, arrived_ns, self._names, places, poses, frame.tracked)
 
     def _places(self, frame: Frame, now_s: float) -> Places:
-        """Of its bodies; models are doubted where it says that they are others, or is of another set than any before."""
+        """Of its bodies; models are doubted where it says that they are others, or is of another set than before."""
         ids = frame.ids.tobytes()
         if (frame.models_changed and not self._was_changed) or ids not in self._sets:
             self._models.doubt(now_s)

@@ -29,7 +29,7 @@ _MISSED = {"occluded": "not seen", "frozen": "the same pose"}
 
 
 Places = NDArray[np.intp] | None
-"""(K,) among the names, of the bodies of a frame; beyond: of none. None: the frame is of all of them, in their order."""
+"""(K,) among the names, of the bodies of a frame; beyond: of none. None: it is of all of them, in their order."""
 
 
 def places_of(numbers: Iterable[Hashable], place_of: Mapping[Any, int], count: int) -> Places:
@@ -152,9 +152,9 @@ class StreamHealth:
         names: tuple[str, ...],
         places: Places,
         poses: Matrix,
-        tracked: NDArray[np.bool_],
+        tracked: NDArray[np.bool_] | bool,
     ) -> BodyPoses:
-        """A frame that goes out, of K `poses` (K, 7) in the world, at `places` among the names.
+        """A frame that goes out, of K `poses` (K, 7) in the world, at `places` among the names; True: all are tracked.
 
         Bodies are not tracked whose pose cannot be, or has been the same for long.
         """

@@ -286,5 +286,5 @@ class Receiver:
         if ids is not self._ids:
             self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
         poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)
-        poses, seen = to_world(poses, self._chosen.up_axis), np.ones(len(ids), dtype=np.bool_)
-        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, poses, seen)
+        poses = to_world(poses, self._chosen.up_axis)
+        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, poses, True)
