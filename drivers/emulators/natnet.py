@@ -6,7 +6,6 @@ whatever else the process does.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import threading
@@ -42,10 +41,9 @@ def server_info(info: ServerInfo) -> bytes:
     """Message 1."""
     body = info.application.encode()[:255].ljust(protocol.NAME_BYTES, b"\0")
     body += protocol.APPLICATION.pack(*info.application_version, *info.version, 0, 0)
-    if info.version >= (3, 0):
-        group = map(int, (info.group or "0.0.0.0").split("."))
-        body += protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
-    return message(Kind.SERVER_INFO, body)
+    group = map(int, (info.group or "0.0.0.0").split("."))
+    way = protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
+    return message(Kind.SERVER_INFO, body + _since((3, 0), way, info.version))
 
 
 def models(names: Sequence[str], version: Version, others: Sequence[tuple[int, bytes]] = ()) -> bytes:
@@ -63,6 +61,16 @@ def rigid_body_model(name: str, number: int, version: Version, markers: int = 0)
     return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
 
 
+_SECTIONS: dict[str, Version | None] = {
+    **dict.fromkeys(("marker sets", "other markers", "bodies", "skeletons")),
+    "assets": (4, 1),
+    "labelled markers": None,
+    "force plates": (2, 9),
+    "devices": (2, 11),
+}
+"""Of a frame, and since when."""
+
+
 def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
     """Message 7, of rigid bodies without markers.
 
@@ -77,19 +85,11 @@ def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = No
     rows = zip(*(field.tolist() for field in fields), strict=True)
     given["bodies"] = [rigid_body(version, *row) for row in rows]
     data = i32(sent.number)
-    for since, name in (
-        ((2, 5), "marker sets"),
-        ((2, 5), "other markers"),
-        ((2, 5), "bodies"),
-        ((2, 5), "skeletons"),
-        ((4, 1), "assets"),
-        ((2, 5), "labelled markers"),
-        ((2, 9), "force plates"),
-        ((2, 11), "devices"),
-    ):
+    for name in _SECTIONS:
         things = given.get(name, [])
         content = b"".join(things)
-        data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
+        section = i32(len(things)) + _since((4, 1), i32(len(content)), version) + content
+        data += _since(_LATER_SECTIONS.get(name, (2, 5)), section, version)
     data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
     data += struct.pack("<d", sent.time_s) if version >= (2, 7) else _since((2, 6), f32(sent.time_s), version)
     data += _since((3, 0), protocol.TICKS.pack(*(sent.ticks or (0, 0, 0))), version)
@@ -170,6 +170,8 @@ class NatNetServer:
 
     Attributes
     ----------
+    info
+        What it tells of itself.
     dropped
         Frames that were left out on request.
     number
@@ -184,6 +186,8 @@ class NatNetServer:
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
         self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
+        way = configuration.data_port, configuration.transport == "multicast", configuration.multicast_group
+        self.info = ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way)
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
@@ -213,8 +217,6 @@ class NatNetServer:
 
     def close(self) -> None:
         """Stop serving."""
-        if self._is_closed:
-            return
         self._is_closed = True
         self._thread.join(5.0)
         self._socket.close()
@@ -237,34 +239,18 @@ class NatNetServer:
                 f"no NatNet server at {chosen.interface}:{chosen.command_port}: {error.strerror or error}; choose "
                 "another command_port, or an address of this host as interface"
             ) from error
-        one.setblocking(False)
+        one.settimeout(_LOOK_S)
         return one
 
     def _serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
         while not self._is_closed:
-            poll.poll(1e3 * _LOOK_S)
-            self._answer_all()
-            self._break_down()
-
-    def _answer_all(self) -> None:
-        for _ in range(100):
-            try:
+            with suppress(OSError, NatNetFault):  # nobody asked, a client has gone, no message
                 data, client = self._socket.recvfrom(2048)
-            except BlockingIOError:
-                return
-            except OSError:  # a client that has gone
-                continue
-            now_ns = time.time_ns()
-            if now_ns < self._boot_ns:
-                continue
-            try:
-                answer = self._answer(*protocol.payload(data), client, now_ns)
-            except NatNetFault:
-                continue
-            if answer:
-                self._put(answer, client)
+                now_ns = time.time_ns()
+                answer = self._answer(*protocol.payload(data), client, now_ns) if now_ns >= self._boot_ns else b""
+                if answer:
+                    self._put(answer, client)
+            self._break_down()
 
     def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
         if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
@@ -272,17 +258,16 @@ class NatNetServer:
         if kind == Kind.ECHO_REQUEST and self._version >= (3, 0):
             if len(content) != 8:
                 raise NatNetFault("echo of another length")
-            return protocol.message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
+            return message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
         if kind == Kind.CONNECT:
-            way = (self._chosen.data_port, self._chosen.transport == "multicast", self._chosen.multicast_group)
-            return server_info(ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way))
+            return server_info(self.info)
         if kind == Kind.MODELS_REQUEST:
             return models(self.names, self._version)
         if kind == Kind.REQUEST:
-            return protocol.message(Kind.RESPONSE, struct.pack("<i", 0))
+            return message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
-        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else protocol.message(Kind.UNRECOGNIZED)
+        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else message(Kind.UNRECOGNIZED)
 
     def _break_down(self) -> None:
         chosen, now_ns = self._chosen, time.time_ns()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import select
 import socket
 import time
@@ -13,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.motion_capture import optitrack_protocol as protocol
@@ -304,6 +302,8 @@ class NatNetClient:
         self._due_s = {"echo": 0.0, "alive": 0.0}
         self._heard_s = self._began_s = -1.0
         self._refused: ServerInfo | None = None
+        way = f"{chosen.transport}, at {chosen.interface}"
+        say(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})", False)
 
     def close(self) -> None:
         """Say goodbye, and give the ports back."""
