@@ -169,7 +169,11 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Of its noise and faults.
     waiting
         Frames that are not due yet.
+    delays_s
+        From exposure to sending, as the system knows; mean of what the network adds, and nobody tells.
     """
+
+    delays_s: tuple[float, float]
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
         self.server: S | None = None
@@ -188,11 +192,6 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if self.server is not None:
             self.server.close()
         super().destroy_node()
-
-    @property
-    @abstractmethod
-    def delays_s(self) -> tuple[float, float]:
-        """From exposure to sending, as the system knows; mean of what the network adds, and nobody tells."""
 
     @abstractmethod
     def begin(self, names: tuple[str, ...], is_over: bool) -> S | None:
@@ -268,11 +267,7 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
-
-    @property
-    def delays_s(self) -> tuple[float, float]:
-        """See `TruthEmulatorNode`."""
-        return self.chosen.camera_latency_s, 0.0
+        self.delays_s = self.chosen.camera_latency_s, 0.0
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
         """See `TruthEmulatorNode`."""
@@ -297,15 +292,11 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
+        self.delays_s = self.chosen.latency_s, self.chosen.network_jitter_s
         self._rate_hz = self.chosen.rate_hz
         self._first_ns: int | None = None
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
-
-    @property
-    def delays_s(self) -> tuple[float, float]:
-        """See `TruthEmulatorNode`."""
-        return self.chosen.latency_s, self.chosen.network_jitter_s
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> DataStreamServer | None:
         """See `TruthEmulatorNode`; once it is known how often the bodies are seen."""

@@ -61,14 +61,18 @@ def rigid_body_model(name: str, number: int, version: Version, markers: int = 0)
     return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
 
 
-_SECTIONS: dict[str, Version | None] = {
-    **dict.fromkeys(("marker sets", "other markers", "bodies", "skeletons")),
-    "assets": (4, 1),
-    "labelled markers": None,
-    "force plates": (2, 9),
-    "devices": (2, 11),
-}
-"""Of a frame, and since when."""
+_SECTIONS = [
+    "marker sets",
+    "other markers",
+    "bodies",
+    "skeletons",
+    "assets",
+    "labelled markers",
+    "force plates",
+    "devices",
+]
+_LATER_SECTIONS = {"assets": (4, 1), "force plates": (2, 9), "devices": (2, 11)}
+"""Since when a frame has them."""
 
 
 def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
