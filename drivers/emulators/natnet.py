@@ -18,16 +18,7 @@ import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
-from drivers.motion_capture.optitrack_protocol import (
-    VERSIONS,
-    Frame,
-    Kind,
-    NatNetFault,
-    ServerInfo,
-    Version,
-    message,
-    shown,
-)
+from drivers.motion_capture.optitrack_protocol import Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -61,16 +52,8 @@ def rigid_body_model(name: str, number: int, version: Version, markers: int = 0)
     return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
 
 
-_SECTIONS = [
-    "marker sets",
-    "other markers",
-    "bodies",
-    "skeletons",
-    "assets",
-    "labelled markers",
-    "force plates",
-    "devices",
-]
+_SECTIONS = ["marker sets", "other markers", "bodies", "skeletons", "assets"]
+_SECTIONS += ["labelled markers", "force plates", "devices"]
 _LATER_SECTIONS = {"assets": (4, 1), "force plates": (2, 9), "devices": (2, 11)}
 """Since when a frame has them."""
 
@@ -146,7 +129,7 @@ _DOWN_S, _LOOK_S = 0.5, 0.05
 class NatNetServerConfiguration(TruthEmulatorConfiguration):
     """The server, its clock, and what goes wrong; nothing by default."""
 
-    version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, VERSIONS)))
+    version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, protocol.VERSIONS)))
     interface: str = parameter("127.0.0.1", "address of this host that the server is at")
     transport: str = parameter("multicast", "where frames go", choices=("multicast", "unicast"))
     multicast_group: str = parameter(protocol.MULTICAST_GROUP, "where they go by multicast")
@@ -189,7 +172,7 @@ class NatNetServer:
 
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
-        self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
+        self._version = next(one for one in protocol.VERSIONS if shown(one) == configuration.version)
         way = configuration.data_port, configuration.transport == "multicast", configuration.multicast_group
         self.info = ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way)
         self._rng = np.random.default_rng(configuration.seed)

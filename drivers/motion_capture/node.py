@@ -131,7 +131,7 @@ class TruthNode(DriverNode):
             self.say(
                 f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
             )
-        self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
+        self._remind(client.trouble or client.waits_for(time.monotonic()), bool(client.trouble))
         self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
 
     def _remind(self, waits_for: str, is_told: bool) -> None:

@@ -18,11 +18,7 @@ from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthConfiguration, to_world
 from drivers.motion_capture.optitrack_answers import HOLDS_S, Answers
 from drivers.motion_capture.optitrack_protocol import (
-    COMMAND_PORT,
-    DATA_PORT,
     LONGEST_MESSAGE,
-    MULTICAST_GROUP,
-    VERSIONS,
     Frame,
     Kind,
     NatNetFault,
@@ -48,9 +44,9 @@ class OptitrackConfiguration(TruthConfiguration):
     transport: str = parameter(
         "multicast", "how Motive streams: Streaming Settings, Transmission Type", choices=("multicast", "unicast")
     )
-    multicast_group: str = parameter(MULTICAST_GROUP, "Multicast Interface of Motive's settings")
-    command_port: int = bounded(COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
-    data_port: int = bounded(DATA_PORT, 1, 65535, "Data Port of Motive's settings")
+    multicast_group: str = parameter(protocol.MULTICAST_GROUP, "Multicast Interface of Motive's settings")
+    command_port: int = bounded(protocol.COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
+    data_port: int = bounded(protocol.DATA_PORT, 1, 65535, "Data Port of Motive's settings")
     up_axis: str = parameter("y", "Up Axis of Motive's settings", choices=UP_AXES)
     silent_s: float = bounded(2.0, 0.05, 60.0, "a server that sends nothing for so long is said to be silent", "s")
     latency_s: float = bounded(
@@ -202,12 +198,8 @@ class FrameStamps:
         self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
         self.is_echoed = info.clock_hz is not None
         self._has_software_time = info.version >= (2, 7)
-        self.clock = DeviceClock(
-            1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S,
-            None,
-            0.0 if self.is_echoed else latency_s,
-            epoch_offset_ns,
-        )
+        tick_s, least_s = (1.0 / info.clock_hz, 0.0) if info.clock_hz else (_SOFTWARE_TICK_S, latency_s)
+        self.clock = DeviceClock(tick_s, None, least_s, epoch_offset_ns)
         self.echoes = 0
         self._open: deque[int] = deque(maxlen=_MOST_OPEN)
         self._first_ns = 0
@@ -317,9 +309,7 @@ class NatNetClient:
         return self.stamps.clock if self.stamps is not None else None
 
     def waits_for(self, now_s: float) -> str:
-        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
-        if self.trouble:
-            return self.trouble
+        """What keeps poses from going out, beside a trouble; empty where nothing does. Time: of the monotonic clock."""
         if now_s - max(self._models.confirmed_s, self._began_s) > HOLDS_S and not self._models.is_certain(now_s):
             return (
                 f"the server at {self._chosen.server} does not say for certain which bodies its frames are of: "
@@ -390,7 +380,7 @@ class NatNetClient:
     def _take_info(self, info: ServerInfo, now_s: float) -> None:
         if not self._infos.take(info, now_s):
             raise NatNetFault("answer not asked for")
-        is_understood = info.version in VERSIONS
+        is_understood = info.version in protocol.VERSIONS
         if self._infos.is_certain(now_s) and is_understood and (info != self.info or self.trouble):
             self._meet(info)
         elif self._infos.is_certain(now_s) and not is_understood and info != self._refused:
@@ -402,8 +392,8 @@ class NatNetClient:
         """A server whose stream is not understood: it may have been another program all along, or is now."""
         found = (
             f"the server {info.application[:40]!r} at {self._chosen.server} streams NatNet {shown(info.version)}; "
-            f"understood are {', '.join(map(shown, VERSIONS))}: choose one of them in its streaming settings, or "
-            "update this package"
+            f"understood are {', '.join(map(shown, protocol.VERSIONS))}: choose one of them in its streaming settings, "
+            "or update this package"
         )
         if self.info is None:
             raise UserError(found)

@@ -415,6 +415,6 @@ def _bodies(reader: Reader, version: Version, layout: list[Any]) -> NDArray[np.v
     for _ in range(reader.count(_HEAD_BYTES + 8)):
         start = reader.place
         reader.pass_over(layout)
-        end = reader.data[reader.place - layout[-1] : reader.place]
-        each.append(reader.data[start : start + _HEAD_BYTES] + (end + _TRACKED)[:6])
+        tail = reader.data[reader.place - layout[-1] : reader.place]
+        each.append(reader.data[start : start + _HEAD_BYTES] + (tail + _TRACKED)[:6])
     return np.frombuffer(b"".join(each), _BODY)

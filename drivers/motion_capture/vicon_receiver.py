@@ -211,8 +211,8 @@ class Receiver:
         return self.clock.device_clock
 
     def waits_for(self, now_s: float) -> str:
-        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
-        return self.trouble or self.health.silence(now_s - self.connection.age_s, now_s, self._chosen.silent_s)
+        """What keeps poses from going out, beside a trouble; empty where nothing does. Time: of the monotonic clock."""
+        return self.health.silence(now_s - self.connection.age_s, now_s, self._chosen.silent_s)
 
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
