@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from abc import abstractmethod
 from collections import deque
@@ -244,9 +245,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if names:
             return TopicFeed(self, names)
         first = f"{self.get_namespace().rstrip('/')}/{_SEEN}"
-        topics = [name for name, _ in self.get_topic_names_and_types() if name.startswith(first)]
-        seen = tuple(sorted(name.removeprefix(first).removesuffix(_SUFFIX) for name in topics))
-        seen = tuple(name for name in seen if "/" not in name)
+        found = (re.fullmatch(f"{first}([^/]+){_SUFFIX}", name) for name, _ in self.get_topic_names_and_types())
+        seen = tuple(sorted(one[1] for one in found if one))
         if seen != self._seen:
             self._seen, self._since_s = seen, time.monotonic()
         return TopicFeed(self, seen) if seen and time.monotonic() - self._since_s > _SETTLED_S else None
@@ -294,7 +294,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
         self.delays_s = self.chosen.latency_s, self.chosen.network_jitter_s
         self._rate_hz = self.chosen.rate_hz
-        self._first_ns: int | None = None
+        self._first_ns = 0
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
 
@@ -319,19 +319,17 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if chosen.disconnect_every_s and now_s - self._disconnected_s > chosen.disconnect_every_s:
             self._disconnected_s = now_s
             server.disconnect()
-        if not chosen.restart_every_s:
-            return
-        if now_s - self._began_s > chosen.restart_every_s + chosen.restart_takes_s:
-            self._began_s, self._first_ns, self._number = now_s, None, -1
+        gone_s = now_s - self._began_s - chosen.restart_every_s if chosen.restart_every_s else 0.0
+        if gone_s > chosen.restart_takes_s:
+            self._began_s, self._first_ns, self._number = now_s, 0, -1
             server.listen()
-        elif now_s - self._began_s > chosen.restart_every_s:
+        elif gone_s > 0.0:
             server.close()
 
     def send(self, server: DataStreamServer, late: _Late) -> None:
         """Numbers count exposures at the rate, so that a frame which is not there leaves a gap in them."""
         poses = late.poses
-        if self._first_ns is None:
-            self._first_ns = poses.stamp_ns
+        self._first_ns = self._first_ns or poses.stamp_ns
         number = round((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND * self._rate_hz)
         if number <= self._number:
             return
@@ -342,10 +340,8 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         places = np.flatnonzero(seen).tolist()
         rotations = Rotation.from_quat(streamed[seen, 3:]).as_matrix() if places else ()
-        bodies = {
-            poses.names[place]: (1e3 * streamed[place, :3], rotation)
-            for place, rotation in zip(places, rotations, strict=True)
-        }
+        pairs = zip(places, rotations, strict=True)
+        bodies = {poses.names[place]: (1e3 * streamed[place, :3], rotation) for place, rotation in pairs}
         seen_ns = poses.stamp_ns + late.network_ns  # what the network adds, the system does not know
         server.send(
             _FIRST_NUMBER + number,

@@ -99,7 +99,7 @@ class NatNetSockets:
 
     def __init__(self, chosen: OptitrackConfiguration) -> None:
         self._server = chosen.server, chosen.command_port
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[int, socket.socket] = {}  # by their number
         self._poll = select.poll()
         self.foreign = 0
         try:
@@ -114,11 +114,10 @@ class NatNetSockets:
                 f"interface {chosen.interface}, group {chosen.group}, port {chosen.data_port}: "
                 f"{error.strerror or error}; interface has to be an address of this host (`ip address` lists them)"
             ) from error
-        self._by_number = {one.fileno(): one for one in self._sockets}
 
     def _add(self, address: str, port: int) -> socket.socket:
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sockets.append(one)
+        self._sockets[one.fileno()] = one
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other clients on this host
         one.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)  # not what others have joined, elsewhere
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
@@ -138,7 +137,7 @@ class NatNetSockets:
         for number, _ in self._poll.poll(1e3 * timeout_s):
             for _ in range(_MOST_AT_ONCE):
                 try:
-                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
+                    data, ancillary, _, sender = self._sockets[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
                 except BlockingIOError:
                     break
                 except OSError:  # a port that is closed at the other end: the server is not there
@@ -150,7 +149,7 @@ class NatNetSockets:
 
     def close(self) -> None:
         """Give the ports back."""
-        for one in self._sockets:
+        for one in self._sockets.values():
             one.close()
         self._sockets.clear()
 

@@ -141,12 +141,15 @@ class Reader:
         self.place = end + 1
         return found
 
-    def section(self) -> int:
-        """Place after a section whose length, of 4.1 and later, stands here."""
+    def section(self, version: Version) -> Reader:
+        """Reads what follows; from 4.1 on its length stands here, and this one is past it."""
+        if version < (4, 1):
+            return self
         size = self.i32()
         if not 0 <= size <= self.left:
             raise NatNetFault("section beyond its message")
-        return self.place + size
+        self.place += size
+        return Reader(self.data[self.place - size : self.place])
 
 
 _I32 = struct.Struct("<i")
@@ -264,17 +267,13 @@ def rigid_bodies(data: bytes, version: Version) -> tuple[RigidBody, ...]:
     others = _other_models(version)
     for _ in range(reader.count(8)):
         kind = reader.i32()
-        end = reader.section() if version >= (4, 1) else None
+        section = reader.section(version)
         if kind == _RIGID_BODY:
-            found.append(_rigid_body(reader, version))
-        elif end is None and kind not in others:
+            found.append(_rigid_body(section, version))
+        elif section is reader and kind not in others:
             raise NatNetFault("model of an unknown kind")
-        elif end is None:
+        elif section is reader:
             reader.pass_over(others[kind])
-        if end is not None:
-            if reader.place > end:
-                raise NatNetFault("model beyond its section")
-            reader.place = end
     return tuple(found)
 
 
@@ -396,7 +395,7 @@ def _pass_sections(reader: Reader, version: Version, sections: list[Any]) -> Non
     for section in sections:
         if version >= (4, 1):
             reader.skip(4)  # the count: what counts is the length
-            reader.place = reader.section()
+            reader.section(version)
         else:
             reader.pass_over([section])
 
@@ -405,12 +404,10 @@ def _bodies(reader: Reader, version: Version, layout: list[Any]) -> NDArray[np.v
     """(B,) of `_BODY`."""
     if version >= (3, 0):
         count = reader.count(_BODY.itemsize)
-        end = reader.section() if version >= (4, 1) else reader.place + count * _BODY.itemsize
-        if count * _BODY.itemsize > end - reader.place:
-            raise NatNetFault("count beyond its section")
-        rows = np.frombuffer(reader.data, _BODY, count, reader.place)
-        reader.place = end
-        return rows
+        section = reader.section(version)
+        start = section.place
+        section.skip(count * _BODY.itemsize)
+        return np.frombuffer(section.data, _BODY, count, start)
     each = []
     for _ in range(reader.count(_HEAD_BYTES + 8)):
         start = reader.place

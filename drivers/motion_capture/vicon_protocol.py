@@ -422,8 +422,7 @@ class Session:
         for packet in self._packets.feed(data):
             if self._layout is None or not self._layout.fits(packet):
                 self._layout = layout_of(packet)
-            frame = self._take(self._layout.read(packet))
-            if frame is not None:
+            if (frame := self._take(self._layout.read(packet))) is not None:
                 yield frame
 
     def _take(self, content: Content) -> Frame | None:

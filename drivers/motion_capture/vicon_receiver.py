@@ -241,8 +241,7 @@ class Receiver:
                 if self._session.subjects is not self._subjects:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
-                taken = self._take(frame, self.connection.arrived_ns)
-                if taken is not None:
+                if (taken := self._take(frame, self.connection.arrived_ns)) is not None:
                     found.append(taken)
         except StreamError as error:
             self._leave("no DataStream", f"what comes is no DataStream: {error}")
