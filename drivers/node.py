@@ -15,6 +15,7 @@ from std_srvs.srv import Trigger
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement, Vector
+from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import new
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
 from onboard_estimation.nodes.parameters import SteadyNode
@@ -25,7 +26,7 @@ from onboard_estimation.ros.sensor_messages import header
 
 _STAY_S, _LOOK_S = 0.0005, 1.0
 _STAMP = attrgetter("stamp_ns")
-STREAM = QoSProfile(depth=500)
+STREAM = QoSProfile(depth=KEPT)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,30 +20,19 @@ from hopper_estimation.estimators.filters import (
 )
 from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
-from hopper_estimation.model.phases import PHASE_WORDS
 from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
 from onboard_estimation.base.measurement import Channel, Matrix
-from onboard_estimation.base.series import Series
 from onboard_estimation.contract.description import Shapes
 from onboard_estimation.contract.reported import Drawn, Reported
-from onboard_estimation.contract.result import Note, ReportSection
-from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive
-from onboard_estimation.contract.trained import Trained, TrainingReport
+from onboard_estimation.contract.trained import Trained
 from onboard_estimation.contract.truth import StartedFromTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
 
 if TYPE_CHECKING:
-    from onboard_estimation.contract.recorded import LoadedRecording
-    from onboard_estimation.contract.result import EvaluationResult
     from onboard_estimation.contract.tracks import BodyTrack
-
-
-def _report() -> Any:
-    from hopper_estimation.judging import report  # offline only: nodes do without
-
-    return report
 
 
 class HopperRobot(
@@ -135,51 +124,27 @@ class HopperRobot(
         """A box on a rod."""
         return hopper_shapes(configuration.robot.standing_height_m)
 
-    def metrics(
-        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> dict[str, Any]:
-        """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
-        return _report().hop_figures(configuration, series, result)
+    metrics = offline("hopper_estimation.judging.report:hop_figures")
+    """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
 
-    def presented(
-        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> EvaluationResult:
-        """Figures of its hops, height over time, phases by name."""
-        return _report().presented(configuration, result)
+    presented = offline("hopper_estimation.judging.report:presented")
+    """Figures of its hops, height over time, phases by name."""
 
-    def report_sections(
-        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[ReportSection, ...]:
-        """Hops in words, with height, phase and readings along the run."""
-        return (_report().hop_section(configuration, series, result),)
+    report_sections = offline("hopper_estimation.judging.report:hop_sections")
+    """Hops in words, with height, phase and readings along the run."""
 
-    def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
-        """Each phase."""
-        phase = _report().phase_of(result)
-        return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
+    stretches = offline("hopper_estimation.judging.report:phase_stretches")
+    """Each phase."""
 
-    def notes(
-        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[Note, ...]:
-        """Sensors that are missing or clipped, hops that were missed."""
-        return _report().hop_notes(configuration, series, result)
+    notes = offline("hopper_estimation.judging.report:hop_notes")
+    """Sensors that are missing or clipped, hops that were missed."""
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file holds no filters of the hopper."""
         load_filters(path)
 
-    def train(
-        self,
-        configuration: HopperConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        hashes: Sequence[str],
-        form: str | None = None,
-        progress: Callable[[float, str], None] = lambda share, step: None,
-    ) -> TrainingReport:
-        """Parameters of one filter or of all, see `filter_training`."""
-        from hopper_estimation.training.training import train_hopper  # offline only: nodes do without
-
-        return train_hopper(configuration, recordings, hashes, form, progress)
+    train = offline("hopper_estimation.training.training:train_hopper")
+    """Parameters of one filter or of all, see `filter_training`."""
 
     def urdf(self, configuration: HopperConfiguration) -> str:
         """Body and leg."""

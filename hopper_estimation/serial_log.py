@@ -14,6 +14,7 @@ import numpy as np
 
 from drivers.serial_imu.frames import CHIPS, CLOCK_WRAP, Settings
 from drivers.serial_imu.readings import SerialReadings
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series, imu_channel
 from onboard_estimation.contract.converters import Converted
@@ -147,7 +148,7 @@ def _series(path: Path, readings: SerialReadings) -> tuple[Series, ...]:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
     except OSError as error:

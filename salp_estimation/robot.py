@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +14,12 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Limit, Matrix
 from onboard_estimation.base.series import Series, imu_channel, set_pose_channel
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
-from onboard_estimation.contract.observed import Observable, ReplayedRun
+from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn, Reported
 from onboard_estimation.contract.result import Note, ReportSection
-from onboard_estimation.contract.robot import TruthSpecification
-from onboard_estimation.contract.simulated import GaitReport, Scenario, SimulatedLive, Simulation, WithGaits
-from onboard_estimation.contract.trained import IdentificationReport, Identified, Smoothed, Trained, TrainingReport
+from onboard_estimation.contract.robot import TruthSpecification, offline
+from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation, WithGaits
+from onboard_estimation.contract.trained import Identified, Smoothed, Trained
 from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
@@ -28,15 +27,13 @@ from onboard_estimation.pipeline.reading_limits import imu_limits
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.model.gaits import GAITS
+from salp_estimation.model.gaits import GAITS, SETTLE_S
 from salp_estimation.simulation import simulator
 
 if TYPE_CHECKING:
-    from onboard_estimation.contract.recorded import LoadedRecording
     from onboard_estimation.contract.result import EvaluationResult
     from salp_estimation.estimators.residual_estimator import ResidualEstimator
     from salp_estimation.estimators.residual_smoother import ResidualSmoother
-    from salp_estimation.judging.observed_run import JointReport, ObservedRun
 
 
 _BODY, _PIN = (0.94, 0.28, 0.12), (0.11, 0.18)
@@ -60,7 +57,7 @@ class SalpRobot(
 
     name = "salp"
     summary = "planar chain of links with omniwheels, one gyro each: pose and joint angles"
-    settle_s = 6.0  # one cycle of the gaits
+    settle_s = SETTLE_S
     recovery_s = 3.0
     configuration_type = SalpConfiguration
     configuration_file = "config/salp.yaml"
@@ -191,19 +188,11 @@ class SalpRobot(
         seen = observability.observe(configuration.chain, command, result.stamps_ns, part, self.settle_s)
         return (observability.section(configuration.chain, seen),)
 
-    def observed(
-        self, configuration: SalpConfiguration, run: ReplayedRun, window_s: float, joint: int | None
-    ) -> ObservedRun:
-        """How well the gyros saw the joint angles."""
-        from salp_estimation.judging.observed_run import observed_run
+    observed = offline("salp_estimation.judging.observed_run:observed_run")
+    """How well the gyros saw the joint angles."""
 
-        return observed_run(configuration, run, self.settle_s, window_s, joint)
-
-    def observability_report(self, observed: Sequence[ObservedRun]) -> JointReport:
-        """Joint by joint, gait by gait."""
-        from salp_estimation.judging.observed_run import JointReport
-
-        return JointReport(observed)
+    observability_report = offline("salp_estimation.judging.observed_run:JointReport")
+    """Joint by joint, gait by gait."""
 
     def notes(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
@@ -218,24 +207,9 @@ class SalpRobot(
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
 
-    def check_model(self, path: Path) -> None:
-        """Raise UserError where a file is no residual model."""
-        from onboard_estimation.learning import model_file
-
-        model_file.load(path)
-
-    def train(
-        self,
-        configuration: SalpConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        hashes: Sequence[str],
-        form: str | None = None,
-        progress: Callable[[float, str], None] = lambda share, step: None,
-    ) -> TrainingReport:
-        """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
-        from salp_estimation.training.report import train_salp  # offline only: nodes do without
-
-        return train_salp(configuration, recordings, hashes, form, progress)
+    check_model = offline("onboard_estimation.learning.model_file:load")
+    train = offline("salp_estimation.training.report:train_salp")
+    """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root, so that `base_link` -> `link_1` stays the estimator's.
@@ -277,37 +251,14 @@ class SalpRobot(
             magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
         return simulator.SalpSimulation(configuration.chain, gait, rng, magnitudes)
 
-    def gait(
-        self,
-        configuration: SalpConfiguration,
-        name: str,
-        distance_m: float | None = None,
-        turn_rad: float | None = None,
-        period_s: float | None = None,
-    ) -> GaitReport:
-        """The gait of simulations, or one designed as asked for."""
-        from salp_estimation.model.gait_report import gait_report  # it draws: nodes do without
+    gait = offline("salp_estimation.model.gait_report:gait_report")
+    """The gait of simulations, or one designed as asked for."""
 
-        return gait_report(configuration.chain, name, distance_m, turn_rad, period_s)
+    identification_channels = offline("salp_estimation.training.runs:identification_channels")
+    """The wheels' measured effort: it gives the drag's common scale."""
 
-    def identification_channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
-        """The wheels' measured effort: it gives the drag's common scale."""
-        from salp_estimation.training.runs import effort_channel
-
-        return (effort_channel(configuration.chain),)
-
-    def identify(
-        self,
-        configuration: SalpConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        full: bool = False,
-        cutoff_hz: float | None = None,
-        progress: Callable[[str], None] = lambda step: None,
-    ) -> IdentificationReport:
-        """Drag of wheels and joints from commands and motion capture."""
-        from salp_estimation.training.identified import identify  # offline only: nodes do without
-
-        return identify(configuration, recordings, full, cutoff_hz)
+    identify = offline("salp_estimation.training.identified:identify")
+    """Drag of wheels and joints from commands and motion capture."""
 
 
 ROBOT = SalpRobot()

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Matrix
-from onboard_estimation.base.series import Series
 from onboard_estimation.contract.description import Shapes
 from onboard_estimation.contract.reported import Drawn, Reported
-from onboard_estimation.contract.result import Note, ReportSection
-from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.robot import offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.contract.trained import IdentificationReport, Identified, Trained, TrainingReport
+from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
-from softrobot_estimation.estimators.filter_model import FILTERS, configured_model, read_model_file
+from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.model import description
-from softrobot_estimation.model.configuration import WRENCH, SoftRobotConfiguration, channels
+from softrobot_estimation.model.configuration import SETTLE_S, WRENCH, SoftRobotConfiguration, channels
 
-if TYPE_CHECKING:
-    from onboard_estimation.contract.recorded import LoadedRecording
-    from onboard_estimation.contract.result import EvaluationResult
-    from onboard_estimation.contract.tracks import BodyTrack
-
-_SETTLE_S = 2.0
-"""What the state at the start was is forgotten, and hoses are filled."""
 _EXERCISE_MEMORY_S = 0.2
 
 
@@ -53,7 +44,7 @@ class SoftRobot(
     summary = (
         "soft segment with pressure chambers on a force-torque sensor: tip and stiffness from the forces at its base"
     )
-    settle_s = _SETTLE_S
+    settle_s = SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
     estimators = ("ukf", "marginalized_pf", "open_loop")
@@ -106,38 +97,26 @@ class SoftRobot(
         forgetful = {"learning.memory_s": _EXERCISE_MEMORY_S, "learning.model": ""}
         super().exercise(configuration.with_parameters(forgetful), estimator)
 
-    def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
-        """Poses of tip and base, and the stiffness of a simulated robot."""
-        from softrobot_estimation.judging.ground_truth import specification  # offline only: nodes do without
+    truth_specification = offline("softrobot_estimation.judging.ground_truth:specification")
+    """Poses of tip and base, and the stiffness of a simulated robot."""
 
-        return specification(configuration)
+    true_parts = offline("softrobot_estimation.judging.ground_truth:parts")
+    """Place of the tip in the base's frame, and the stiffness of a simulated robot."""
 
-    def true_parts(
-        self, configuration: SoftRobotConfiguration, bodies: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, Matrix]:
-        """Place of the tip in the base's frame, and the stiffness of a simulated robot."""
-        from softrobot_estimation.judging.ground_truth import parts
+    true_rates = offline("softrobot_estimation.judging.ground_truth:rates")
+    """Velocity of the tip, by parabolas through five frames."""
 
-        return parts(bodies)
-
-    def true_rates(
-        self, configuration: SoftRobotConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
-    ) -> dict[str, Matrix]:
-        """Velocity of the tip, by parabolas through five frames."""
-        from softrobot_estimation.judging.ground_truth import velocities
-
-        return {"velocity": velocities(tracks, stamps_ns)}
+    truth_lateness = offline("softrobot_estimation.judging.ground_truth:lateness")
+    """By the force on the sensor against the acceleration of the tip, while the robot vibrates."""
 
     def known_in(self, configuration: SoftRobotConfiguration, scenario: str) -> SoftRobotConfiguration:
         """That it stands upright; in the paper's, that there is nothing but noise."""
         if scenario == "upright":
             return configuration.with_parameters({"mounting.attitude": "upright"})
         if scenario == "paper":
-            from softrobot_estimation.simulation.paper_simulator import (
-                known_configuration,  # estimating nodes do without
-            )
+            from softrobot_estimation.simulation import paper_simulator  # estimating nodes do without
 
-            return known_configuration(configuration)
+            return paper_simulator.known_configuration(configuration)
         return configuration
 
     def simulation(
@@ -156,14 +135,6 @@ class SoftRobot(
             return PaperSimulation(configuration, rng)
         return LaboratorySimulation(self.known_in(configuration, scenario), rng, payload=scenario == "payload")
 
-    def truth_lateness(
-        self, configuration: SoftRobotConfiguration, series: Sequence[Series], tracks: Mapping[str, BodyTrack]
-    ) -> tuple[float, str]:
-        """By the force on the sensor against the acceleration of the tip, while the robot vibrates."""
-        from softrobot_estimation.judging.ground_truth import lateness
-
-        return lateness(configuration, series, tracks)
-
     def body_poses(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
         """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""
         return description.body_poses(configuration, means[:, space.coordinates("position")])
@@ -180,53 +151,21 @@ class SoftRobot(
         """Backbone as one sees it along the base's z, which shows how far and where to it bends."""
         return description.outline(configuration, means[:, space.coordinates("position")])
 
-    def identify(
-        self,
-        configuration: SoftRobotConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        full: bool = False,
-        cutoff_hz: float | None = None,
-        progress: Callable[[str], None] = lambda step: None,
-    ) -> IdentificationReport:
-        """Grey box from pressures and motion capture. Free runs are fitted: there is nothing to low-pass."""
-        from softrobot_estimation.training.identified import identify  # offline only: nodes do without
+    identify = offline("softrobot_estimation.training.identified:identify")
+    """Grey box from pressures and motion capture. Free runs are fitted: there is nothing to low-pass."""
 
-        if full or cutoff_hz is not None:
-            raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
-        return identify(configuration, recordings, progress)
+    notes = offline("softrobot_estimation.judging.stiffness_report:notes")
+    """Parameters that came from a model, and whether particles had lost the robot."""
 
-    def notes(
-        self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[Note, ...]:
-        """Parameters that came from a model, and whether particles had lost the robot."""
-        from softrobot_estimation.judging.stiffness_report import notes  # offline only: nodes do without
-
-        return notes(configuration, result)
-
-    def report_sections(
-        self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[ReportSection, ...]:
-        """The stiffness over time, beside the bending."""
-        from softrobot_estimation.judging.stiffness_report import section
-
-        return (section(configuration, result, self.settle_s),)
+    report_sections = offline("softrobot_estimation.judging.stiffness_report:sections")
+    """The stiffness over time, beside the bending."""
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no model of a soft robot's filters."""
-        read_model_file(path)
+        model_file.load(path, KIND)
 
-    def train(
-        self,
-        configuration: SoftRobotConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        hashes: Sequence[str],
-        form: str | None = None,
-        progress: Callable[[float, str], None] = lambda share, step: None,
-    ) -> TrainingReport:
-        """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
-        from softrobot_estimation.training.training import train  # offline only: nodes do without
-
-        return train(configuration, recordings, hashes, form, progress)
+    train = offline("softrobot_estimation.training.training:train")
+    """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
 
 
 ROBOT = SoftRobot()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Matrix, Measurement, Vector, neutral_value
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
-from onboard_estimation.contract.observed import Observable, ReplayedRun
+from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn
-from onboard_estimation.contract.robot import TruthSpecification
+from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.contract.trained import Smoothed, Trained, TrainingReport
+from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators.gyros import GyrosEstimator
@@ -32,9 +33,7 @@ from thruster_chain_estimation.model import calibration, space
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
 if TYPE_CHECKING:
-    from onboard_estimation.contract.recorded import LoadedRecording
     from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother
-    from thruster_chain_estimation.judging.observed_run import ChainReport, ObservedRun
 
 Rows = NDArray[np.float64]
 
@@ -108,21 +107,11 @@ class ThrusterChainRobot(
         """The one of that name."""
         return _ESTIMATORS[name](configuration)
 
-    def observed(
-        self, configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float, joint: int | None
-    ) -> ObservedRun:
-        """When masses and inertias could be known, and how well."""
-        from thruster_chain_estimation.judging.observed_run import observe_run
+    observed = offline("thruster_chain_estimation.judging.observed_run:observe_run")
+    """When masses and inertias could be known, and how well."""
 
-        if joint is not None:
-            raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
-        return observe_run(configuration, run, window_s)
-
-    def observability_report(self, observed: Sequence[ObservedRun]) -> ChainReport:
-        """Link by link and parameter by parameter."""
-        from thruster_chain_estimation.judging.observed_run import ChainReport
-
-        return ChainReport(observed)
+    observability_report = offline("thruster_chain_estimation.judging.observed_run:ChainReport")
+    """Link by link and parameter by parameter."""
 
     def smoother(self, configuration: ThrusterChainConfiguration, name: str) -> RobustSmoother:
         """That of `robust`; UserError for the others."""
@@ -137,20 +126,10 @@ class ThrusterChainRobot(
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no calibration of a chain."""
-        calibration.read(path)
+        model_file.load(path, calibration.KIND)
 
-    def train(
-        self,
-        configuration: ThrusterChainConfiguration,
-        recordings: Mapping[str, LoadedRecording],
-        hashes: Sequence[str],
-        form: str | None = None,
-        progress: Callable[[float, str], None] = lambda share, step: None,
-    ) -> TrainingReport:
-        """What runs of one robot tell of it, with motion capture or without."""
-        from thruster_chain_estimation.training import training  # estimating nodes do without
-
-        return training.train(configuration, recordings, hashes, progress)
+    train = offline("thruster_chain_estimation.training.training:train")
+    """What runs of one robot tell of it, with motion capture or without."""
 
     def exercise(self, configuration: ThrusterChainConfiguration, estimator: str) -> None:
         """Half a second of rest, then of pushes: some kernels run while it moves only; and what nodes tell beside."""

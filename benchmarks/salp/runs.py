@@ -19,7 +19,7 @@ from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import find_robot
-from onboard_estimation.filtering.consistency import Consistency, coverage, judge_consistency
+from onboard_estimation.filtering.consistency import coverage, share_in_band
 from onboard_estimation.judging.judge import _part, _Replays
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
@@ -278,11 +278,20 @@ def trained(folder: Path, form: str, sources: Sequence[Source]) -> Trained:
 # What is said of runs.
 
 
+class Consistency(NamedTuple):
+    """Over runs of one length, of a part: mean NEES per degree of freedom, shares in its band and within 1, 3 sigma."""
+
+    nees_per_degree_of_freedom: float
+    share_in_band: float
+    coverage_1_sigma: float
+    coverage_3_sigma: float
+
+
 def consistency(runs: Sequence[Run], part: str) -> Consistency:
     """Of a part, over runs of one length."""
-    return judge_consistency(
-        *(np.array([getattr(one, what)[part] for one in runs]) for what in ("nees", "error", "stddev"))
-    )
+    nees, error, stddev = (np.array([getattr(one, what)[part] for one in runs]) for what in ("nees", "error", "stddev"))
+    size, within = error.shape[-1], (coverage(error, stddev, sigmas) for sigmas in (1.0, 3.0))
+    return Consistency(float(np.nanmean(nees)) / size, share_in_band(nees, size), *within)
 
 
 def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: float | None = None) -> Row:

@@ -138,7 +138,7 @@ def converted(folder: Path) -> dict[str, Path]:
 
 def judged(bag: Path, overrides: Mapping[str, Any]) -> tuple[float, float]:
     """RMS of the position error after heading alignment, cm, and how much of it is within three deviations."""
-    result = evaluate_bag(bag, EvaluateOptions(robot="strapdown", overrides=overrides), write=False).result
+    result = evaluate_bag(bag, EvaluateOptions(robot="strapdown", overrides=overrides), keep=None).result
     position = result.metrics["position"]
     return 100.0 * float(position["position_ate_rmse_m"]), float(position["coverage_3_sigma"])
 

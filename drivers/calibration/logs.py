@@ -6,6 +6,7 @@ A log is a CSV table, a bag's `sensor_msgs/Imu` topic, or of a format that a con
 from __future__ import annotations
 
 import csv
+import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.bounded_file import open_regular, read_bounded_text
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
@@ -151,8 +153,12 @@ def _converted(path: Path, form: str) -> list[_Columns]:
 def _read_csv(path: Path, form: CsvForm) -> tuple[NDArray[np.int64], Array]:
     """Stamps, ns, and values."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_regular(path) as packed:
+            file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
             header = [name.strip() for name in next(csv.reader(file), [])]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a table without rows; that is said below
+                table = np.loadtxt(file, delimiter=",", ndmin=2)
         time = [header.index(name) for name in _TIME_COLUMNS if name in header]
         wanted = [next((header.index(one) for one in names if one in header), None) for names in _COLUMNS]
         missing = [names[0] for names, place in zip(_COLUMNS, wanted, strict=True) if place is None]
@@ -161,9 +167,6 @@ def _read_csv(path: Path, form: CsvForm) -> tuple[NDArray[np.int64], Array]:
                 f"{path}: no column {', '.join(missing)}; there are {', '.join(header)[:200] or 'none'}. Expected is a "
                 "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a table without rows; that is said below
-            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
@@ -341,14 +344,12 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
     UserError
         The file cannot be read, or a section is not of this form or not in the log.
     """
+    text = read_bounded_text(path, str(path))
     try:
-        text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
             entries = [(row.get("name"), row) for row in csv.DictReader(text.splitlines())]
         else:
             entries = list(json.loads(text).items())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, AttributeError, RecursionError, csv.Error) as error:
         raise UserError(f"{path}: neither a JSON object of sections nor a CSV file with name, start, end") from error
     sections = []

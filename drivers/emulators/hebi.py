@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from drivers.hebi.feeds import GroupFeed, HebiConfiguration, hebi_library
+from drivers.hebi.feeds import GroupFeed, HebiConfiguration
+from drivers.hebi.library import hebi_library
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, imu_channel, with_truth_topics

@@ -47,6 +47,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
@@ -409,12 +410,7 @@ def find(name: str) -> SensorDescription:
         if name not in known:
             raise UserError(f"sensor {name!r}: not among {', '.join(known)}; or give the path of a .yaml file")
         path = known[name]
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"sensor description {path} cannot be read: {error.strerror}") from error
-    return parse(data, str(path))
+    return parse(read_bounded(path, f"sensor description {path}", _MOST_BYTES), str(path))
 
 
 def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
@@ -425,8 +421,6 @@ def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
     ConfigurationError
         With all faults.
     """
-    if len(data) > _MOST_BYTES:
-        raise ConfigurationError(source, [f"more than {_MOST_BYTES} bytes"])
     try:
         content, faults = read_yaml(data.decode())
     except (UserError, UnicodeDecodeError) as error:

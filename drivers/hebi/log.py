@@ -1,25 +1,143 @@
-"""Feedback that HEBI's tools recorded: `.hebilog`, read by HEBI's library."""
+"""Feedback that HEBI's tools recorded: `.hebilog`, read by HEBI's library in a process of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from drivers.hebi.feeds import Feedback, Module, checked_imu, coverage, read_feedback
+from drivers.hebi.feeds import Feed
+from drivers.hebi.library import Feedback
+from drivers.hebi.log_process import COUNT, FAULT, FEEDBACK, MODULES, NO_LIBRARY, row_type
+from drivers.hebi.modules import Module, joint_values
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.measurement import Channel, Vector
 from onboard_estimation.base.series import Recording, Series, imu_channel
 from onboard_estimation.contract.converters import Converted
 
+JOINTS = "sensor_msgs/msg/JointState"
+_PROCESS = "drivers.hebi.log_process"
+_MOST_MODULES = 1000
+_LONGEST_TEXT = 1000
+_ENDS = {-signal.SIGXCPU: "took too much processor time", -signal.SIGALRM: "did not go on for too long"}
+
+
+def read_feedback(path: Path, modules: int | None = None) -> Generator[Feedback]:
+    """What a log holds, in its order, up to where it is damaged. The library itself leaves out the first feedback.
+
+    Raises
+    ------
+    UserError
+        No such file, none that the library can read, or one of another number of modules; also after feedbacks,
+        where the library aborts, asks for too much memory or time, or reads no further.
+    """
+    try:
+        open_regular(path).close()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    words = [sys.executable, "-m", _PROCESS, str(path.absolute())]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(words, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, env=here) as process:
+        try:
+            yield from _feedbacks(path, process, modules)
+        finally:
+            process.kill()
+
+
+def _feedbacks(path: Path, process: subprocess.Popen[bytes], modules: int | None) -> Iterator[Feedback]:
+    pipe, row, count = process.stdout, row_type(1), 0
+    assert pipe is not None
+    while tag := pipe.read(1):
+        if tag == MODULES:
+            (found,) = COUNT.unpack(pipe.read(COUNT.size))
+            if not 0 < found <= _MOST_MODULES or modules not in (None, found):
+                raise UserError(f"{path}: of {found} modules, but {modules or f'at most {_MOST_MODULES}'} are named")
+            row = row_type(found)
+        elif tag == FEEDBACK and len(data := pipe.read(row.itemsize)) == row.itemsize:
+            yield Feedback(*np.frombuffer(data, row)[0])
+            count += 1
+        elif tag in (FAULT, NO_LIBRARY):
+            said = pipe.read(_LONGEST_TEXT).decode(errors="replace")
+            raise UserError(said if tag == NO_LIBRARY else f"{path}: {_after(count)}{said}")
+    if code := process.wait():
+        how = _ENDS.get(code) or f"ended by {signal.Signals(-code).name if code < 0 else code}"
+        raise UserError(f"{path} is damaged: {_after(count)}HEBI's library {how}")
+
+
+def _after(count: int) -> str:
+    return f"after {count} feedbacks " if count else ""
+
+
+def coverage(received_us: Sequence[int]) -> str:
+    """How much of the time from first to last a log has feedback of: the library reads a log that is cut off silently.
+
+    By the median of the distances between feedbacks that arrived at these times. One that was cut off at its end covers
+    its time all the same.
+    """
+    steps_us, count = np.diff(received_us), len(received_us)
+    expected, duration_us = count, 0
+    if len(steps_us) and np.median(steps_us) > 0:
+        duration_us = received_us[-1] - received_us[0]
+        expected = round(duration_us / float(np.median(steps_us))) + 1
+    share = 100.0 * count / expected if expected else 0.0
+    return f"{count} of {expected} expected in {1e-6 * duration_us:.2f} s ({share:.1f} %)"
+
+
+class LogFeed(Feed):
+    """A recorded log in real time, as if its modules were there now."""
+
+    def __init__(self, path: Path, modules: int) -> None:
+        super().__init__(str(path))
+        self._log = read_feedback(path, modules)
+        self._received_us: list[int] = []
+        self._later_us = 0
+        self._go_on()
+
+    def close(self) -> None:
+        """See `Feed`."""
+        self._log.close()
+
+    def _go_on(self) -> None:
+        try:
+            self._next = next(self._log, None)
+        except UserError as error:
+            if not self._received_us:
+                raise
+            self._next, self.fault = None, f"; {error}"
+        self.is_over = self._next is None
+
+    def start(self) -> None:
+        """See `Feed`."""
+        if self._next is not None:
+            self._later_us = time.time_ns() // 1000 - int(self._next.received_us.max())
+
+    def taken(self) -> list[Feedback]:
+        """See `Feed`."""
+        now_us, found = time.time_ns() // 1000, []
+        while self._next is not None and self._next.received_us.max() + self._later_us <= now_us:
+            answered = self._next.received_us > 0
+            found.append(self._next._replace(received_us=self._next.received_us + self._later_us * answered))
+            self._received_us.append(int(self._next.received_us.max()))
+            self._go_on()
+        if self.is_over:
+            self.summary = f"the log has ended: {coverage(self._received_us)}{self.fault}"
+        return found
+
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
-    """Log of HEBI modules (.hebilog): their IMUs, stamped by the modules' clocks; needs hebi-py.
+    """Log of HEBI modules (.hebilog): IMUs and joints, stamped by the modules' clocks; needs hebi-py.
 
-    IMUs are `imu/module_1`, ... in the order of the group: the log does not hold names. With --as-recorded stamps are
-    the times of arrival.
+    IMUs are `imu/module_1`, ... in the order of the group: the log does not hold names; `joint_states` has positions,
+    velocities and efforts. With --as-recorded stamps are the times of arrival. A damaged log is read up to there.
 
     Raises
     ------
@@ -32,43 +150,51 @@ def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
 def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Converted:
     """See `read_hebi_log`."""
     modules: list[Module] = []
-    stamps: list[list[int]] = []
-    values: list[list[Vector]] = []
+    imus: list[list[tuple[int, Vector]]] = []
+    joints: list[tuple[int, Vector]] = []
     received_us: list[int] = []
-    for one in feedback:
-        received_us.append(int(one.received_us.max()))
-        while len(modules) < len(one.received_us):
-            modules.append(Module(f"module_{len(modules) + 1}", silent_s=math.inf, latency_s=0.0))
-            stamps.append([])
-            values.append([])
-        times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
-        for place, (arrived_us, hardware_us) in enumerate(times):
-            stamp_ns = modules[place].stamp_ns(arrived_us, 0 if as_recorded else hardware_us, 0.0)
-            value = checked_imu(one, place)[:6]
-            if stamp_ns is not None and not np.isnan(value).all():
-                stamps[place].append(stamp_ns)
-                values[place].append(value)
-    series = tuple(
-        Series(imu_channel(module.name), np.array(stamps[place], dtype=np.int64), np.array(values[place]))
-        for place, module in enumerate(modules)
-        if stamps[place]
-    )
-    if not series:
+    notes = []
+    try:
+        for one in feedback:
+            received_us.append(int(one.received_us.max()))
+            while len(modules) < len(one.received_us):
+                modules.append(Module(f"module_{len(modules) + 1}", silent_s=math.inf, latency_s=0.0))
+                imus.append([])
+            readings = [module.reading(one, place, 0.0, as_recorded) for place, module in enumerate(modules)]
+            for rows, reading in zip(imus, readings, strict=True):
+                if reading is None or reading.stamp_ns is None or not reading.is_new:
+                    continue
+                if not np.isnan(reading.imu[:6]).all():
+                    rows.append((reading.stamp_ns, reading.imu[:6]))
+            joints += filter(None, [joint_values(one, readings)])
+    except UserError as error:
+        if not received_us:
+            raise
+        notes.append(f"{error}; what came before is kept.")
+    names = tuple(module.name for module in modules)
+    series = [_series(imu_channel(name), rows) for name, rows in zip(names, imus, strict=True) if rows]
+    readings_of_imus = sum(len(one.stamps_ns) for one in series)
+    if not readings_of_imus:
         raise UserError(
             f"{path}: {len(received_us)} feedbacks of {len(modules)} modules, none with a reading of an IMU"
         )
-    notes = [f"Feedback: {coverage(received_us)}. The library leaves out the first."]
+    series.append(_series(Channel("joint_states", JOINTS, "joint_states", names=names), joints))
+    notes.append(f"Feedback: {coverage(received_us)}. The library leaves out the first.")
     notes += [
         f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be right, "
-        f"its clock started anew {module.clock.jumps} times."
+        f"{module.repeated} that repeat the one before, its clock started anew {module.clock.jumps} times."
         for module in modules
-        if module.missed or module.refused or module.clock.jumps
+        if module.missed or module.refused or module.repeated or module.clock.jumps
     ]
     counts = {
         "feedbacks": len(received_us),
         "modules": len(modules),
-        "readings": sum(len(one.stamps_ns) for one in series),
-        "missed": sum(module.missed for module in modules),
-        "refused": sum(module.refused for module in modules),
+        "readings": readings_of_imus,
+        **{name: sum(getattr(module, name) for module in modules) for name in ("missed", "refused", "repeated")},
     }
-    return Converted(recording=Recording(series, ()), epoch_ns=0, notes=tuple(notes), counts=counts)
+    return Converted(recording=Recording(tuple(series), ()), epoch_ns=0, notes=tuple(notes), counts=counts)
+
+
+def _series(channel: Channel, rows: Sequence[tuple[int, Vector]]) -> Series:
+    stamps_ns, values = zip(*rows, strict=True)
+    return Series(channel, np.array(stamps_ns, dtype=np.int64), np.array(values))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,20 +15,24 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
-from drivers.hebi.feeds import Feed, Feedback, HebiConfiguration, Module, checked_imu, feed_of
+from drivers.hebi.feeds import Feed, GroupFeed, HebiConfiguration, find_group
+from drivers.hebi.library import Feedback
+from drivers.hebi.log import LogFeed
+from drivers.hebi.modules import Module, joint_values
 from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
 from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
-from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.contract.robot import Robot, find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.pipeline.device_clock import epoch_offset_ns
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
-from onboard_estimation.ros.message_templates import MessageTemplate, Writer, sensor_writer, writer
-from onboard_estimation.ros.sensor_messages import axes, header, to_message
+from onboard_estimation.ros.message_templates import Writer, sensor_writer, writer
+from onboard_estimation.ros.sensor_messages import axes, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
+_IMITATION = "drivers.emulators.hebi"
 _TICK_S = 0.002
 _LOOK_S = 0.25
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -60,15 +67,14 @@ class HebiNode(MeasuringNode):
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
         self.feed = feed_of(configuration, robot, parameters.configuration)
-        offset_ns = None if configuration.source == "log" else epoch_offset_ns
-        self._modules = [
-            Module(name, configuration.silent_s, configuration.latency_s, offset_ns) for name in configuration.names
-        ]
+        is_log, has_noise = configuration.source == "log", configuration.source != "imitation"
+        times = configuration.silent_s, configuration.latency_s, None if is_log else epoch_offset_ns
+        self._modules = [Module(name, *times, has_noise) for name in configuration.names]
         self._start_check: StartCheck | None = StartCheck(configuration)
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         self._timer = self.every(_TICK_S, self._tick)
         self.every(configuration.silent_s / 4.0, self._tell_changes)
-        self.every(_LOOK_S, self._check_start)
+        self.every(_LOOK_S, partial(self.aside("the check at the start"), self._check_start))
         self.every(configuration.diagnostics_period_s, self._report)
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
@@ -89,9 +95,11 @@ class HebiNode(MeasuringNode):
                 orientation=chosen.orientation_variance,
             )
         self._joints: Any = None
+        self._publishing_joints = self.aside("publishing joint states")
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
-            self._joint_messages = joint_messages(chosen.joints)
+            joints = Channel(chosen.joint_states_topic, "sensor_msgs/msg/JointState", "joints", names=chosen.joints)
+            self._joint_messages = sensor_writer(joints, new, serialized)
         self._beside = {
             topic: (
                 self.create_publisher(interface_class(channel.message_type), topic, STREAM),
@@ -125,38 +133,36 @@ class HebiNode(MeasuringNode):
         self.look_who_listens()
         joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
         for one in self.feed.taken():
-            stamps = self._hand_on(one, now_s, readings)
-            if stamps and joints_heard:
-                self._joints.publish(self._joint_messages.message(max(stamps), one.joints.ravel()))
+            joints = self._hand_on(one, now_s, readings)
+            if joints is not None and joints_heard:
+                self._publishing_joints(self._joints.publish, self._joint_messages(*joints))
         for stamp_ns, channel, value in self.feed.beside():
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
         rest_s = self.hand_over(readings)
         if self.feed.is_over:
-            self.get_logger().info(self.feed.summary)
+            self.say(self.feed.summary, bool(self.feed.fault))
             self._timer.cancel()  # the other nodes of the process go on
             if self._take is None:
                 self.context.try_shutdown()
         return rest_s
 
-    def _hand_on(self, one: Feedback, now_s: float, readings: list[Measurement]) -> list[int]:
-        """Publish the IMUs of one feedback and add their readings; stamps of the modules that answered, ns."""
-        stamps = []
-        times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
-        for place, (received_us, hardware_us) in enumerate(times):
-            stamp_ns = self._modules[place].stamp_ns(received_us, hardware_us, now_s)
-            if stamp_ns is None:
+    def _hand_on(self, one: Feedback, now_s: float, taken: list[Measurement]) -> tuple[int, Vector] | None:
+        """Publish the IMUs of one feedback and add their readings; stamp (ns) and values of the joints, see there."""
+        readings = [module.reading(one, place, now_s) for place, module in enumerate(self._modules)]
+        for place, reading in enumerate(readings):
+            if reading is None:
                 continue
-            stamps.append(stamp_ns)
-            value = checked_imu(one, place)
             if self._start_check is not None:
-                self._start_check.add(place, value)
+                self._start_check.add(place, reading.imu)
+            if reading.stamp_ns is None or not reading.is_new:
+                continue
             sensor = self.measured[place].sensor
-            self.publish(sensor, stamp_ns, value)
+            self.publish(sensor, reading.stamp_ns, reading.imu)
             if sensor in self._taken:
-                readings.append(Measurement(stamp_ns, sensor, value[:6]))
-        return stamps
+                taken.append(Measurement(reading.stamp_ns, sensor, reading.imu[:6]))
+        return joint_values(one, readings)
 
     def _command(self, message: Any) -> None:
         assert self.feed.commands is not None
@@ -168,7 +174,7 @@ class HebiNode(MeasuringNode):
         now_s = time.monotonic()
         for module in self._modules if self._started else ():
             if sentence := module.change(now_s):
-                self.say(sentence, module.is_silent)
+                self.say(sentence, bool(module.trouble))
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
@@ -189,13 +195,24 @@ class HebiNode(MeasuringNode):
         now_s, feed, statuses = time.monotonic(), self.feed, []
         for module in self._modules:
             well, words, values = module.report(now_s)
-            level = STALE if module.is_silent else OK if well else WARN
+            level = STALE if module.trouble == "silent" else OK if well else WARN
             statuses.append(self.status(module.name, level, words, values))
         counts = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults}
         counts |= feed.commands.counts if feed.commands is not None else {}
         troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
         level = ERROR if feed.queue.faults else WARN if troubles else OK
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
+
+
+def feed_of(configuration: HebiConfiguration, robot: Robot[Any] | None, robot_configuration: Any) -> Feed:
+    """That which the configuration asks for; UserError where it is not to be had."""
+    if configuration.source == "log":
+        return LogFeed(Path(configuration.log), len(configuration.names))
+    if configuration.source == "network":
+        return GroupFeed(configuration, find_group(configuration))
+    # By its name: a driver knows no emulator, and who asks for an imitation gets it.
+    imitated: Feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, robot_configuration)
+    return imitated
 
 
 def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
@@ -216,19 +233,6 @@ def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
         return message
 
     return writer(make, serialized)
-
-
-def joint_messages(names: Sequence[str]) -> MessageTemplate:
-    """`sensor_msgs/JointState` of N modules, from 3 N numbers: position (rad), velocity (rad/s), effort (N m) of each.
-
-    NaN where a module did not tell.
-    """
-
-    def make(stamp_ns: int, value: Vector) -> Any:
-        told = dict(zip(("position", "velocity", "effort"), value.reshape(3, -1), strict=True))
-        return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(names), **told)
-
-    return MessageTemplate(make, serialized, 3 * len(names))
 
 
 # Whether modules that have just started can be right: their rate, and, where they lie still, gravity and gyros.

@@ -367,7 +367,8 @@ def parse_frame(data: bytes, version: Version) -> Frame:
     _pass_sections(reader, version, before)
     rows = _bodies(reader, version, body)
     _pass_sections(reader, version, after)
-    bodies = rows["id"], rows["pose"].astype(np.float64), (rows["tracked"] & 1).astype(np.bool_)
+    with np.errstate(invalid="ignore"):  # a NaN may be one that signals
+        bodies = rows["id"], rows["pose"].astype(np.float64), (rows["tracked"] & 1).astype(np.bool_)
     reader.skip(8 if version >= (3, 0) else 12)  # time code, and before what the software took
     if version < (2, 6) and reader.left < _F32.size + _FLAGS.size:  # Motive 1.5 sends neither time nor flags
         return Frame(number, *bodies, math.nan, None, False)

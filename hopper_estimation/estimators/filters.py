@@ -7,10 +7,11 @@ surely it sees each event. Nothing in a file is trusted: sizes, names, bounds an
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ from hopper_estimation.estimators.samples import NOMINAL_DT_S
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperBody, HopperConfiguration
 from hopper_estimation.model.phases import EVENTS, PHASES, Array, Body, Records
-from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.atomic_file import read_once, write_atomically
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
 
@@ -264,7 +266,7 @@ class FilterModel:
             values["touchdown"] = [*entry.touchdown_fit.tolist(), entry.touchdown_stddev_m]
             entries[estimator] = {name: dict(zip(_NUMBERS[name], one, strict=True)) for name, one in values.items()}
         content = {"format": FORMAT, "version": FORMAT_VERSION, "estimators": entries, "training": dict(self.training)}
-        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), f"model {path}")
 
 
@@ -273,6 +275,11 @@ def untrained_entry() -> FilterEntry:
     one, none, start = np.ones(len(PHASES)), np.zeros(len(EVENTS)), np.array([0.01**2, 0.0, 0.1**2])
     middle = np.array([0.5 * (each.lower + each.upper) for each in PARAMETERS])
     return FilterEntry(middle, start, one, 1e-3 * one, one, 1e-2 * one, none, none + 2e-3, np.zeros(3), 0.1)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """SHA-256, hexadecimal, of what a file holds, however it is written down."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def load_filters(path: Path) -> FilterModel:
@@ -284,20 +291,21 @@ def load_filters(path: Path) -> FilterModel:
         Not there, no such file, of another version, or with numbers that are missing, not finite or out of bounds.
     """
     where = f"model {path}"
+    text = read_bounded_text(path, where, _LARGEST_BYTES, "make one with `onboard-estimation train hopper`")
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise UserError(f"{where}: {path.stat().st_size} bytes, a hopper's filters have less than {_LARGEST_BYTES}")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{where}: there is no such file; make one with `onboard-estimation train hopper`") from None
-    except OSError as error:
-        raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not a model of the hopper, or damaged ({error}); train it anew") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UserError(f"{where}: not a model of `onboard-estimation train hopper`")
     if content.get("version") != FORMAT_VERSION:
         raise UserError(f"{where}: version {content.get('version')!r}, this program reads {FORMAT_VERSION}; train anew")
+    told = content.pop("checksum", None)  # none in a file that an older version wrote
+    if told not in (None, _checksum(content)):
+        raise UserError(
+            f"{where}: its content is not that of its checksum: it was damaged, or changed by hand; train it anew, or "
+            "take the checksum out of the file"
+        )
     estimators = content.get("estimators")
     if not isinstance(estimators, dict) or not estimators:
         raise UserError(f"{where}: holds no estimators; train it anew")
@@ -333,14 +341,7 @@ def _numbers(found: Any, where: str, bounds: Mapping[str, tuple[float, float]]) 
 
 def filters_of(path: str) -> FilterModel:
     """The model of the file that a configuration names; of an empty name, the one that comes with the package."""
-    file = Path(path) if path else resource(DEFAULT_FILE)
-    try:
-        changed_ns = file.stat().st_mtime_ns
-    except OSError:
-        changed_ns = 0
-    return _cached(str(file.absolute()), changed_ns)
+    return _read_once(Path(path) if path else resource(DEFAULT_FILE))
 
 
-@lru_cache(maxsize=8)
-def _cached(path: str, changed_ns: int) -> FilterModel:
-    return load_filters(Path(path))
+_read_once = read_once(load_filters)

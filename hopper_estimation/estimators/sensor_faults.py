@@ -19,6 +19,7 @@ from hopper_estimation.estimators.samples import ordered, taken_of
 from hopper_estimation.model.configuration import HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
 from hopper_estimation.model.phases import Records
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Series
 from onboard_estimation.contract.result import Note
 
@@ -151,10 +152,6 @@ def sensor_notes(
         )
 
 
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.{0 if share > 0.1 else 1}f} %"
-
-
 def _silent_or_stuck(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:
     """Where the sensor says nothing for longer than `silent_s`, or repeats one reading."""
     name, values = one.channel.sensor, one.values[:, 3:]
@@ -168,7 +165,7 @@ def _silent_or_stuck(configuration: HopperConfiguration, one: Series, span_ns: t
     lengths = np.diff(np.concatenate([[0], changes, [len(values)]]))
     share = float(lengths[lengths > configuration.sensors.stuck_readings].sum()) / len(values)
     if share > _MUCH:
-        repeated = f"{name} repeats one reading in {_percent(share)} of its messages: it is stuck, and {_OTHER[name]}"
+        repeated = f"{name} repeats one reading in {percent(share)} of its messages: it is stuck, and {_OTHER[name]}"
         yield Note(f"{repeated} goes on alone there.", f"{_WORDS[name]} sensor stuck")
 
 
@@ -178,7 +175,7 @@ def _clipped(limit: float, size: NDArray[np.float64]) -> Iterator[Note]:
     count = int(np.sum(size == largest))
     if share > _MANY_CLIPPED:
         yield Note(
-            f"{_percent(share)} of the readings of imu/high_g are at their range ({limit:g} m/s^2, "
+            f"{percent(share)} of the readings of imu/high_g are at their range ({limit:g} m/s^2, "
             "sensors.high_range_m_s2), where the low-g sensor goes on.",
             "high-g sensor clipped",
         )

@@ -31,6 +31,7 @@ from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.soundness.stretches import runs
 
 Array = NDArray[np.float64]
 
@@ -157,9 +158,7 @@ def _contacts(time: Array, velocity: Array, acceleration: Array) -> list[tuple[f
     known = np.flatnonzero(np.isfinite(acceleration))
     if len(known) < 2:
         return []
-    pushed = acceleration[known] > _CONTACT_M_S2
-    spans = np.flatnonzero(np.diff(np.concatenate(([False], pushed, [False])).astype(np.int8))).reshape(-1, 2)
-    contacts = [(time[known[a]], time[known[b - 1]]) for a, b in spans]
+    contacts = [(time[known[a]], time[known[b - 1]]) for a, b in runs(acceleration[known] > _CONTACT_M_S2)]
     # Beside a gap no parabola fits: what happened in it shows in the velocities before and after.
     lasted, gained = np.diff(time[known]), np.diff(velocity[known])
     turned = (np.diff(known) > 1) & (lasted <= _LONGEST_GAP_S) & (gained > _CONTACT_M_S2 * lasted)

@@ -144,9 +144,9 @@ def _agility(cycles: HopCycles) -> dict[str, Any]:
     return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
 
 
-def hop_section(
+def hop_sections(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
-) -> ReportSection:
+) -> tuple[ReportSection, ...]:
     """Hops in words, and diagrams of the errors by hop and of what the sensors read."""
     figures: Mapping[str, Any] = result.metrics.get(result.robot, {})
     sentences = [*hop_sentences(figures), _DIAGRAMS]
@@ -158,7 +158,7 @@ def hop_section(
     if readings:
         panels.append(Panel("readings", "m/s^2", readings))
     groups = (PanelGroup("Height and readings", tuple(panels)),)
-    return ReportSection("Hops", tuple(sentences), result.time_s, groups)
+    return (ReportSection("Hops", tuple(sentences), result.time_s, groups),)
 
 
 def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
@@ -227,7 +227,9 @@ def distance_error_ratio(time_s: Array, true_height_m: Array, estimated_height_m
     return float(trapezoid(estimated_height_m / true_height_m - 1.0, time_s)) / float(time_s[-1] - time_s[0])
 
 
-def presented(configuration: HopperConfiguration, result: EvaluationResult) -> EvaluationResult:
+def presented(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> EvaluationResult:
     """The judged run with its figures, drawing and phases."""
     return replace(
         result, figures=tuple(_figures(result)), drawing=_drawing(configuration, result), phases=hop_phases(result)
@@ -249,6 +251,12 @@ def phase_of(result: EvaluationResult, as_seen: bool = True) -> NDArray[np.int64
     since_s = (result.stamps_ns - np.append(result.stamps_ns[:1], begin_ns)[row]) / NANOSECONDS_PER_SECOND
     longest_s = np.where(phase == phases.DROP, phases.LONGEST_FLIGHT_S, phases.LONGEST_STANCE_S)
     return np.where((phase != phases.REBOUND) & (since_s > longest_s), phases.STARTUP, phase)
+
+
+def phase_stretches(configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
+    """(K,) instants of each phase, in words."""
+    phase = phase_of(result)
+    return {words: phase == number for number, words in enumerate(phases.PHASE_WORDS)}
 
 
 def hop_phases(result: EvaluationResult) -> Phases:

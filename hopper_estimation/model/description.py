@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.contract.description import Shape, number, robot_element, urdf_text, visual
+from onboard_estimation.contract.description import Shape, joint_element, link_element, number, robot_element, urdf_text
 from onboard_estimation.filtering.planar import HEIGHT
 from onboard_estimation.filtering.state_space import StateSpace
 
@@ -70,12 +70,8 @@ def hopper_urdf(standing_height_m: float, name: str = "hopper") -> str:
     """The URDF document, metres; the same lengths give the same text."""
     robot = robot_element(name)
     for link_name, shapes in hopper_shapes(standing_height_m).items():
-        link = ElementTree.SubElement(robot, "link", name=link_name)
-        for shape in shapes:
-            visual(link, shape)
-    joint = ElementTree.SubElement(robot, "joint", name=JOINT, type="prismatic")
-    ElementTree.SubElement(joint, "parent", link=BODY)
-    ElementTree.SubElement(joint, "child", link=LEG)
+        link_element(robot, link_name, shapes)
+    joint = joint_element(robot, JOINT, "prismatic", BODY, LEG)
     ElementTree.SubElement(joint, "axis", xyz="0 0 1")
     limits = {"effort": 0.0, "velocity": _FASTEST_M_S, "lower": -standing_height_m, "upper": 0.0}
     ElementTree.SubElement(joint, "limit", {name: number(value) for name, value in limits.items()})

@@ -23,7 +23,7 @@ from hopper_estimation.judging.hop_truth import TrueHops, true_hops, velocity_at
 from hopper_estimation.judging.hops import HopEvents, hop_cycles, match_events
 from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN, Array, Records
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, said_of
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.base.series import SET_POSE
 
@@ -75,10 +75,8 @@ def trials_of(configuration: HopperConfiguration, recordings: Mapping[str, Any])
     """
     trials = []
     for name, one in recordings.items():
-        try:
+        with said_of(name):
             trials.append(trial_of(configuration, name, one))
-        except UserError as error:
-            raise UserError(str(error) if name in str(error) else f"{name}: {error}") from error
     return trials
 
 

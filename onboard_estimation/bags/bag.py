@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
+from rich.filesize import decimal
 from rosbags.typesys.store import Typestore
 
 from onboard_estimation.bags.blocks import (
@@ -354,7 +355,7 @@ class Bag(ExitStack[None]):
             there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
             self.damage = printable(
                 f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
-                f"{there:.1%} of {size_text(self.size_bytes)}"
+                f"{there:.1%} of {decimal(self.size_bytes)}"
             )
 
 
@@ -387,14 +388,6 @@ def _stated_messages(files: BagFiles) -> list[int]:
 
 def _joined(faults: list[str]) -> str:
     return first_of(faults, 4, "; ", "; and {} more faults")
-
-
-def size_text(size_bytes: int) -> str:
-    """A number of bytes in the largest unit that it fills."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes} bytes"
 
 
 class IndexedBlock(NamedTuple):

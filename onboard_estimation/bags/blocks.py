@@ -30,6 +30,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.errors import printable
 
 MAX_BLOCK_BYTES = 512 * 2**20
@@ -125,27 +126,22 @@ class FileBytes:
 
     Raises
     ------
-    BlockError
-        It is no regular file.
     OSError
-        It cannot be opened.
+        It is no regular file, or cannot be opened.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         self.path = path
         self.name = printable(name or path.name)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise BlockError("it is no regular file")
-        # Should it have become a pipe since, this does not wait for a writer.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self._opened = os.fstat(self._descriptor)
+        self._file = open_regular(path)
+        self._opened = os.fstat(self._file.fileno())
         self.size = self._opened.st_size
         self._window, self._window_start = memoryview(b""), 0
 
     def read(self, start: int, stop: int) -> bytes:
         """All bytes from `start` to `stop`, which is in the file; BlockError where it is not as it was any more."""
         try:
-            content = os.pread(self._descriptor, stop - start, start)
+            content = os.pread(self._file.fileno(), stop - start, start)
         except OSError as error:
             raise BlockError(f"it cannot be read ({error.strerror or error})") from error
         self.check()
@@ -161,17 +157,15 @@ class FileBytes:
 
     def check(self) -> None:
         """BlockError where the file has become shorter, or was written to without growing, since it was opened."""
-        now = os.fstat(self._descriptor)
+        now = os.fstat(self._file.fileno())
         if now.st_size < self.size:
             raise BlockError(f"it became shorter while it was read ({now.st_size:,} of {self.size:,} bytes)")
         if now.st_size == self.size and now.st_mtime_ns != self._opened.st_mtime_ns:
             raise BlockError("it was changed while it was read")
 
     def close(self) -> None:
-        """Close the file; once."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)

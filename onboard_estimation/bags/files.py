@@ -20,6 +20,7 @@ from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, Qo
 
 from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.parameter_file import read_yaml
 
@@ -298,13 +299,12 @@ class BagMetadata:
 
 def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
     """What the bag's metadata.yaml says, and what is wrong with it."""
-    if not is_regular(folder / METADATA):
+    path = folder / METADATA
+    if not is_regular(path):
         return BagMetadata(), [f"{METADATA} is missing (the recorder was killed, or it was not copied)"]
     try:
-        path = folder / METADATA
-        if path.stat().st_size > _MAX_YAML_BYTES:
-            raise ValueError
-        information = read_yaml(path.read_text("utf-8"), most_nodes=MOST_NODES)[0]["rosbag2_bagfile_information"]
+        text = read_bounded_text(path, METADATA, _MAX_YAML_BYTES)
+        information = read_yaml(text, most_nodes=MOST_NODES)[0]["rosbag2_bagfile_information"]
         names, count = information["relative_file_paths"], information.get("message_count")
         distribution = information.get("ros_distro")
         if not isinstance(names, list):
@@ -323,7 +323,7 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
             ),
             faults,
         )
-    except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError):
+    except (UserError, ValueError, KeyError, TypeError, AttributeError):
         return BagMetadata(), [f"{METADATA} is damaged"]
 
 

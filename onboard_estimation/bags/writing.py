@@ -235,8 +235,7 @@ class BagWriter:
         except (OSError, sqlite3.Error) as error:
             fault = disk_fault(error, self.path)
             if self._grows:
-                said = f"recording to {self.path} stopped after {self.message_count} messages: {fault}; "
-                raise UserError(f"{said}what was written before can be read") from error
+                raise UserError(f"recording to {self.path} stopped: {fault}") from error
             needed = f"{self.message_count} messages of {self.size_bytes / 1e6:.1f} MB, and more was to come"
             said = f"cannot write the bag at {self.path}: {fault} after {needed}; nothing is left of it"
             raise UserError(said) from error

@@ -9,14 +9,29 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onboard_estimation.base.errors import UserError, disk_fault
 
 _PROBE_BYTES = 4096
+Content = TypeVar("Content")
+
+
+def read_once(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
+    """The same of a file, which is read again only where it has changed since."""
+    kept = lru_cache(maxsize=8)(lambda path, changed_ns: read(path))
+
+    def content(path: Path) -> Content:
+        changed_ns = 0
+        with suppress(OSError):  # what is wrong with it, reading says
+            changed_ns = path.stat().st_mtime_ns
+        return kept(path.absolute(), changed_ns)
+
+    return content
 
 
 def write_atomically(path: Path, data: bytes, what: str) -> None:
@@ -54,6 +69,28 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
             needed = f"{len(data) / 1e6:.1f} MB needed, "
             raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
         raise
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to be filled beside its place, and moved there when the block ends; nothing is left of one that fails.
+
+    Raises
+    ------
+    UserError
+        As `check_output`; the disk is full, or fails.
+    """
+    check_output(folder, folder=True)
+    try:
+        parent = folder.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as workshop:
+            place = Path(workshop) / "new"  # the workshop itself is closed to other users
+            place.mkdir()
+            yield place
+            place.replace(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}; nothing is left of it") from error
 
 
 def check_output(path: Path, folder: bool = False, replaced: bool = False, endings: Sequence[str] = ()) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_BAD_INPUT = 2
 """Exit code of commands and nodes on bad input or wrong usage."""
 EXIT_NOT_JUDGED = 3
 """Of an evaluation in which estimates and truth together cover too little of the recording."""
+_LONGEST_NAME = 80
 
 
 def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """Without control characters and ends of lines: terminals obey them, fonts have no glyph for them."""
     return "".join(character if character.isprintable() else replacement for character in text)
+
+
+def short(text: str) -> str:
+    """Printable, and no longer than a name is: one that stands in a file may have any length."""
+    return printable(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}")
 
 
 def first_of(words: Sequence[str], most: int, between: str = ", ", rest: str = " and {} more") -> str:
@@ -31,6 +38,15 @@ class UserError(Exception):
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
         super().__init__("\n  ".join(printable(line) for line in (message, *details)))
+
+
+@contextmanager
+def said_of(what: object) -> Iterator[None]:
+    """Errors within are said as of this, a recording or a file; those that name it already stay as they are."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error) if str(error).startswith(str(what)) else f"{what}: {error}") from error
 
 
 def disk_fault(error: Exception, place: Path) -> str:

@@ -3,20 +3,28 @@
 They lie in a folder of the user's cache that is named for all that they depend on: what was asked, the content of the
 recordings, the software. A command does the same tasks in the same order each time, so their numbers name the files.
 The folder goes when the command is done; one that nobody goes on with goes with the compiled kernels of its time.
+
+A file holds plain values alone (JSON, and arrays as `.npz`), also of dataclasses and named tuples. Reading one runs
+nothing that is in it; what is damaged is computed anew.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import pickle
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kernel_cache import cache_folder
 from onboard_estimation.base.workers import Finished, Workers, software
@@ -34,28 +42,83 @@ class KeptResults(Workers):
 
     def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
         self._calls += 1
-        places = [self._folder / f"{self._calls}-{number}" for number in range(len(tasks))]
-        missing = [number for number, place in enumerate(places) if not place.exists()]
-        for number in sorted(set(range(len(tasks))) - set(missing)):
-            yield Finished(number, _read(places[number]))
+        missing = []
+        for number in range(len(tasks)):
+            kept = self._read(number)
+            if kept is _NOTHING:
+                missing.append(number)
+            else:
+                yield Finished(number, kept)
         for one in self._workers.results(function, [tasks[number] for number in missing]):
             number = missing[one.number]
-            yield Finished(number, one.value if one.error else _kept(places[number], one.value), one.error)
+            if one.error is None:
+                self._keep(number, one.value)
+            yield Finished(number, one.value, one.error)
 
     def once(self, compute: Callable[[], Any]) -> Any:
         self._calls += 1
-        place = self._folder / f"{self._calls}"
-        return _read(place) if place.exists() else _kept(place, compute())
+        kept = self._read(0)
+        if kept is _NOTHING:
+            kept = compute()
+            self._keep(0, kept)
+        return kept
+
+    def _read(self, number: int) -> Any:
+        place = self._folder / f"{self._calls}-{number}.npz"
+        try:
+            with np.load(io.BytesIO(read_bounded(place, str(place), _MOST_BYTES)), allow_pickle=False) as arrays:
+                return _value(json.loads(arrays[_TREE].tobytes()), arrays)
+        except Exception:  # not there, or damaged, however: it is computed anew
+            return _NOTHING
+
+    def _keep(self, number: int, value: Any) -> None:
+        place = self._folder / f"{self._calls}-{number}.npz"
+        arrays: dict[str, Any] = {}
+        # A full disk, or a value that is not plain, costs the way back, not the command.
+        with suppress(UserError, TypeError):
+            arrays[_TREE] = np.frombuffer(json.dumps(_plain(value, arrays)).encode(), dtype=np.uint8)
+            file = io.BytesIO()
+            np.savez(file, **arrays)
+            write_atomically(place, file.getvalue(), f"result {place}")
 
 
-def _read(place: Path) -> Any:
-    return pickle.loads(place.read_bytes())  # noqa: S301 (a folder of this user alone)
+_NOTHING = object()
+_TREE = "tree"
+_MOST_BYTES = 2**30
 
 
-def _kept(place: Path, value: Any) -> Any:
-    with suppress(UserError):  # a full disk costs the way back, not the command
-        write_atomically(place, pickle.dumps(value), f"result {place}")
-    return value
+def _plain(value: Any, arrays: dict[str, Any]) -> Any:
+    """As JSON has it, arrays by their names among `arrays`; TypeError for what is no plain value."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, dict) and all(type(key) is str for key in value):
+        return {key: _plain(one, arrays) for key, one in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        arrays[f"array_{len(arrays)}"] = value
+        return ["", f"array_{len(arrays) - 1}"]
+    names = [one.name for one in fields(value)] if is_dataclass(value) else getattr(value, "_fields", None)
+    if names is None and type(value) not in (list, tuple):
+        raise TypeError(f"a {type(value)} is no plain value that can be kept")
+    parts = value if names is None else [getattr(value, name) for name in names]
+    return [f"{type(value).__module__}:{type(value).__qualname__}", *(_plain(one, arrays) for one in parts)]
+
+
+def _value(plain: Any, arrays: Any) -> Any:
+    """What `_plain` was given; numbers of NumPy come back as such."""
+    if isinstance(plain, dict):
+        return {key: _value(one, arrays) for key, one in plain.items()}
+    if not isinstance(plain, list):
+        return plain
+    module, _, name = plain[0].partition(":")
+    if not module:
+        return arrays[plain[1]][()]
+    kind, parts = getattr(sys.modules[module], name), [_value(one, arrays) for one in plain[1:]]
+    if kind in (list, tuple):
+        return kind(parts)
+    # No other function of a module, whatever the file names.
+    if not isinstance(kind, type) or not (is_dataclass(kind) or hasattr(kind, "_fields")):
+        raise TypeError(f"{plain[0]} is no plain value")
+    return kind(*parts)
 
 
 @contextmanager

@@ -16,8 +16,11 @@ from typing import Any
 
 import yaml
 
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError
 
+MOST_BYTES = 2 * 2**20
+"""Of a file: each takes some hundred bytes of memory."""
 PARAMETERS_KEY = "ros__parameters"
 _SMALLEST_NORMAL = 2.0**-1022
 
@@ -139,12 +142,9 @@ def to_yaml(value: Any, **style: Any) -> str:
 
 def read_yaml_file(path: Path, what: str, of_ros: bool = False) -> tuple[Any, list[str]]:
     """As `read_yaml`, of a file. UserError where it cannot be read, or is not what it should be, in words."""
+    text = read_bounded_text(path, str(path), MOST_BYTES)
     try:
-        return read_yaml(path.read_text(encoding="utf-8"), of_ros)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is no UTF-8 text (byte {error.start})") from error
+        return read_yaml(text, of_ros)
     except UserError as error:
         raise UserError(f"{path}: is no valid {what}: {error}") from error
 

@@ -158,7 +158,9 @@ def format_value(value: Any, digits: int = 4) -> str:
 
 
 def format_number(value: float, digits: int = DIGITS) -> str:
-    """Finite number with `digits` significant digits, an exponent only below 1e-4 and from 1e6 on."""
+    """A number with `digits` significant digits, an exponent only below 1e-4 and from 1e6 on; `-` if not finite."""
+    if not math.isfinite(value):
+        return "-"
     if value == 0.0:
         return "0"
     exponent = math.floor(math.log10(abs(value)))

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import check_output, to_json, write_atomically
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import flatten
@@ -34,9 +35,8 @@ from onboard_estimation.base.workers import HERE, HINT, Workers, software
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
-from onboard_estimation.judging.sources import read_bag
-from onboard_estimation.report.evaluate import Evaluation, evaluate_trajectory, evaluated, is_foreign
-from onboard_estimation.report.run_folder import claimed, content_hashes
+from onboard_estimation.report.evaluate import Evaluation, evaluate_bag, evaluate_trajectory, evaluated, is_foreign
+from onboard_estimation.report.run_folder import claimed
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
 """What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""
@@ -133,9 +133,7 @@ def _evaluation(case: Case, folder: Path) -> Evaluation:
         return evaluated(source, source.estimators[0], folder, keep=case.keep)
     if is_foreign(case.recording, case.options):
         return evaluate_trajectory(case.recording, case.options, folder, keep=case.keep)
-    with content_hashes({"bag": case.recording, "config": case.options.config}) as hashes:
-        source = read_bag(case.recording, case.options)
-        return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
+    return evaluate_bag(case.recording, case.options, folder, keep=case.keep)
 
 
 def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
@@ -149,14 +147,10 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
     return {
         "name": case.name,
         **case.labels,
-        "robot": result.robot,
-        "estimator": result.estimator,
+        **result.facts,
         "identity": case.identity,
         "status": "done",
         "reason": "",
-        "source": result.source,
-        "verdict": result.verdict,
-        "command": result.command,
         "asked": dict(case.labels),
         "parts": [name for name, part in result.parts.items() if part.matched.any()],
         "figures": figures,
@@ -284,10 +278,10 @@ def can_go_on(folder: Path) -> bool:
 def _begun_with(folder: Path) -> Mapping[str, str]:
     """Software that a campaign was begun with; UserError where the folder does not say."""
     record = folder / ABOUT
+    text = read_bounded_text(record, str(record))
     try:
-        there = json.loads(record.read_text(encoding="utf-8"))["software"]
-        return {str(name): str(version) for name, version in there.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return {str(name): str(version) for name, version in json.loads(text)["software"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{record} cannot be read ({error}); name another --output") from error
 
 
@@ -335,8 +329,8 @@ def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
 
 def _read_row(folder: Path, case: Case) -> Row | None:
     """None where there is none of this run that can be read: such a run is done again."""
-    with suppress(OSError, ValueError, RecursionError):
-        row = json.loads((folder / RUNS / case.name / ROW).read_text(encoding="utf-8"))
+    with suppress(UserError, ValueError, RecursionError):
+        row = json.loads(read_bounded_text(folder / RUNS / case.name / ROW, ROW))
         if isinstance(row, dict) and row.get("status") in ("done", "failed") and row.get("identity") == case.identity:
             return row
     return None

@@ -34,7 +34,7 @@ from onboard_estimation.campaigns.campaign import (
     read_errors,
     thinning,
 )
-from onboard_estimation.filtering.consistency import coverage, judge_consistency
+from onboard_estimation.filtering.consistency import coverage, share_in_band
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
@@ -339,10 +339,7 @@ def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:
     first = runs[0][0][:count]
     if len(runs) < 2 or not count or any(not np.array_equal(time_s[:count], first) for time_s, _ in runs):
         return float("nan")
-    nees, errors, stddevs = (
-        np.array([getattr(one, key)[:count] for _, one in runs]) for key in ("nees", "error", "stddev")
-    )
-    return judge_consistency(nees, errors, stddevs).share_in_band
+    return share_in_band(np.array([one.nees[:count] for _, one in runs]), len(runs[0][1].names))
 
 
 def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> tuple[int, NDArray[np.float64]]:

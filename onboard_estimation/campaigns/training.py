@@ -63,17 +63,9 @@ def train_from_bags(
     check_form(found, form)
     check_place(output, found)
     configuration = load_configuration(found, options, bags[0])
-    hashes: list[str] = []
-
-    def read(bag: Path) -> LoadedRecording:
-        try:
-            recording = read_training_bag(found, configuration, bag, options)
-        except UserError as error:
-            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
-        hashes.append(content_hash(bag))
-        return recording
-
-    recordings = recordings_of(bags, read, lambda step: progress(_READING * len(hashes) / len(bags), step))
+    read = partial(read_training_bag, found, configuration, options=options)
+    recordings = recordings_of(bags, read, lambda share, step: progress(_READING * share, step))
+    hashes = [content_hash(bag) for bag in bags]
     asked = "train", robot, form, to_parameter_file(configuration), list(recordings), hashes, options
     with keeping(sharers(), *asked) as team, sharing(team):
         report = found.train(configuration, recordings, hashes, form, partial(_after_reading, progress))
@@ -85,15 +77,24 @@ def train_from_bags(
 
 
 def recordings_of(
-    bags: Sequence[Path], read: Callable[[Path], LoadedRecording], progress: Callable[[str], None]
+    bags: Sequence[Path], read: Callable[[Path], LoadedRecording], progress: Progress
 ) -> dict[str, LoadedRecording]:
-    """Recordings by the names of their bags; UserError where one is given twice, or its truth contradicts a gyro."""
+    """Recordings by the names of their bags.
+
+    Raises
+    ------
+    UserError
+        A bag is given twice, cannot be read, or its truth contradicts a gyro; the message names the bag.
+    """
     recordings: dict[str, LoadedRecording] = {}
     for number, bag in enumerate(bags):
-        progress(f"reading {bag}")
+        progress(number / len(bags), f"reading {bag}")
         if bag.resolve() in {other.resolve() for other in bags[:number]}:
             raise UserError(f"{bag} is given twice")
-        name, recording = bag.resolve().name, read(bag)
+        try:
+            name, recording = bag.resolve().name, read(bag)
+        except UserError as error:
+            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
         if not all(track.oriented for track in recording.tracks.values()):
             raise UserError(f"{bag}: {next(one for one in recording.faults if 'orientation' in one).removesuffix('.')}")
         recordings[name if name not in recordings else str(bag)] = recording
@@ -234,7 +235,8 @@ def identify_from_bags(
     found = Identified[Any].of(find_robot(robot))
     configuration = load_configuration(found, options, bags[0])
     with claimed_run(output, Path("runs") / f"identify-{found.name}") as folder:
-        recordings = recordings_of(bags, lambda bag: _read(bag, found, configuration, options), progress)
+        read = partial(_read, found, configuration, options=options)
+        recordings = recordings_of(bags, read, lambda share, step: progress(step))
         progress("fitting")
         result = identify_recordings(found, configuration, recordings, full, cutoff_hz, progress)
         progress("writing")
@@ -242,7 +244,7 @@ def identify_from_bags(
     return Learned(result, {"folder": folder, "config": config, "picture": picture, "figures": figures})
 
 
-def _read(path: Path, robot: Identified[Any], configuration: Any, options: Any) -> LoadedRecording:
+def _read(robot: Identified[Any], configuration: Any, path: Path, options: EvaluateOptions) -> LoadedRecording:
     """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
     renamed = options.topics
     extra = {one.topic: one for one in robot.identification_channels(configuration)}

@@ -529,24 +529,14 @@ def _as_configured(search: _Search, names: Sequence[str]) -> dict[str, Score]:
 
 def _which_matter(search: _Search, names: Sequence[str], before: Mapping[str, Score]) -> list[bool]:
     """Each moved by a factor both ways, the others as configured."""
-    chosen = search.chosen
-    start = np.array([one.start for one in chosen])
-    moved = []
-    for place, one in enumerate(chosen):
-        for factor in (1.0 / _TRIED, _TRIED):
-            candidate = start.copy()
-            candidate[place] = one.moved(factor)
-            moved.append(candidate)
-    scores = search.scores(np.array(moved), names)
-    changes = [
-        max(
-            (
-                abs(after.value - before[name].value)
-                for name, after in zip(names, row, strict=True)
-                if after is not None
-            ),
-            default=math.inf,
-        )
-        for row in scores
-    ]
-    return [max(changes[2 * place : 2 * place + 2]) >= _MATTERS for place in range(len(chosen))]
+    start = np.array([one.start for one in search.chosen])
+    moved = np.tile(start, (2 * len(start), 1))
+    for place, one in enumerate(search.chosen):
+        moved[2 * place : 2 * place + 2, place] = one.moved(1.0 / _TRIED), one.moved(_TRIED)
+
+    def change(row: Sequence[Score | None]) -> float:
+        known = [(before[name], after) for name, after in zip(names, row, strict=True) if after is not None]
+        return max((abs(after.value - was.value) for was, after in known), default=math.inf)
+
+    changes = [change(row) for row in search.scores(moved, names)]
+    return [max(both) >= _MATTERS for both in zip(changes[::2], changes[1::2], strict=True)]

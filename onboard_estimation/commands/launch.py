@@ -39,9 +39,9 @@ def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW
     """Start the nodes of a launch file and stay until Ctrl-C.
 
     It hands on to `ros2 launch` where that is installed. Else a small launcher runs the same files; exit code: 0, also
-    after Ctrl-C and where a process failed that the launch can do without; 1 where the launch file failed, where a node
-    could not start and the launch gave up, or where SIGTERM ended it; 2 for wrong usage. A first Ctrl-C lets all
-    processes end in order, a second one hurries them, a third one kills them.
+    after Ctrl-C; 1 where the launch file failed, a process could not start or failed for good, which the last lines
+    name, or where SIGTERM ended it; 2 for wrong usage. A first Ctrl-C lets all processes end in order, a second one
+    hurries them, a third one kills them.
     """
     from onboard_estimation.base import ros2
     from onboard_estimation.launching.entities import LaunchContext

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_reader
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -129,14 +128,15 @@ def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOption
 def _made_from(folder: Path) -> tuple[Path, EvaluateOptions]:
     """Bag and options of a run folder; UserError where the bag is not found any more."""
     from onboard_estimation.judging.options import recalled
+    from onboard_estimation.report.comparison import read_mapping
 
     try:
-        run = json_reader.loads((folder / "run.json").read_text(encoding="utf-8"))
+        run = read_mapping(folder / "run.json")
         bag_path, asked = Path(shlex.split(run["command"])[2]), recalled(run["settings"])
         options = replace(
             asked, robot=run["robot"], estimator=run["estimator"], config=folder / "config.yaml", overrides={}
         )
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{folder / 'run.json'} is not as `evaluate` writes it: {error!r}") from error
     if not bag_path.exists():
         raise UserError(f"{folder} was made from {bag_path}, which is not there: go to the folder that it was made in")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
-from onboard_estimation.base.atomic_file import check_output
-from onboard_estimation.base.errors import UserError, disk_fault
+from onboard_estimation.base.atomic_file import check_output, new_folder
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import packaged_text
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, option
@@ -247,20 +246,13 @@ def write_package(name: str, folder: Path) -> list[str]:
     for package in (name, f"{name}_estimation"):
         if find_spec(package) is not None:
             raise UserError(f"a package {package} is installed already: choose another name")
-    check_output(folder, folder=True)
     files = {f"{name}_estimation/__init__.py": f'"""The robot {name}."""\n', f"resource/{name}_estimation": ""}
     camel = "".join(part.capitalize() for part in name.split("_"))
     for part, path in _FILES.items():
         template = Template(packaged_text("onboard_estimation", f"templates/robot/{part}.template"))
         files[path.format(name=name)] = template.substitute(name=name, Name=camel)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as workshop:
-            place = Path(workshop) / "package"
-            for path, text in files.items():
-                (place / path).parent.mkdir(parents=True, exist_ok=True)
-                (place / path).write_text(text, encoding="utf-8")
-            place.replace(folder)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}") from error
+    with new_folder(folder) as place:
+        for path, text in files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_text(text, encoding="utf-8")
     return list(files)

@@ -133,22 +133,28 @@ def links_urdf(
         if index > 0:
             hinge, half_before, half = hinges[index - 1], 0.5 * lengths_m[index - 1], 0.5 * lengths_m[index]
             ElementTree.SubElement(robot, "link", name=link_name + HINGE)
-            joint = _joint(robot, hinge.name, "revolute", link_names[index - 1], link_name + HINGE)
+            joint = joint_element(robot, hinge.name, "revolute", link_names[index - 1], link_name + HINGE)
             origin(joint, (half_before, 0.0, 0.0))
             ElementTree.SubElement(joint, "axis", xyz="0 0 1")
             limit = ElementTree.SubElement(joint, "limit", effort="0", velocity=number(_FASTEST_RAD_S))
             limit.set("lower", number(hinge.lower_rad))
             limit.set("upper", number(hinge.upper_rad))
             ElementTree.SubElement(joint, "dynamics", damping=number(hinge.damping), friction="0")
-            fixed = _joint(robot, link_name + HINGE + "_to_link", "fixed", link_name + HINGE, link_name)
+            fixed = joint_element(robot, link_name + HINGE + "_to_link", "fixed", link_name + HINGE, link_name)
             origin(fixed, (half, 0.0, 0.0))
-        link = ElementTree.SubElement(robot, "link", name=link_name)
-        for shape in shapes[link_name]:
-            visual(link, shape)
+        link_element(robot, link_name, shapes[link_name])
     return urdf_text(robot)
 
 
-def _joint(robot: ElementTree.Element, name: str, kind: str, parent: str, child: str) -> ElementTree.Element:
+def link_element(robot: ElementTree.Element, name: str, shapes: Sequence[Shape]) -> None:
+    """Add a link with its solids."""
+    link = ElementTree.SubElement(robot, "link", name=name)
+    for shape in shapes:
+        visual(link, shape)
+
+
+def joint_element(robot: ElementTree.Element, name: str, kind: str, parent: str, child: str) -> ElementTree.Element:
+    """Add a joint between two links."""
     joint = ElementTree.SubElement(robot, "joint", name=name, type=kind)
     ElementTree.SubElement(joint, "parent", link=parent)
     ElementTree.SubElement(joint, "child", link=child)

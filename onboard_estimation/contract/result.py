@@ -306,6 +306,11 @@ class EvaluationResult:
         return float(self.metrics.get("run", {}).get("left_out_at_start_s", 0.0))
 
     @property
+    def facts(self) -> dict[str, str]:
+        """What every record of the run says of it, as JSON: `robot`, `estimator`, `source`, `verdict`, `command`."""
+        return {name: getattr(self, name) for name in ("robot", "estimator", "source", "verdict", "command")}
+
+    @property
     def provenance(self) -> str:
         """What every figure says of itself: simulated or recorded, robot, estimator, bag."""
         return f"{self.source.upper()} data, {self.robot}, {self.estimator}, {Path(self.bag).name}"
@@ -356,12 +361,8 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     shares = {name: one for name, group in groups.items() if (one := _number(group, "coverage_1_sigma")) is not None}
     if shares:
         worst = min(shares, key=lambda name: shares[name])
-        third = _number(groups[worst], "coverage_3_sigma")
-        value = (
-            percent(shares[worst]) if third is None else f"{format_number(100.0 * shares[worst])} / {percent(third)}"
-        )
-        label = "Errors within 1 / 3 sigma" if third is not None else "Errors within 1 sigma"
-        yield KeyFigure(label, value, f"{words(worst).lower()}; Gaussian: 68 / 99.7 %")
+        value = f"{format_number(100.0 * shares[worst])} / {percent(groups[worst]['coverage_3_sigma'])}"
+        yield KeyFigure("Errors within 1 / 3 sigma", value, f"{words(worst).lower()}; Gaussian: 68 / 99.7 %")
     key = "mean_nees_per_degree_of_freedom"
     nees = {name: one for name, group in groups.items() if (one := _number(group, key)) is not None}
     if nees:

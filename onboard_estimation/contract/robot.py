@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -159,6 +160,19 @@ class Capability(Robot[Configuration]):
         able = ", ".join(one.name for one in all_robots() if isinstance(one, cls))
         others = f"these robots have: {able}" if able else "no robot that is installed has"
         raise UserError(f"robot {robot.name!r} has no {cls.ability}; {others}")
+
+
+def offline(place: str) -> Callable[..., Any]:
+    """A robot's method that a function `module:name` does, imported when it is called: nodes do without what it needs.
+
+    The function is given what the method is given, but for the robot.
+    """
+    module, _, name = place.partition(":")
+
+    def method(robot: Robot[Any], *given: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*given, **named)
+
+    return method
 
 
 def robot_names() -> list[str]:

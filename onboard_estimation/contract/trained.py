@@ -10,9 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from onboard_estimation.base.atomic_file import plain, to_json
+from onboard_estimation.base.atomic_file import new_folder, plain, to_json
 from onboard_estimation.base.configuration import to_parameter_file
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.base.presentation import shown_alike, words
 from onboard_estimation.contract.robot import Capability, Configuration
@@ -282,27 +281,24 @@ class IdentificationReport(ShownReport, ABC):
         return {**self.found(), "helps": self.helps, "left_out": gains, "notes": self.sentences()}
 
     def write(self, folder: Path) -> list[Path]:
-        """Write a parameter file, a picture and the figures; their paths, the parameter file first.
+        """Write a new folder with a parameter file, a picture and the figures; their paths, the parameter file first.
 
         Raises
         ------
         UserError
-            The folder cannot be written.
+            As `new_folder`.
         """
-        written = [folder / name for name in ("identified.yaml", self.picture, "identification.json")]
-        parameters, picture, figures = written
         names = ", ".join(self.recordings).encode("ascii", "backslashreplace").decode()
         today = datetime.now(tz=timezone.utc).date().isoformat()
         header = f"# {self.subject} identified on {today} from {self.source} data: {names}\n"
         header += "".join(f"# {sentence}\n" for sentence in self.gain_sentences())
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        files = "identified.yaml", self.picture, "identification.json"
+        with new_folder(folder) as place:
+            parameters, picture, figures = (place / name for name in files)
             parameters.write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
             figures.write_text(to_json(self.summary()), encoding="utf-8")
             self.draw(picture)
-        except OSError as error:
-            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
-        return written
+        return [folder / name for name in files]
 
 
 class Identified(Capability[Configuration]):

@@ -5,11 +5,9 @@ Bar-Shalom, Li and Kirubarajan, "Estimation with applications to tracking and na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.signal import correlate
 from scipy.stats import chi2
 
 
@@ -39,59 +37,19 @@ def chi_square_band(degrees_of_freedom: int, probability: float = 0.95, runs: in
     return float(chi2.ppf(tail, total) / runs), float(chi2.ppf(1.0 - tail, total) / runs)
 
 
-@dataclass(frozen=True)
-class Consistency:
-    """NEES over several runs, and coverage.
-
-    Attributes
-    ----------
-    nees_per_degree_of_freedom
-        Mean over runs and time, divided by the degrees of freedom: 1 for a consistent filter, above: overconfident.
-    share_in_band
-        Share of the instants at which the NEES averaged over the runs lies in its band.
-    band
-        The band, for the NEES averaged over all runs (wider at instants without truth in some).
-    coverage_1_sigma, coverage_3_sigma
-        Share of single errors within one and three standard deviations (0.683 and 0.997 for Gaussian errors).
-    """
-
-    runs: int
-    degrees_of_freedom: int
-    nees_per_degree_of_freedom: float
-    share_in_band: float
-    band: tuple[float, float]
-    coverage_1_sigma: float
-    coverage_3_sigma: float
-
-
-def judge_consistency(
-    nees_values: NDArray[np.float64],
-    errors: NDArray[np.float64],
-    stddevs: NDArray[np.float64],
-    probability: float = 0.95,
-) -> Consistency:
-    """Consistency of S runs of K instants: NEES (S, K), errors and standard deviations (S, K, n).
+def share_in_band(nees_values: NDArray[np.float64], degrees_of_freedom: int, probability: float = 0.95) -> float:
+    """Share of K instants at which the NEES (S, K) of S runs, averaged over them, lies in its band; NaN: of none.
 
     Judged across runs, instant by instant, because the errors of one run are correlated in time: even an exactly
     consistent filter leaves the band of the time-averaged NEES in most runs. NaN: unknown, left out.
     """
-    runs, _, dimension = errors.shape
-    known = np.isfinite(nees_values)
-    counts = known.sum(axis=0)
-    averaged = np.where(known, nees_values, 0.0).sum(axis=0)[counts > 0] / counts[counts > 0]
+    counts = np.isfinite(nees_values).sum(axis=0)
+    averaged = np.nansum(nees_values, axis=0)[counts > 0] / counts[counts > 0]
     # Where the truth covers some of the runs only, their mean scatters more.
     distinct, which = np.unique(counts[counts > 0], return_inverse=True)
-    bands = np.array([chi_square_band(dimension, probability, int(count)) for count in distinct]).reshape(-1, 2)[which]
-    inside = (averaged >= bands[:, 0]) & (averaged <= bands[:, 1])
-    return Consistency(
-        runs=runs,
-        degrees_of_freedom=dimension,
-        nees_per_degree_of_freedom=float(np.mean(nees_values[known]) / dimension) if known.any() else float("nan"),
-        share_in_band=float(np.mean(inside)) if known.any() else float("nan"),
-        band=chi_square_band(dimension, probability, runs),
-        coverage_1_sigma=coverage(errors, stddevs, 1.0),
-        coverage_3_sigma=coverage(errors, stddevs, 3.0),
-    )
+    bands = [chi_square_band(degrees_of_freedom, probability, int(count)) for count in distinct]
+    low, high = np.array(bands).reshape(-1, 2)[which].T
+    return float(np.mean((averaged >= low) & (averaged <= high))) if len(averaged) else float("nan")
 
 
 def coverage(errors: NDArray[np.float64], stddevs: NDArray[np.float64], sigmas: float) -> float:
@@ -112,11 +70,7 @@ def effective_sample_size(normalised: NDArray[np.float64]) -> float:
     power = float(np.sum(normalised**2))
     if count < 2 or power == 0.0:
         return float(count)
-    products = np.zeros(count)
-    length = next_fast_len(2 * count, real=True)  # a length with a large prime factor would take minutes
-    for column in normalised.T:
-        spectrum = rfft(column, n=length)
-        products += irfft(spectrum.real**2 + spectrum.imag**2, n=length)[:count]
+    products = sum(correlate(column, column, method="fft")[count - 1 :] for column in normalised.T)
     correlation = products / power
     negative = np.flatnonzero(correlation <= 0.0)
     last = int(negative[0]) if len(negative) else count

@@ -130,7 +130,11 @@ class StateSpace:
 
     def origin(self) -> Vector:
         """(a,) coordinates of the state with all vectors and angles zero and all rotations the identity."""
-        return self.plus(self._zero(), np.zeros(self.dimension))
+        origin = np.zeros(self.coordinate_count)
+        for block in self.blocks:
+            if block.kind == kernels.SO3:
+                origin[self._coordinates[block.name].stop - 1] = 1.0
+        return origin
 
     def moments(self, mean: ArrayLike, covariance: ArrayLike) -> tuple[Vector, Matrix]:
         """Mean (a,) and covariance (n, n) of a state of this space, as new arrays."""
@@ -141,13 +145,6 @@ class StateSpace:
                 f"({self.dimension}, {self.dimension}), got shapes {x.shape} and {p.shape}"
             )
         return x, p
-
-    def _zero(self) -> Vector:
-        zero = np.zeros(self.coordinate_count)
-        for block in self.blocks:
-            if block.kind == kernels.SO3:
-                zero[self._coordinates[block.name].stop - 1] = 1.0
-        return zero
 
     def plus(self, state: ArrayLike, tangent: ArrayLike) -> NDArray[np.float64]:
         """State reached from `state` (..., a) by the tangent vector (..., n); leading axes broadcast."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from statistics import median
@@ -23,13 +24,12 @@ _YEAR_2001_S = 978_307_200
 
 def findings(inspection: Inspection) -> tuple[Finding, ...]:
     """All that there is to say, errors before warnings before notes."""
-    seen = inspection.within_namespace()
-    topics, truth, robots = seen.topics, seen.truth, seen.robots
+    topics, truth, robots = inspection.topics, inspection.truth, inspection.robots
     found: list[Finding] = []
-    if seen.damage:
-        found.append(Finding("error", f"The bag is damaged or incomplete: {seen.damage}."))
+    if inspection.damage:
+        found.append(Finding("error", f"The bag is damaged or incomplete: {inspection.damage}."))
     found += _decoding(topics)
-    found += _clocks(topics, {report.topic for report in truth}, seen.start_ns / NANOSECONDS_PER_SECOND)
+    found += _clocks(topics, {report.topic for report in truth}, inspection.start_ns / NANOSECONDS_PER_SECOND)
     found += _worst_first(
         "error",
         "Numbers are NaN or infinite",
@@ -37,14 +37,15 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
         lambda topic: topic.not_finite or 0,
         lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
     )
-    found += [Finding("error", said) for said in seen.unsound]
+    found += [Finding("error", said) for said in inspection.unsound]
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
-    found += [Finding("note", said) for said in inspection.other_poses]
-    found += MotionCheck(seen.clocks, seen.frames).findings()
+    found += MotionCheck(inspection.clocks, inspection.frames).findings()
     found += _sameness(topics)
     found += _robots(robots)
+    found = [replace(one, text=inspection.short(one.text)) for one in found]
+    found += [Finding("note", said) for said in inspection.other_poses]  # with options to be pasted: whole names
     complete = (robot for robot in robots if not robot.missing_required)
     found += [Finding("warning", f"For {robot.name}, {refused}.") for robot in complete for refused in robot.refused]
     order: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}

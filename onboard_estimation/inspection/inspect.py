@@ -73,7 +73,7 @@ _FEWEST_REGULAR = 10
 _QUATERNION_TOLERANCE = 0.01
 
 
-def inspect_with_robots(path: Path, progress: Callable[[str], None] | None = None) -> Inspection:
+def inspect_with_robots(path: Path, progress: Callable[[str], None] = lambda step: None) -> Inspection:
     """The same with the installed robots in mind, and with options for `evaluate` to try. Raises as `inspect_bag`."""
     found = inspect_bag(path, known_channels(), progress)
     kinds = {topic.name: topic.message_type for topic in found.topics}
@@ -83,7 +83,7 @@ def inspect_with_robots(path: Path, progress: Callable[[str], None] | None = Non
 def inspect_bag(
     path: str | Path,
     robots: Mapping[str, Sequence[Channel]] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> Inspection:
     """Look a bag through.
 
@@ -100,8 +100,7 @@ def inspect_bag(
         As `open_bag`.
     """
     with open_bag(path) as bag:
-        if progress:
-            progress("header stamps")
+        progress("header stamps")
         headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
         columns = _read_numbers(bag, progress)
         unsound = {name: stamps_of_another_age(one.stamps_ns, one.log_times_ns) for name, one in headers.items()}
@@ -119,8 +118,7 @@ def inspect_bag(
             truth_report(name, one.stamps_ns, one.values, span, bag.start_ns - round(1e9 * delay_s(one)))
             for name, one in bodies.items()
         )
-        if progress and truth:
-            progress("truth against IMUs")
+        progress("truth against IMUs")
         contradicting = contradict_gravity(
             Series(Channel(name, bag.topics[name].message_type, name), one.stamps_ns, one.values)
             for name, (one, *_) in columns.items()
@@ -176,14 +174,13 @@ def common_namespace(topics: Iterable[str]) -> str:
     return "/".join(names[: ends[0]] if ends else names).rstrip("/")
 
 
-def _read_numbers(bag: Bag, progress: Callable[[str], None] | None) -> dict[str, list[Column]]:
+def _read_numbers(bag: Bag, progress: Callable[[str], None]) -> dict[str, list[Column]]:
     """The numbers of the topics that an estimator could read; of joint states, all three arrays."""
     topics = [topic for topic in bag.topics.values() if topic.message_type in value_types() and topic.count]
     columns: dict[str, list[Column]] = {}
     for place, field in enumerate(_FIELDS):
         chosen = [topic for topic in topics if place == 0 or topic.message_type == JOINTS]
-        if progress and chosen:
-            progress(f"numbers ({field} of joints)" if place else "numbers")
+        progress(f"numbers ({field} of joints)" if place else "numbers")
         channels = {topic.name: Channel(topic.name, topic.message_type, topic.name, field) for topic in chosen}
         for name, column in read_channels(bag, channels).items():
             columns.setdefault(name, []).append(column)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from onboard_estimation.bags.bag import size_text
 from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.errors import first_of, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -193,29 +193,9 @@ class Inspection:
         """What `--json` prints: plain dictionaries, lists, finite numbers, text and None."""
         return plain(asdict(self))
 
-    def within_namespace(self) -> Inspection:
-        """With all names of topics within the namespace."""
-        return replace(
-            self,
-            topics=self._short(self.topics, "name"),
-            truth=tuple(
-                replace(one, made_up=tuple(said.replace(f"{self.namespace}/", "") for said in one.made_up))
-                for one in self._short(self.truth, "topic")
-            ),
-            clocks=self._short(self.clocks, "sensor", "body", "rather"),
-            frames=self._short(self.frames, "sensor", "body"),
-            unsound=tuple(one.replace(f"{self.namespace}/", "") for one in self.unsound),
-        )
-
-    def _short(self, reports: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
-        return tuple(
-            replace(one, **{name: short_name(getattr(one, name), self.namespace) for name in names}) for one in reports
-        )
-
-
-def short_name(topic: str, namespace: str) -> str:
-    """The topic's name within the namespace: `imu/link_1/data_raw` for `/salp/imu/link_1/data_raw`."""
-    return topic.removeprefix(f"{namespace}/") if namespace else topic
+    def short(self, text: str) -> str:
+        """With all names of topics within the namespace: `imu/link_1/data_raw` for `/salp/imu/link_1/data_raw`."""
+        return text.replace(f"{self.namespace}/", "") if self.namespace else text
 
 
 _FRAMES_SHOWN = 8
@@ -231,8 +211,7 @@ _LOOKED_FOR = (
 
 def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
-    inspection = inspection.within_namespace()
-    parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection.topics)]
+    parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
     if any(topic.has_header for topic in inspection.topics):
         parts += [
             _frames(inspection),
@@ -240,15 +219,15 @@ def render(inspection: Inspection) -> RenderableType:
         ]
     uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
     if uneven:
-        parts += [Text(), _interval_table(uneven)]
+        parts += [Text(), _interval_table(inspection, uneven)]
     if inspection.truth:
-        parts += [Text(), _truth_table(inspection.truth)]
+        parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
-        parts += [Text(), _clock_table(inspection.clocks)]
-        parts += [Text(), _frame_table(inspection.frames)] if inspection.frames else []
+        parts += [Text(), _clock_table(inspection)]
+        parts += [Text(), _frame_table(inspection)] if inspection.frames else []
         parts += _refusals(inspection)
     if any(robot.present for robot in inspection.robots):
-        parts += [Text(), _robot_table(inspection.robots)]
+        parts += [Text(), _robot_table(inspection)]
     parts += [Text(), _finding_list(inspection)]
     return Group(*parts)
 
@@ -258,7 +237,7 @@ def _title(inspection: Inspection) -> Text:
     origin = f"{inspection.format}, {inspection.distribution}" if inspection.distribution else inspection.format
     place = f", topics under {inspection.namespace}/" if inspection.namespace else ""
     line = Text.assemble(
-        (printable(inspection.path), "bold"), f"  ({origin}, {size_text(inspection.size_bytes)}{place})\n"
+        (printable(inspection.path), "bold"), f"  ({origin}, {decimal(inspection.size_bytes)}{place})\n"
     )
     line.append(
         f"{inspection.message_count:,} messages over {inspection.duration_s:.2f} s, from {start:%Y-%m-%d %H:%M:%S} UTC"
@@ -275,7 +254,7 @@ class _Column(NamedTuple):
     is_name: bool = False
 
 
-def _table(rows: Sequence[Any], *columns: _Column) -> Table:
+def _table(inspection: Inspection, rows: Sequence[Any], *columns: _Column) -> Table:
     shown = [one for one in columns if not one.severity or any(map(one.cell, rows))]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for one in shown:
@@ -284,14 +263,15 @@ def _table(rows: Sequence[Any], *columns: _Column) -> Table:
         else:
             table.add_column(one.heading, justify="right", no_wrap=True)
     for row in rows:
-        cells = [(one.cell(row), one.severity) for one in shown]
+        cells = [(inspection.short(one.cell(row)), one.severity) for one in shown]
         table.add_row(*(Text(cell, _STYLES[severity]) if severity else cell for cell, severity in cells))
     return table
 
 
-def _topic_table(topics: Sequence[TopicReport]) -> Table:
+def _topic_table(inspection: Inspection) -> Table:
     return _table(
-        topics,
+        inspection,
+        inspection.topics,
         _Column("topic", lambda one: one.name, is_name=True),
         _Column("type", lambda one: one.message_type.split("/")[-1], is_name=True),
         _Column("count", lambda one: f"{one.count:,}"),
@@ -313,7 +293,7 @@ def _frames(inspection: Inspection) -> Text:
         for frame in topic.frames:
             by_frame.setdefault(frame, []).append(topic.name)
     frames = [
-        f"{frame or '(none)'}: {names[0] if len(names) == 1 else f'{len(names)} topics'}"
+        f"{frame or '(none)'}: {inspection.short(names[0]) if len(names) == 1 else f'{len(names)} topics'}"
         for frame, names in by_frame.items()
     ]
     return Text(f"frames  {first_of(frames, _FRAMES_SHOWN, '; ', '; and {} more')}", "dim")
@@ -323,7 +303,7 @@ def _is_uneven(timing: TimingReport) -> bool:
     return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
 
 
-def _interval_table(uneven: Sequence[TopicReport]) -> Table:
+def _interval_table(inspection: Inspection, uneven: Sequence[TopicReport]) -> Table:
     """Histograms of the intervals, of the topics whose messages do not come evenly."""
     low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
 
@@ -333,12 +313,13 @@ def _interval_table(uneven: Sequence[TopicReport]) -> Table:
 
     headings = [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]
     shares = [_Column(heading, partial(share, place)) for place, heading in enumerate(headings)]
-    return _table(uneven, _Column("intervals / median", lambda one: one.name, is_name=True), *shares)
+    return _table(inspection, uneven, _Column("intervals / median", lambda one: one.name, is_name=True), *shares)
 
 
-def _truth_table(reports: Sequence[TruthReport]) -> Table:
+def _truth_table(inspection: Inspection) -> Table:
     return _table(
-        reports,
+        inspection,
+        inspection.truth,
         _Column("ground truth", lambda one: one.topic, is_name=True),
         _Column("covered", lambda one: f"{one.coverage:.1%}"),
         _Column("longest hole", _hole, "warning"),
@@ -349,7 +330,7 @@ def _truth_table(reports: Sequence[TruthReport]) -> Table:
     )
 
 
-def _clock_table(reports: Sequence[ClockReport]) -> Table:
+def _clock_table(inspection: Inspection) -> Table:
     """What was told; the rest are refusals."""
 
     def where_told(cell: Callable[[Any], str], otherwise: str = "") -> Callable[[Any], str]:
@@ -359,7 +340,8 @@ def _clock_table(reports: Sequence[ClockReport]) -> Table:
         return "" if one.rotation_rad is None else f"{math.degrees(math.hypot(*one.rotation_rad)):.3g} deg"
 
     return _table(
-        reports,
+        inspection,
+        inspection.clocks,
         _Column("IMU", lambda one: one.sensor, is_name=True),
         _Column("tracked body", lambda one: one.body, is_name=True),
         _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not found")),
@@ -369,14 +351,15 @@ def _clock_table(reports: Sequence[ClockReport]) -> Table:
     )
 
 
-def _frame_table(reports: Sequence[FrameReport]) -> Table:
+def _frame_table(inspection: Inspection) -> Table:
     """Where the IMUs sit."""
 
     def place(one: FrameReport) -> str:
         return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not found"
 
     return _table(
-        reports,
+        inspection,
+        inspection.frames,
         _Column("IMU", lambda one: one.sensor, is_name=True),
         _Column("on the tracked body at x, y, z", place, is_name=True),
         _Column("3 sigma", lambda one: f"{3e3 * max(one.lever_stddev_m):.2g} mm" if one.lever_stddev_m else ""),
@@ -387,21 +370,21 @@ def _frame_table(reports: Sequence[FrameReport]) -> Table:
 def _refusals(inspection: Inspection) -> list[Text]:
     """Why there is no offset, each reason once."""
     reasons: dict[str, list[str]] = {}
-    refused = [(one.refused, one.sensor) for one in inspection.clocks]
-    refused += [(one.refused, one.sensor) for one in inspection.frames]
-    for reason, sensor in refused:
-        if reason:
-            reasons.setdefault(reason, []).append(sensor)
+    reports: list[ClockReport | FrameReport] = [*inspection.clocks, *inspection.frames]
+    for one in reports:
+        if one.refused:
+            reasons.setdefault(one.refused, []).append(inspection.short(one.sensor))
     return [Text(f"not found  {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
-def _robot_table(reports: Sequence[RobotReport]) -> Table:
+def _robot_table(inspection: Inspection) -> Table:
     def missing(one: RobotReport) -> str:
         optional = [f"{name} (optional)" for name in one.missing if name not in one.missing_required]
         return ", ".join([*one.missing_required, *optional]) or "none"
 
     return _table(
-        [one for one in reports if one.present],
+        inspection,
+        [one for one in inspection.robots if one.present],
         _Column("robot", lambda one: one.name, is_name=True),
         _Column("topics found", lambda one: f"{len(one.present)} of {len(one.present) + len(one.missing)}"),
         _Column("missing", missing, is_name=True),

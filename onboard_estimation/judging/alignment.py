@@ -192,11 +192,11 @@ def _moved(found: FrameAlignment, space: StateSpace, record: EstimateSeries, pla
             first = coordinates.stop - 1 if block.kind == SE2 else coordinates.start
             headings = means[:, first : coordinates.stop] + found.heading_rad
             means[:, first : coordinates.stop] = np.arctan2(np.sin(headings), np.cos(headings))
-    return EstimateSeries(record.stamps_ns, means, _turned(turn, record.covariances))
+    return EstimateSeries(record.stamps_ns, means, turned(turn, record.covariances))
 
 
-def _turned(turn: Rows, covariances: Rows) -> Rows:
-    """Covariances (K, n, n) in the turned frame; what is not known (NaN) stays so, and takes nothing else along."""
+def turned(turn: Rows, covariances: Rows) -> Rows:
+    """Covariances (K, n, n) in a frame turned by (n, n) or (K, n, n); what is not known (NaN) stays so, and no more."""
     known = np.isfinite(covariances)
-    out: Rows = turn @ np.where(known, covariances, 0.0) @ turn.T
+    out: Rows = turn @ np.where(known, covariances, 0.0) @ np.swapaxes(turn, -1, -2)
     return np.where(known, out, np.nan)

@@ -97,7 +97,7 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
     found = evidence(space, recorded)
     if not any(one.suspicious for one in found.values()):
         return
-    best: tuple[float, str, str, bool] | None = None
+    images = []
     for axes in MIRRORS:
         other = evidence(space, mirrored(axes))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
@@ -107,18 +107,15 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
             for one, image in pairs
             if one.suspicious and image.misfit < min(one.misfit / _BETTER, image.extent)
         ]
-        if not better or any(image.suspicious and image.misfit > _BETTER * one.misfit for one, image in pairs):
-            continue
-        total = sum(image.misfit / image.extent for _, image in pairs)
-        if best is None or total < best[0]:
-            turns_alone = all(one.what == "turns" for one, _ in better)
-            best = total, axes, "; ".join(_sentence(one, image) for one, image in better), turns_alone
-    if best is not None:
-        _, axes, sentences, turns_alone = best
+        if better and not any(image.suspicious and image.misfit > _BETTER * one.misfit for one, image in pairs):
+            images.append((sum(image.misfit / image.extent for _, image in pairs), axes, better))
+    if images:
+        _, axes, better = min(images, key=lambda image: image[0])
         what = "is left-handed" if len(axes) == 1 else "has its z axis down"
+        inverse = ", or its quaternions are inverse" if all(one.what == "turns" for one, _ in better) else ""
         raise UserError(
-            f"the ground truth {what}: {sentences}; evaluate with --mirror-truth {axes}, or convert the recording "
-            f"(or all sensors' axes are turned round{', or its quaternions are inverse' if turns_alone else ''})"
+            f"the ground truth {what}: {'; '.join(_sentence(one, image) for one, image in better)}; evaluate with "
+            f"--mirror-truth {axes}, or convert the recording (or all sensors' axes are turned round{inverse})"
         )
 
 

@@ -75,7 +75,7 @@ def simulate_to_bag(
 
 def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, epoch_ns: int = EPOCH_NS) -> None:
     """Write all messages in the order of their stamps, each topic under the namespace."""
-    series = [_sorted(one) for one in series]
+    series = [one.rows(np.argsort(one.stamps_ns, kind="stable")) for one in series]
     stamps = np.concatenate([one.stamps_ns for one in series])
     numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
     order = np.argsort(stamps, kind="stable")
@@ -93,12 +93,6 @@ def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, ep
         for number in piece.tolist():
             stamp_ns, message = next(rows[number])
             writer.write_serialized(topics[number], series[number].channel.message_type, stamp_ns, message.data)
-
-
-def _sorted(one: Series) -> Series:
-    if np.all(one.stamps_ns[1:] >= one.stamps_ns[:-1]):
-        return one
-    return one.rows(np.argsort(one.stamps_ns, kind="stable"))
 
 
 def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recorded: bool = False) -> dict[str, Any]:

@@ -233,8 +233,6 @@ class RobotLaunch:
             values["initial_from_truth"] = "true" if simulated_truth else "false"
         host: dict[str, Any] = {
             "use_sim_time": source == "bag",
-            # Simulated sensors offer to send reliably; drivers often do not, and a node may rest while they go on.
-            **({"reliable_sensors": True} if source == "simulated" else {}),
             # Of a bag nothing is to be missing; a controller is to go by the newest estimate.
             **({"output_rate_hz": 0.0} if source == "bag" or control == "estimate" else {}),
         }

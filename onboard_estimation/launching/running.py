@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import selectors
 import signal
@@ -55,9 +56,13 @@ class Launch:
         self._outputs = selectors.DefaultSelector()
         self._heard: list[int] = []
         self._stage, self._next_stage_s, self._code = 0, 0.0, 0
+        self._failed: list[str] = []
 
     def run(self, steps: Iterable[Process | LogInfo | Shutdown]) -> int:
-        """Run until all has ended; 1 where a failing process, a fault, or another signal than Ctrl-C ended it."""
+        """Run until all has ended; 1 where a process failed, or a fault or another signal than Ctrl-C ended it.
+
+        A process that failed is said at the end once more; not one that is started again, or after which others are.
+        """
         hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []  # nohup
         for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
             signal.signal(number, lambda heard, _: self._heard.append(heard))
@@ -68,7 +73,9 @@ class Launch:
                 for key, _ in self._outputs.select(_LOOK_S):
                     self._read(key)
                 self._look()
-        return self._code
+        for sentence in self._failed:
+            self._print(f"[ERROR] [launch]: {sentence}")
+        return 1 if self._failed else self._code
 
     def _look(self) -> None:
         """What has happened, and what is due."""
@@ -101,11 +108,12 @@ class Launch:
                 self._start(step)
 
     def _start(self, process: Process) -> None:
-        words, cwd, environment = words_of(process, self._folder), process.cwd, process.environment
+        cwd, environment = process.cwd, process.environment
         try:
+            words = words_of(process, self._folder)
             popen: Any = Popen(words, cwd=cwd, env=environment, preexec_fn=_die_with_this, **_OPTIONS)
         except OSError as error:
-            self._code = 1
+            self._failed.append(f"{process.name} could not be started: {error}")
             self._print(f"[ERROR] [{process.name}]: process could not be started: {error}")
             return
         os.set_blocking(popen.stdout.fileno(), False)
@@ -147,8 +155,12 @@ class Launch:
         except Exception as error:  # a launch file may raise anything
             steps = [Shutdown(reason=f"on_exit of {process.name}: {type(error).__name__}: {error}")]
             code = code or 1
-        if code and not self._stage and any(isinstance(one, Shutdown) for one in steps):
-            self._code = 1
+        if (
+            code
+            and not self._stage
+            and (any(isinstance(one, Shutdown) for one in steps) or not (steps or process.respawn))
+        ):
+            self._failed.append(f"{process.name} has failed (exit code {code}): what it said before tells why")
         self._do(steps)
         if process.respawn and not self._stage:
             self._waiting.append((time.monotonic() + process.respawn_delay_s, process))
@@ -167,9 +179,13 @@ class Launch:
     def _print(self, line: str) -> None:
         try:
             print(line, flush=True)
-        except OSError:  # nobody reads any more: a closed terminal, `| head`
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            self._heard.append(signal.SIGHUP)
+            if error.errno in (errno.EPIPE, errno.EIO):  # nobody reads any more: a closed terminal, `| head`
+                self._heard.append(signal.SIGHUP)
+            else:
+                with suppress(OSError):
+                    print(f"no more output of the launch: {error.strerror}; all else goes on", file=sys.stderr)
 
 
 def words_of(process: Process, folder: Path) -> list[str]:
@@ -177,7 +193,7 @@ def words_of(process: Process, folder: Path) -> list[str]:
     words = list(process.command)
     for number, given in enumerate(process.parameters):
         path = folder / f"launch_params_{process.name}_{number}.yaml"
-        if not isinstance(given, str):
+        if not isinstance(given, str) and not path.exists():  # it is started again
             path.write_text(to_yaml({process.parameters_for: {PARAMETERS_KEY: given}}), encoding="utf-8")
         words += ["--params-file", given if isinstance(given, str) else str(path)]
     return [*words, *(word for pair in process.remappings for word in ("-r", ":=".join(pair)))]

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_origin
 
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import command, executables, resource
 from onboard_estimation.base.parameter_file import yaml_value
@@ -184,8 +185,7 @@ def _parameters(given: Any, context: LaunchContext) -> str | dict[str, Any]:
     if isinstance(given, Mapping):
         return values_of(given, context)
     path = text(given.param_file if isinstance(given, ParameterFile) else given, context)
-    if not Path(path).is_file():
-        raise UserError(f"parameter file {path} does not exist")
+    read_bounded(Path(path), f"parameter file {path}")
     return path
 
 

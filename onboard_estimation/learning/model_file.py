@@ -1,13 +1,14 @@
-"""Files of learned models: named arrays and a header that says what they are, without pickle.
+"""Files of learned models: named arrays, a header that says what they are, and a checksum of both, without pickle.
 
 The header says for which robot and sensors a model is, from which data it was learned, and by which version.
 A file is an `.npz` of plain arrays; one of them, `header`, holds JSON as UTF-8 bytes. The same header and arrays give
 the same bytes. Whoever loads a file from elsewhere risks a clear message at worst: sizes are limited, nothing is
-unpickled, and every number is checked to be finite.
+unpickled, and every number is checked to be finite. One that an older version wrote has no checksum, and is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.configuration import ConfigurationError, parameter
 from onboard_estimation.base.configuration import load as load_configuration
 from onboard_estimation.base.errors import UserError
@@ -42,8 +44,9 @@ _DAMAGE = (
     *(zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, SyntaxError, TypeError),
     *(tokenize.TokenError, OverflowError, struct.error),
 )
-_HEADER = "header"
+_HEADER, _CHECKSUM = "header", "checksum"
 _SUFFIX = ".npy"
+_ROUNDING = 1e-9
 _REMEDY = "copy it again or train it anew"
 _SAME_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows
 
@@ -129,7 +132,7 @@ class ModelHeader:
         if self.configuration_hash != configuration_hash:
             raise UserError(
                 f"{where}: trained for another configuration of {robot} (hash {self.configuration_hash[:12]}, here "
-                f"{configuration_hash[:12]}): its residuals are those of other parameters. Use that configuration, or "
+                f"{configuration_hash[:12]}): what it learned goes with other parameters. Use that configuration, or "
                 "train it anew"
             )
 
@@ -145,18 +148,19 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
     content: Arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     for name, value in content.items():
         _check_array(name, value, "model cannot be saved")
-    if _HEADER in content:
-        raise UserError(f"model cannot be saved: the name {_HEADER} is taken by the header")
+    if taken := {_HEADER, _CHECKSUM} & set(content):
+        raise UserError(f"model cannot be saved: an array may not be called {', '.join(taken)}")
     version = header.package_version or versions(["onboard_estimation"])["onboard_estimation"]
     created = header.created_utc or datetime.now(timezone.utc).isoformat(timespec="seconds")
     header = replace(header, package_version=version, created_utc=created)
     text = json.dumps(asdict(header), indent=1, sort_keys=True, allow_nan=False).encode()
+    entries = {_HEADER: _npy(np.frombuffer(text, dtype=np.uint8))}
+    entries |= {name: _npy(value) for name, value in sorted(content.items())}
+    entries[_CHECKSUM] = _npy(_checksum(entries))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, value in [(_HEADER, np.frombuffer(text, dtype=np.uint8)), *sorted(content.items())]:
-            entry = io.BytesIO()
-            np.lib.format.write_array(entry, value, version=(1, 0), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(name + _SUFFIX, _SAME_DATE), entry.getvalue())
+        for name, entry in entries.items():
+            archive.writestr(zipfile.ZipInfo(name + _SUFFIX, _SAME_DATE), entry)
     data = buffer.getvalue()
     if len(data) > LARGEST_FILE_BYTES or len(text) > LARGEST_HEADER_BYTES or len(content) > MOST_ARRAYS:
         raise UserError(
@@ -167,56 +171,68 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
     write_atomically(path, data, f"model {path}")
 
 
-def load(path: Path) -> tuple[ModelHeader, Arrays]:
-    """Header and arrays of a model.
+def load(path: Path, *kinds: str) -> tuple[ModelHeader, Arrays]:
+    """Header and arrays of a model, of one of the kinds where any are named.
 
     Raises
     ------
     UserError
-        Not there, not such a file, too large, of another format version, damaged, or with numbers that are not finite.
+        Not there, not such a file, of another kind, too large, of another format version, damaged, or with numbers
+        that are not finite.
     """
     where = f"model {path}"
-    try:
-        arrays = _read_arrays(path, where)
-    except FileNotFoundError:
-        raise UserError(f"{where}: there is no such file; make one with `onboard-estimation train`") from None
+    data = read_bounded(path, where, LARGEST_FILE_BYTES, "make one with `onboard-estimation train`")
+    arrays = _read_arrays(data, where)
     text = arrays.pop(_HEADER, None)
     if text is None or text.dtype != np.uint8 or text.ndim != 1:
         raise UserError(f"{where}: no header, so not a model of `onboard-estimation train`")
     for name, value in arrays.items():
         _check_array(name, value, where)
-    return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
+    header = ModelHeader.from_dict(_parsed(text.tobytes(), where), where)
+    if kinds and header.kind not in kinds:
+        raise UserError(f"{where}: a model of the kind {header.kind!r}, not {' or '.join(kinds)}")
+    return header, arrays
 
 
-def _read_arrays(path: Path, where: str) -> Arrays:
-    """Arrays and header of a file; as `load`, but FileNotFoundError where there is none."""
+def _read_arrays(data: bytes, where: str) -> Arrays:
+    """Arrays and header of a file's bytes."""
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE_BYTES:
-            raise UserError(
-                f"{where}: {size / 1e6:.0f} MB, a model has at most {LARGEST_FILE_BYTES / 1e6:.0f}; {_REMEDY}"
-            )
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
-            if len(infos) > MOST_ARRAYS + 1:
+            if len(infos) > MOST_ARRAYS + 2:
                 raise UserError(f"{where}: {len(infos)} arrays, a model has at most {MOST_ARRAYS}")
             if sum(info.file_size for info in infos) > LARGEST_FILE_BYTES:
                 raise UserError(f"{where}: unpacks to more than {LARGEST_FILE_BYTES / 1e6:.0f} MB; not a model")
-            arrays: Arrays = {}
+            entries: dict[str, bytes] = {}
             for info in infos:
                 name = info.filename.removesuffix(_SUFFIX)
-                if name == info.filename or name in arrays:
+                if name == info.filename or name in entries:
                     raise UserError(f"{where}: entry {info.filename!r} is not an array, or is there twice")
                 if info.compress_type != zipfile.ZIP_STORED:
                     raise UserError(f"{where}: array {name} is compressed, so not written by this program")
-                arrays[name] = _array(archive.read(info))  # which checks the checksum
-            return arrays
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
+                entries[name] = archive.read(info)
+            arrays = {name: _array(entry) for name, entry in entries.items()}
     except _DAMAGE as error:
         raise UserError(f"{where}: not a model, or damaged ({error}); {_REMEDY}") from error
+    told = arrays.pop(_CHECKSUM, None)
+    if told is not None and not np.array_equal(told, _checksum(entries)):
+        raise UserError(f"{where}: its content is not that of its checksum: it was changed or damaged; {_REMEDY}")
+    return arrays
+
+
+def _checksum(entries: Mapping[str, bytes]) -> NDArray[np.uint8]:
+    """(32,) SHA-256 of the entries and their names."""
+    digest = hashlib.sha256()
+    for name, entry in sorted(entries.items()):
+        if name != _CHECKSUM:
+            digest.update(b"%s %d " % (name.encode(), len(entry)) + entry)
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
+
+
+def _npy(value: NDArray[np.generic]) -> bytes:
+    entry = io.BytesIO()
+    np.lib.format.write_array(entry, value, version=(1, 0), allow_pickle=False)
+    return entry.getvalue()
 
 
 def fitting(
@@ -247,6 +263,17 @@ def fitting(
     if wrong:
         raise UserError(f"{where}: arrays that do not fit together: {'; '.join(wrong)}; train it anew")
     return {name: np.ascontiguousarray(arrays[name], dtype=np.float64) for name in shapes}
+
+
+def refuse_no_covariance(matrices: NDArray[np.float64], where: str) -> None:
+    """UserError, beginning with `where`, where one of (..., n, n) is no covariance, or leaves nothing in doubt."""
+    eigenvalues = np.linalg.eigvalsh(matrices)
+    if not np.allclose(matrices, np.swapaxes(matrices, -2, -1)):
+        raise UserError(f"{where} is no covariance: it is not symmetric; train it anew")
+    if (eigenvalues[..., 0] < -_ROUNDING * np.abs(eigenvalues[..., -1])).any():
+        raise UserError(f"{where} is no covariance: an eigenvalue is {eigenvalues.min():.3g}; train it anew")
+    if not np.trace(matrices, axis1=-2, axis2=-1).all():
+        raise UserError(f"{where} is all zero, as if nothing were in doubt; train it anew")
 
 
 def _array(content: bytes) -> NDArray[np.generic]:

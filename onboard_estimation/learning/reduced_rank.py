@@ -253,6 +253,9 @@ class LearnedFunction:
         """From what a file holds, which may be more; UserError, beginning with `where`, if it does not fit."""
         p, d = len(header.output_names), len(header.input_names)
         values = model_file.fitting(arrays, _SHAPES, f"{where}: learned function", p=p, d=d)
+        model_file.refuse_no_covariance(values["covariances"], f"{where}: covariances")
+        if (values["noise_stddevs"] < 0.0).any():
+            raise UserError(f"{where}: noise_stddevs below zero; train it anew")
         number = int(values["kernel"][0])
         if not 0 <= number < len(KERNELS):
             raise UserError(f"{where}: arrays that do not fit together: kernel {number}")

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from rosbags.typesys import get_types_from_msg
 from onboard_estimation.bags.writing import BagWriter, standard_definition
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import absolute, is_hidden, publishers
+from onboard_estimation.live.losses import Losses, WithInformation
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
@@ -85,7 +86,7 @@ class Recorded:
     counts
         Messages by topic.
     lost
-        Messages that DDS says it lost before they were received; None where it does not tell.
+        Messages that were published and not received; None where the middleware does not tell.
     notes
         What a person should know, a sentence each.
     """
@@ -124,7 +125,7 @@ class Recorder:
         Raises
         ------
         UserError
-            The disk is full, or fails; what was written before is a bag that can be read.
+            The disk is full, or fails; how many of the messages the bag holds, as far as it can be read.
         """
         started = searched = time.monotonic()
         self._search()
@@ -139,9 +140,10 @@ class Recorder:
                 show(self.recorded)
                 time.sleep(_WRITE_PERIOD_S)
             self._finish()
-        except UserError:
+        except UserError as error:
             self._bag.abort()
-            raise
+            taken = self.recorded.message_count + len(self._queue)
+            raise UserError(f"{error}; {_readable(self._bag.path)} of {taken} messages can be read from it") from error
 
     def missing(self) -> list[str]:
         """Topics that were asked for by name and have not appeared."""
@@ -154,7 +156,7 @@ class Recorder:
         self._write()
         self._bag.close()
         self.recorded.size_bytes = self._bag.size_bytes
-        counted = [topic.lost for topic in self._topics.values() if topic.lost is not None]
+        counted = [topic.losses.count for topic in self._topics.values() if topic.losses.count is not None]
         self.recorded.lost = sum(counted) if counted else None
 
     def _drain(self) -> None:
@@ -222,11 +224,22 @@ class Recorder:
         self.recorded.size_bytes = self._bag.size_bytes
 
 
+def _readable(path: Path) -> int:
+    """Messages that a bag holds which was cut off."""
+    from onboard_estimation.bags.bag import open_bag
+
+    try:
+        with open_bag(path) as bag:
+            return sum(1 for _ in bag.messages())
+    except UserError:  # not even its head is there
+        return 0
+
+
 class _Topic:
     """A subscription that only puts messages into the writer's queue."""
 
     def __init__(self, put: Callable[[Any], None], named: tuple[str, str], stamp: Callable[[], int] | None) -> None:
-        self.lost: int | None = None
+        self.losses = Losses()
         self.early = 0  # messages taken that had arrived before the end was asked for
         self.asked_ns: int | None = None
         self._put = put
@@ -235,27 +248,18 @@ class _Topic:
         self.subscription: Any = None
 
     def subscribe(self, node: Any, kind: Any, qos: Any) -> None:
-        """Counts losses where the RMW tells of them."""
-        from rclpy.event_handler import SubscriptionEventCallbacks
-
-        events = SubscriptionEventCallbacks(message_lost=self._note_loss, use_default_callbacks=False)
-        create = partial(node.create_subscription, kind, self._named[0], self._receive, qos, raw=True)
-        try:
-            self.subscription = create(event_callbacks=events)
-            self.lost = 0
-        except Exception:  # the RMW or the runtime has no such event
-            self.subscription = create()
+        """Listen."""
+        receive = WithInformation(self._receive)
+        self.subscription = node.create_subscription(kind, self._named[0], receive, qos, raw=True)
 
     def _receive(self, data: bytes, information: Any) -> None:
+        self.losses.see(information)
         arrived = information.get("received_timestamp") or time.time_ns()
         if self.asked_ns is None or arrived < self.asked_ns:
             self.early += 1
         received = arrived if self._stamp is None else self._stamp()
         published = information.get("source_timestamp") or received
         self._put((self._named, max(received, 0), max(published, 0), bytes(data)))
-
-    def _note_loss(self, event: Any) -> None:
-        self.lost = int(event.total_count)
 
 
 @cache

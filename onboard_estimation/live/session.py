@@ -6,9 +6,11 @@ import errno
 import os
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import ros2
@@ -70,11 +72,10 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
     """rclpy, initialised and shut down again; signals stay Python's. Raises as `graph_node` does."""
     ros2.require()
     import rclpy
-    from rclpy.signals import SignalHandlerOptions
 
     domain = domain_id()
     try:
-        rclpy.init(args=arguments or [], signal_handler_options=SignalHandlerOptions.NO)
+        initialise(arguments or [])
     except UserError:
         raise
     except Exception as error:  # each RMW has errors of its own
@@ -85,6 +86,26 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
     finally:
         with suppress(Exception):  # shut down already, by a signal
             rclpy.shutdown()
+
+
+def initialise(arguments: list[str] | None) -> None:
+    """rclpy, with no handlers of signals: its own take the context away amid a callback, which then fails in many ways.
+
+    A log file that cannot be written is done without, which is said. Arguments None are those of the process.
+    """
+    import rclpy
+    from rclpy.signals import SignalHandlerOptions
+
+    words = list(sys.argv if arguments is None else arguments)
+    home = os.environ.get("ROS_HOME") or "~/.ros"
+    folder = Path(os.environ.get("ROS_LOG_DIR") or f"{home}/log").expanduser()  # as rcl_logging has it
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        print(f"no log file in {folder}: {error.strerror}; all else goes on", file=sys.stderr)
+        words += ["--ros-args", "--disable-external-lib-logs"]
+    rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
 
 
 def domain_id() -> int:

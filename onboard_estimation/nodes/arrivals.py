@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -20,14 +20,14 @@ from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
 from onboard_estimation.base.measurement import Channel, Measurement
+from onboard_estimation.live.discovery import names_of, publishers
+from onboard_estimation.live.losses import KEPT, Losses, WithInformation
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
 from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.message_layouts import SerializedReader
 
-QUEUE = 500
-"""Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
@@ -80,24 +80,45 @@ class Arrivals:
         self._paces = [channel.sensor in pacing for channel in channels]
         self._heard_pace = False
         qos = QoSProfile(
-            depth=QUEUE, reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
+            depth=KEPT, reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
         )
         self._readers: list[Callable[[bytes], Measurement]] = []
         self._left_out: list[LeftOut] = []
+        self._losses = [Losses() for _ in channels]
+        self._mixed = [0 for _ in channels]
         self._subscriptions: list[Any] = []
         for place, channel in enumerate(channels):
             kind = interface_class(channel.message_type)
             self._readers.append(SerializedReader(channel, partial(deserialize_message, message_type=kind)))
             topic = node.resolve_topic_name(channel.topic)
             self._left_out.append(LeftOut(f"a message on {topic}", node.get_logger().error))
-            subscription = node.create_subscription(kind, channel.topic, partial(self._wake, place), qos, raw=True)
+            wake = WithInformation(partial(self._wake, place))
+            subscription = node.create_subscription(kind, channel.topic, wake, qos, raw=True)
             self._subscriptions.append(subscription)
         if not reliable and any(self._paces) and not all(self._paces):
             node.every(PATIENCE_S / 2.0, self._look_for_pace)
 
-    def unreadable(self) -> dict[str, int]:
-        """By sensor, how many messages could not be read so far."""
-        return {channel.sensor: one.count for channel, one in zip(self._channels, self._left_out, strict=True)}
+    def counters(self) -> dict[str, dict[str, int]]:
+        """By sensor, how many messages so far could not be read, and were `lost`; what the middleware tells of none."""
+        return {
+            channel.sensor: {"unreadable": left_out.count} | ({} if losses.count is None else {"lost": losses.count})
+            for channel, left_out, losses in zip(self._channels, self._left_out, self._losses, strict=True)
+        }
+
+    def several(self) -> dict[str, str]:
+        """By sensor that several publishers were heard of at a time since this was last asked, a sentence that says so.
+
+        One that has just ended, and is not yet missed by the middleware, is not heard.
+        """
+        found: dict[str, str] = {}
+        for place, (channel, losses) in enumerate(zip(self._channels, self._losses, strict=True)):
+            if losses.mixed > self._mixed[place]:
+                topic = self._node.resolve_topic_name(channel.topic)
+                names = sorted(name for one in publishers(self._node, topic) for name in names_of([one]))
+                who = " and ".join(names) if len(names) > 1 else "several nodes"
+                found[channel.sensor] = f"{topic} is published by {who} at a time: end all but one of them"
+            self._mixed[place] = losses.mixed
+        return found
 
     def leave(self, topics: Collection[str]) -> list[str]:
         """Listen to these no longer: what measures them runs in this process. Those that were listened to.
@@ -121,14 +142,14 @@ class Arrivals:
         self._read_out(arrived)
         return list(heapq.merge(readings, *arrived, key=_STAMP))
 
-    def _wake(self, place: int, data: bytes) -> None:
+    def _wake(self, place: int, data: bytes, information: Mapping[str, Any]) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them.
 
         After a rest the node looks for itself: to go back to the executor and be woken costs more than all else here.
         """
         began_s = woken_s = time.monotonic()
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
-        self._read(place, data, arrived[place])
+        self._read(place, data, information, arrived[place])
         while self._read_out(arrived):
             rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
             # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
@@ -153,10 +174,11 @@ class Arrivals:
                     taken = handle.take_message(kind, True)
                     if taken is None:
                         break
-                    self._read(place, taken[0], arrived[place])
+                    self._read(place, taken[0], taken[1], arrived[place])
         return any(arrived)
 
-    def _read(self, place: int, data: bytes, found: list[Measurement]) -> None:
+    def _read(self, place: int, data: bytes, information: Mapping[str, Any], found: list[Measurement]) -> None:
+        self._losses[place].see(information)
         try:
             found.append(self._readers[place](data))
         except MessageFault as error:

@@ -26,8 +26,9 @@ from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
+from onboard_estimation.ros.diagnostics import HealthReport, LossReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.estimator_host import EstimatorHost
 from onboard_estimation.ros.measurements import to_measurement
@@ -150,7 +151,11 @@ class EstimatorNode(ArrivalsNode):
                 if marker is not None:
                     output.publish(marker)
 
-        self.every(_MARKER_PERIOD_S, publish)
+        self.every(_MARKER_PERIOD_S, partial(self._aside(topic), publish))
+
+    def _aside(self, name: str) -> Aside:
+        """What is told beside the estimates, some of it by estimators that others wrote."""
+        return Aside(name, self.get_logger().error)
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self.estimator_name)
@@ -170,13 +175,15 @@ class EstimatorNode(ArrivalsNode):
         self._phases = PhaseOutputs(self, odom) if self.pipeline.estimator.phases else None
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
-        self._late = LateReport()
+        self._losses = LossReport()
+        self._several: Collection[str] = ()  # sensors of which it is said that several nodes publish them
         self.create_service(Trigger, "reset", self._reset)
         for channel in self.channels:
             if channel.required and channel.sensor != channel.topic:
                 self.create_service(SetBool, f"{channel.sensor}/enable", partial(self._enable, channel.sensor))
-        self.every(host.diagnostics_period_s, self._report)
-        self.every(host.waiting_period_s, self._say_waiting)
+        self.every(host.diagnostics_period_s, partial(self._aside("/diagnostics"), self._report))
+        self.every(host.waiting_period_s, partial(self._aside("the report on readings in the log"), self._say_waiting))
+        self._tf = self._aside("tf")
 
     def _listen(self, host: EstimatorHost) -> None:
         """Subscriptions."""
@@ -246,7 +253,7 @@ class EstimatorNode(ArrivalsNode):
             (odometry,) = self._messages(in_odom, ODOMETRY)
             self._path.publish(self._trail.add(odometry.message))
         if self._transforms is not None:
-            self._transforms.publish(in_odom, self._to_odom.pose)
+            self._tf(self._transforms.publish, in_odom, self._to_odom.pose)
 
     def _wanted(self) -> set[str]:
         """Topics that somebody listens to. To ask for each estimate would take a twentieth of the node's time."""
@@ -330,8 +337,13 @@ class EstimatorNode(ArrivalsNode):
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds
         self._instant.forget()
-        unreadable = self._arrivals.unreadable()
-        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates, unreadable))
+        several = self._arrivals.several()
+        for sensor in several.keys() - self._several:
+            self.get_logger().warning(several[sensor])
+        self._several = several.keys()
+        counters = self._arrivals.counters()
+        report = self._health(self.pipeline, self.channels, stamp_ns, self._estimates, counters, several)
+        self._diagnostics.publish(report)
 
     def _say_waiting(self) -> None:
         sentence = (
@@ -339,7 +351,7 @@ class EstimatorNode(ArrivalsNode):
             if self._start is not None
             else waiting_sentence(self.pipeline, self.channels, self._topics)
         )
-        for said in (sentence, self._late(self.pipeline)):
+        for said in (sentence, *self._losses(self.pipeline, self._arrivals.counters())):
             if said:
                 self.get_logger().warning(said)
 

@@ -14,6 +14,7 @@ from std_msgs.msg import String
 
 from onboard_estimation.base.measurement import Channel, Estimate, Vector
 from onboard_estimation.live.messages import interface_class, new
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import header
 
@@ -44,7 +45,8 @@ class ObservabilityOutputs:
     command
         Channel of the commands, of which the newest acts.
     look
-        From an estimate and a command (d,); may raise ArithmeticError, ValueError and numpy.linalg.LinAlgError.
+        From an estimate and a command (d,); may raise ArithmeticError, ValueError and numpy.linalg.LinAlgError, which
+        is said. Any other error is the last.
     """
 
     def __init__(self, node: EstimatorNode, command: Channel, look: Callable[[Estimate, Vector], Observed]) -> None:
@@ -55,6 +57,7 @@ class ObservabilityOutputs:
         self._words = node.create_publisher(String, "observability_forecast", latched)
         best_effort = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
         node.create_subscription(interface_class(command.message_type), command.topic, self._take, best_effort)
+        self._aside = Aside("observability", node.get_logger().error)
         self._work: Thread | None = None
         self._found: tuple[int, Observed] | str | None = None
         self._next_s = 0.0
@@ -75,7 +78,8 @@ class ObservabilityOutputs:
         listened = self._numbers.get_subscription_count() + self._words.get_subscription_count() > 0
         if estimate is None or not listened or self._work is not None or time.monotonic() < self._next_s:
             return
-        self._work = Thread(target=self._search, args=(estimate, self._command), daemon=True, name="observability")
+        work = (self._search, estimate, self._command)
+        self._work = Thread(target=self._aside, args=work, daemon=True, name="observability")
         self._work.start()
 
     def _search(self, estimate: Estimate, command: Vector) -> None:

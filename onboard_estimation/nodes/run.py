@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import ros2
+from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.base.kernel_cache import compilations
 from onboard_estimation.base.parameter_file import sections_of_others
+from onboard_estimation.live.session import initialise
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.for_launch import REASON_VARIABLE, leave_reason
 
@@ -83,15 +85,16 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from rclpy._rclpy_pybind11 import RCLError
     from rclpy.executors import ExternalShutdownException
     from rclpy.logging import get_logger
-    from rclpy.signals import SignalHandlerOptions
     from rclpy.task import Future
 
     from onboard_estimation.nodes.pacing import connect
 
     nodes: list[Any] = []
+    for word, file in pairwise(arguments or sys.argv):
+        if word == "--params-file":
+            read_bounded(Path(file), f"parameter file {file}")  # ROS itself waits for ever at a pipe
     try:
-        # Its own handlers take the context away amid a callback, which then fails in many ways.
-        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        initialise(arguments)
     except RCLError as error:  # a parameter file that is none, an unknown log level
         raise UserError(_in_words(str(error).strip().splitlines()[0])) from error
     except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel,
 from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
+from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import Take, stay
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
@@ -42,7 +43,7 @@ _TICK_S = 0.002
 _TOO_LATE_NS = NANOSECONDS_PER_SECOND
 _CLOCK_PERIOD_NS = NANOSECONDS_PER_SECOND // 100
 # Reliable: a subscriber that asks for less gets it all the same.
-_STREAM = QoSProfile(depth=500)
+_STREAM = QoSProfile(depth=KEPT)
 
 
 @dataclass(frozen=True)

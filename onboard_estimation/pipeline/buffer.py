@@ -145,7 +145,7 @@ class MeasurementBuffer:
     jump_confirmations
         Messages in a row that must agree before a jump is believed.
     on_reset
-        Told, in one sentence with numbers, when a clock jump resets the filter.
+        Told, in one sentence with numbers, when a clock jump resets the filter: the 1st, 2nd, 4th, 8th, ... time.
     fallback_s
         A sensor whose stamps fall back behind its own newest one by more than this, and by more than the lag, has a
         restarted clock, seconds: messages of one sensor hardly overtake each other.
@@ -391,9 +391,11 @@ class MeasurementBuffer:
         if not 0.0 < step_s <= self.longest_gap_s:
             self.clock_jumps += 1
             self.restart()
-            if self.on_reset is not None:
+            jumps = self.clock_jumps
+            if self.on_reset is not None and jumps & (jumps - 1) == 0:
+                so_far = f", jump number {jumps}" if jumps > 1 else ""
                 self.on_reset(
-                    f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset"
+                    f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset{so_far}"
                 )
         newest = None
         for held in confirmed:

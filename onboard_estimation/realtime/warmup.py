@@ -97,4 +97,4 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
         simulate_to_bag(robot, configuration, scenario, variant, DURATION_S, 0, place / "bag")
     for estimator in robot.estimators:
         progress(f"{robot.name}: {estimator}")
-        evaluate_bag(place / "bag", EvaluateOptions(robot=robot.name, estimator=estimator), write=False)
+        evaluate_bag(place / "bag", EvaluateOptions(robot=robot.name, estimator=estimator), keep=None)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.base.atomic_file import plain
+from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.parameter_file import read_parameter_file
 from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
 from onboard_estimation.contract.result import FOREIGN
 from onboard_estimation.judging import options
@@ -132,7 +133,7 @@ def _read_run(folder: Path, name: str) -> Run:
     run_path = folder / "run.json"
     facts = read_mapping(run_path) if run_path.exists() else {}
     known = {fact: value if isinstance(value := facts.get(fact), str) else _UNKNOWN for fact in _FACTS}
-    parameters = read_mapping(path, yaml.safe_load) if (path := folder / "config.yaml").exists() else {}
+    parameters = read_parameter_file(path)[0] if (path := folder / "config.yaml").exists() else {}
     return Run(folder, name, known, _made(facts, parameters), metrics)
 
 
@@ -149,11 +150,12 @@ def _made(facts: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, 
     return {"verdict": str(facts.get("verdict", "")), "options": typed, **named, **contents, **versions}
 
 
-def read_mapping(path: Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
-    """Content of a file of a run folder; UserError where it is damaged or holds no mapping."""
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Content of a JSON file of a run folder; UserError where it is damaged or holds no mapping."""
+    text = read_bounded_text(path, str(path))
     try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as fault:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as fault:
         raise UserError(f"{path} cannot be read ({fault}): repeat the evaluation") from fault
     if not isinstance(content, dict):
         raise UserError(f"{path} holds a {type(content).__name__}, not a mapping: repeat the evaluation")

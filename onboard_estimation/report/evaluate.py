@@ -81,15 +81,11 @@ class Evaluation:
         """What `--json` prints."""
         result = self.result
         return {
-            "verdict": result.verdict,
-            "robot": result.robot,
-            "estimator": result.estimator,
-            "source": result.source,
+            **result.facts,
             "metrics": result.metrics,
             "figures": {one.label: one.value for one in own_figures(result)},
             "sensors": result.sensors,
             "notes": list(result.notes),
-            "command": result.command,
             "folder": None if self.folder is None else str(self.folder),
         }
 
@@ -98,8 +94,8 @@ def evaluate_bag(
     bag_path: Path,
     options: EvaluateOptions,
     output: Path | None = None,
-    write: bool = True,
     progress: Progress = lambda step: None,
+    keep: Keep | None = "everything",
 ) -> Evaluation:
     """Replay a bag through a robot's pipeline, judge it, and write a run folder.
 
@@ -107,49 +103,49 @@ def evaluate_bag(
     ----------
     output
         Run folder; None: `runs/<bag>-<robot>`, numbered where that exists.
+    keep
+        See `write_run`; None: there is no run folder.
 
     Raises
     ------
     UserError
         Whatever the user can mend; the message says how.
     """
-    if not write:
+    if keep is None:
         source = read_bag(bag_path, options, progress=progress)
         return evaluated(source, source.estimators[0], progress=progress)
-    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
-        source = read_bag(bag_path, options, progress=progress)
-        return evaluated(source, source.estimators[0], claim(_name(source)), hashes, progress)
+    [only] = evaluate_estimators(bag_path, options, [options.estimator], output, progress, keep)
+    return only
 
 
 def evaluate_estimators(
     bag_path: Path,
     options: EvaluateOptions,
-    estimators: Sequence[str],
+    estimators: Sequence[str | None],
     output: Path | None = None,
     progress: Progress = lambda step: None,
+    keep: Keep = "everything",
 ) -> Iterator[Evaluation]:
     """The same with several estimators, one after the other; the bag is read once.
 
     Parameters
     ----------
     estimators
-        Names, each once; `options.estimator` is not looked at.
+        Names, each once, None: the robot's first; `options.estimator` is not looked at.
     output
-        Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
+        Run folder, of several estimators with one of each in it, by its name; None: as for `evaluate_bag`.
     """
+    several = len(estimators) > 1
     with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
         source = read_bag(bag_path, options, estimators, progress)
-        folder = claim(_name(source))
+        folder = claim(f"{source.name}-{source.robot.name}")
         for estimator in source.estimators:
-            yield evaluated(source, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+            told = partial(_named, progress, estimator) if several else progress
+            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told, keep)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
     progress(f"{estimator}: {step}")
-
-
-def _name(source: Source) -> str:
-    return f"{source.name}-{source.robot.name}"
 
 
 @contextmanager

@@ -386,36 +386,34 @@ def text(value: str) -> str:
     return escape(printable(value))
 
 
-def table(head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    """A table of head cells (escaped text, class) and finished rows."""
-    cells = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in head)
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
+Cell = str | tuple[str, str]
+"""Finished HTML, alone or behind its cell's class."""
 
 
-def lined_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
+def lined_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Collection[int] = ()) -> str:
     """A table of finished cells; of the first column headings of their lines, of some numbers."""
     kinds = ["number" if column in numbers else "" for column in range(len(headings))]
+    head = (f'<th scope="col" class="{kind}">{text(name)}</th>' for kind, name in zip(kinds, headings, strict=True))
     lines = []
     for first, *rest in rows:
-        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
-        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
-    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
+        cells = (one if isinstance(one, tuple) else (kind, one) for kind, one in zip(kinds[1:], rest, strict=True))
+        shown = "".join(f'<td class="{kind}">{cell}</td>' for kind, cell in cells)
+        lines.append(f'<tr><th scope="row">{first}</th>{shown}</tr>\n')
+    body = f"<thead><tr>{''.join(head)}</tr></thead><tbody>\n{''.join(lines)}</tbody>"
+    return f'<div class="scroll"><table>{body}</table></div>'
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:
     """Metrics of the top level as one table, and a table for each group of them, all folded."""
-    groups: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
     for path, value in flatten(metrics):
         label, shown, unit = shown_metric(path[-1], value, error_sizes(metrics[path[0]]))
         kind = "number list" if isinstance(value, (str, list, tuple, np.ndarray)) else "number"
-        groups.setdefault(path[:-1], []).append(
-            f'<tr><th scope="row" title="{text(path[-1])}">{text(label)}</th>'
-            f'<td class="{kind}">{text(shown)}</td><td class="unit">{text(unit)}</td></tr>\n'
-        )
-    head = [("metric", ""), ("value", "number"), ("unit", "")]
+        name = f'<span title="{text(path[-1])}">{text(label)}</span>'
+        groups.setdefault(path[:-1], []).append((name, (kind, text(shown)), ("unit", text(unit))))
     blocks = [
         f"<details><summary>{text(' / '.join([words(path[0]), *path[1:]]) if path else 'Whole run')}</summary>"
-        f"{table(head, rows)}</details>"
+        f"{lined_table(('metric', 'value', 'unit'), rows, (1,))}</details>"
         for path, rows in groups.items()
     ]
     return f'<div class="groups">{"".join(blocks)}</div>' if blocks else "<p>None.</p>"
@@ -430,17 +428,16 @@ def sensor_table(sensors: Mapping[str, Mapping[str, float]]) -> str:
         key for counts in sensors.values() for key, value in counts.items() if key not in _SENSOR_COLUMNS and value
     )
     columns = _SENSOR_COLUMNS | {key: words(key) for key in others}
-    rows = []
-    for name, counts in sensors.items():
-        cells = ""
-        for key in columns:
-            value = counts.get(key)
-            known = value is not None and math.isfinite(value)
-            shown = _sensor_number(float(value)) if known and value is not None else "-"
-            raised = " raised" if key in _LOSSES and known and value else ""
-            cells += f'<td class="number{raised}">{shown}</td>'
-        rows.append(f'<tr><th scope="row">{text(name)}</th>{cells}</tr>\n')
-    return table([("sensor", ""), *((text(name), "number") for name in columns.values())], rows)
+
+    def cell(key: str, value: float) -> Cell:
+        known = math.isfinite(value)
+        kind = "number raised" if key in _LOSSES and known and value else "number"
+        return kind, _sensor_number(float(value)) if known else "-"
+
+    rows = [
+        [text(name), *(cell(key, counts.get(key, math.nan)) for key in columns)] for name, counts in sensors.items()
+    ]
+    return lined_table(["sensor", *columns.values()], rows, range(1, 1 + len(columns)))
 
 
 def _sensor_number(value: float) -> str:

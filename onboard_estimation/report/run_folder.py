@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.base import installed
-from onboard_estimation.base.atomic_file import check_output, to_json
+from onboard_estimation.base.atomic_file import check_output, new_folder, to_json
+from onboard_estimation.base.bounded_file import open_regular
 from onboard_estimation.base.configuration import to_parameter_file
-from onboard_estimation.base.errors import UserError, disk_fault
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import file_and_node
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.state_space import StateSpace
@@ -119,7 +120,7 @@ def content_hash(path: Path, stop: threading.Event | None = None) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
         digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 digest.update(piece)
                 if stop is not None and stop.is_set():
@@ -176,42 +177,27 @@ def write_run(
 
     The folder appears when it is complete: it is written beside its place and moved there at the end.
     """
-    check_output(folder, folder=True)
-    try:
-        parent = folder.absolute().parent
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".run-", dir=parent, ignore_cleanup_errors=True) as workshop:
-            run = Path(workshop) / "run"  # the workshop itself is closed to other users
-            run.mkdir()
-            if configuration is not None:
-                (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
-            (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
-            if keep == "everything":
-                progress("estimates")
-                if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
-                    result = replace(result, notes=(*result.notes, note))
-                progress("plots")
-                write_plots(result, run)
-            if keep != "figures":
-                progress("report")
-                write_report(result, run)
-            (run / "run.json").write_text(to_json(_run(result, hashes, settings)), encoding="utf-8")
-            run.replace(folder)
-            return result
-    except OSError as error:
-        raise UserError(
-            f"cannot write the run to {folder}: {disk_fault(error, folder)}; nothing is left of it"
-        ) from error
+    with new_folder(folder) as run:
+        if configuration is not None:
+            (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
+        (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
+        if keep == "everything":
+            progress("estimates")
+            if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
+                result = replace(result, notes=(*result.notes, note))
+            progress("plots")
+            write_plots(result, run)
+        if keep != "figures":
+            progress("report")
+            write_report(result, run)
+        (run / "run.json").write_text(to_json(_run(result, hashes, settings)), encoding="utf-8")
+    return result
 
 
 def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "robot": result.robot,
-        "estimator": result.estimator,
-        "source": result.source,
+        **result.facts,
         "bag": result.bag,
-        "command": result.command,
-        "verdict": result.verdict,
         "matched_ratio": result.matched_ratio,
         "sensors": result.sensors,
         "notes": list(result.notes),

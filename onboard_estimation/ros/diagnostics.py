@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from onboard_estimation.base.measurement import Channel
@@ -19,6 +20,7 @@ three in a thousand."""
 _MUCH_LATE = 0.05
 """Share of measurements that came too late, of those since the last report, that the log is told."""
 _LOST = {
+    "lost": "lost on the way here, or in the full queue of this node",
     "invalid": "not finite",
     "out_of_range": "beyond the sensor's range",
     "incomplete": "without a part that is needed",
@@ -42,6 +44,7 @@ class HealthReport:
     new: New
     name: str
     _before: dict[str, dict[str, float]] = field(default_factory=dict)
+    _lost: int = 0
 
     def __call__(
         self,
@@ -49,30 +52,44 @@ class HealthReport:
         channels: Sequence[Channel],
         stamp_ns: int,
         estimates: int,
-        unreadable: Mapping[str, int] | None = None,
+        arrivals: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+        several: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
-        """The message; `estimates` is how many there were so far, `unreadable` how many messages could not be read."""
+        """The message.
+
+        Parameters
+        ----------
+        estimates
+            How many there were so far.
+        arrivals, several
+            See `Arrivals.counters` and `Arrivals.several`.
+        """
         now, faults = pipeline.statistics(), pipeline.sensor_faults
-        statuses = [self._filter_status(pipeline, estimates)]
+        lost = sum(one.get("lost", 0) for one in arrivals.values())
+        statuses = [self._filter_status(pipeline, estimates, lost - self._lost)]
+        self._lost = lost
         if pipeline.estimator.phases:
             statuses.append(self._phase_status(pipeline))
         for channel in channels:
             counters = now.get(channel.sensor, {})
-            if unreadable and unreadable.get(channel.sensor):
-                now[channel.sensor] = counters = {**counters, "unreadable": unreadable[channel.sensor]}
-            fault = faults.get(channel.sensor, "")
+            arrived = arrivals.get(channel.sensor, {})
+            if counters or any(arrived.values()):
+                now[channel.sensor] = counters = {**counters, **arrived}
+            fault = several.get(channel.sensor) or faults.get(channel.sensor, "")
             if channel.required or counters or fault:
                 before = self._before.get(channel.sensor, {})
                 statuses.append(self._sensor_status(channel, counters, before, fault))
         self._before = now
         return self.new("diagnostic_msgs/msg/DiagnosticArray", header=header(self.new, stamp_ns), status=statuses)
 
-    def _filter_status(self, pipeline: Pipeline, estimates: int) -> Any:
+    def _filter_status(self, pipeline: Pipeline, estimates: int, lost: int) -> Any:
         level, text = OK, "running"
         if estimates == 0:
             level, text = WARN, "no estimate yet"
         elif pipeline.breakdowns:
             level, text = WARN, f"broke down {pipeline.breakdowns} times and went on from its last good state"
+        elif lost:
+            level, text = WARN, f"running, without {lost} readings that were lost since the last report"
         values = {
             "estimates": estimates,
             "breakdowns": pipeline.breakdowns,
@@ -98,16 +115,15 @@ class HealthReport:
         rate_hz = now.get("rate_hz", math.nan)
         level, text = OK, f"{rate_hz:.1f} Hz" if math.isfinite(rate_hz) else "first message"
         received = since("received")
+        lost = [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]
         if since("unreadable"):
             level, text = WARN, f"{since('unreadable'):.0f} messages could not be read"
         elif received == 0 and channel.required:
-            level, text = STALE, f"silent since the last report, {now['received']:.0f} before"
-        elif fault:
-            level, text = WARN, fault
+            level, text = STALE, f"silent since the last report, {now.get('received', 0.0):.0f} before"
+        elif fault or lost:
+            level, text = WARN, ", ".join([*([fault] if fault else []), *lost])
         elif received == 0:  # such as commands, which come when there is something to command
             text = f"optional; {now['received']:.0f} so far, none at the moment"
-        elif lost := [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]:
-            level, text = WARN, ", ".join(lost)
         elif since("gated") > _MUCH_GATED * received:
             level, text = WARN, f"{since('gated'):.0f} of {received:.0f} measurements refused by the gate"
         return self._status(channel.sensor, level, text, now)
@@ -147,23 +163,29 @@ def waiting_sentence(pipeline: Pipeline, channels: Sequence[Channel], names: Map
 
 
 @dataclass
-class LateReport:
-    """What came too late since it was asked last, as a log says it; keeps the counters of then."""
+class LossReport:
+    """What was lost or came too late since it was asked last, as a log says it; keeps the counters of then."""
 
     _before: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def __call__(self, pipeline: Pipeline) -> str:
-        """The sentence; empty where little came too late."""
-        now, late = pipeline.statistics(), []
+    def __call__(self, pipeline: Pipeline, arrivals: Mapping[str, Mapping[str, int]]) -> list[str]:
+        """A sentence on what was lost, see `Arrivals.counters`, and one on what came too late, where it was much."""
+        now = {sensor: {"lost": 0, **one, **arrivals.get(sensor, {})} for sensor, one in pipeline.statistics().items()}
+        lost, late = [], []
         for sensor, counters in now.items():
             before = self._before.get(sensor, {})
-            received, lost = (counters[name] - before.get(name, 0.0) for name in ("received", "too_late"))
-            if lost > _MUCH_LATE * received > 0.0:
-                late.append(f"{lost:.0f} of {received:.0f} from {sensor}")
+            received, missing, behind = (
+                counters[name] - before.get(name, 0) for name in ("received", "lost", "too_late")
+            )
+            if missing:
+                lost.append(f"{missing:.0f} of {missing + received:.0f} from {sensor}")
+            if behind > _MUCH_LATE * received > 0.0:
+                late.append(f"{behind:.0f} of {received:.0f} from {sensor}")
         self._before = now
-        if not late:
-            return ""
-        return (
-            f"left out as too late: {', '.join(late)}; this computer is too busy for the node, or the sensors' clocks "
-            "or ways differ by more than lag_s"
-        )
+        sentences = {
+            "lost on the way here, or in this node's full queue: {}; the node stood still, this computer is too busy "
+            "for it, or the way loses messages": lost,
+            "left out as too late: {}; this computer is too busy for the node, or the sensors' clocks or ways differ "
+            "by more than lag_s": late,
+        }
+        return [sentence.format(", ".join(found)) for sentence, found in sentences.items() if found]

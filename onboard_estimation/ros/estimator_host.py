@@ -22,7 +22,9 @@ class EstimatorHost:
         False, "wait for the ground truth of all bodies and start from it, with the configured covariance"
     )
     reliable_sensors: bool = parameter(
-        False, "subscribe to sensors reliably, for replay without loss; drivers often offer best effort only"
+        False,
+        "have readings sent again that did not come, as far as their publisher keeps them (the last 5000, of ours); "
+        "nothing comes from one that offers best effort only",
     )
     output_rate_hz: float = bounded(
         100.0,

@@ -17,6 +17,8 @@ from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECON
 
 New = Callable[..., Any]
 
+JOINT_ARRAYS = ("position", "velocity", "effort")
+"""Of a `sensor_msgs/JointState`, in the order of its arrays."""
 _not_measured = partial(np.array, [-1.0, *8 * [0.0]])
 """Covariance of what a `sensor_msgs/Imu` does not hold."""
 
@@ -73,6 +75,13 @@ def _pose_with_covariance(new: New, _: Channel, value: list[float]) -> Fields:
     return {"pose": new("geometry_msgs/msg/PoseWithCovariance", pose=pose(new, value), covariance=covariance)}
 
 
+def _joint_state(_: New, channel: Channel, value: list[float]) -> Fields:
+    """The field of the channel, for N joints; of 3 N numbers position, velocity and effort."""
+    all_three = len(value) == 3 * len(channel.names)
+    arrays = zip(JOINT_ARRAYS, np.reshape(value, (3, -1)), strict=True) if all_three else [(channel.field, value)]
+    return {"name": list(channel.names), **{name: np.array(array) for name, array in arrays}}
+
+
 def _range(new: New, channel: Channel, value: list[float]) -> Fields:
     """Limits that the channel knows, else none."""
     largest = min((limit.largest for limit in channel.limits), default=np.inf)
@@ -81,7 +90,7 @@ def _range(new: New, channel: Channel, value: list[float]) -> Fields:
 
 _FIELDS: Mapping[str, Callable[[New, Channel, list[float]], Fields]] = {
     "sensor_msgs/msg/Imu": _imu,
-    "sensor_msgs/msg/JointState": lambda _, of, value: {"name": list(of.names), of.field: np.array(value)},
+    "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": lambda new, _, value: {"pose": pose(new, value)},
     "geometry_msgs/msg/TransformStamped": lambda new, _, value: {
         "transform": new(

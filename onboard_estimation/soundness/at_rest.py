@@ -97,7 +97,7 @@ def turns_of_gravity(stamps_ns: Integers, rates: Matrix, forces: Matrix) -> floa
     felt = np.diff(np.add.reduceat(forces, starts) / counts, axis=0)
     near = np.diff(stamps_ns[starts]) < 2 * _REST_NS
     said, felt = said[near], felt[near]
-    if len(said) < _FEWEST_TURNS or np.sqrt(np.mean(said**2)) < _LEAST_TURNED_M_S2:
+    if len(said) < _FEWEST_TURNS or np.sqrt(np.mean(said**2)) < _LEAST_TURNED_M_S2 or not felt.any():
         return None
     factor = float(np.sum(said * felt) / np.sum(said**2))
     left = float(np.sum((felt - factor * said) ** 2) / np.sum(felt**2))

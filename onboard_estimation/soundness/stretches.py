@@ -177,14 +177,8 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
     # Where leaps are the rule, places are in another unit, and none is worse than another.
     few = len(left) > 1 and leaping_share(stamps_ns[left], poses[left]) < LEAPING_SHARE
     away = left[~longest_chain(len(left), reachable)] if few else left[:0]
-    leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(_at(away, len(poses)))]
+    leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(np.isin(np.arange(len(poses)), away))]
     return sorted(placeholders + frozen + leapt, key=lambda one: one.first)
-
-
-def _at(places: Places, count: int) -> Mask:
-    out = np.zeros(count, dtype=np.bool_)
-    out[places] = True
-    return out
 
 
 def _stretch(stamps_ns: Integers, first: int, stop: int, why: str) -> Unsound:

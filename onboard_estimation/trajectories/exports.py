@@ -13,8 +13,8 @@ up. Times are counted in frames.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, short
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.trajectories.lines import Lines, cells, chosen_body, is_number, numbers_of
 
@@ -33,7 +33,8 @@ Rows = NDArray[np.float64]
 _METRES = {"meters": 1.0, "centimeters": 0.01, "millimeters": 0.001, "inches": 0.0254, "feet": 0.3048}
 _Z_UP = [(kind, axis) for kind, axes in (("Position", "XZY"), ("Rotation", "XZYW")) for axis in axes]
 """Columns of a pose of Motive's in the order x, y, z once z points up and not y; those of its Z change their sign."""
-_LAST_YEAR = 2100
+_TIMES = [f"%Y-%m-%d {clock}" for clock in ("%I.%M.%S.%f %p", "%I.%M.%S %p", "%H.%M.%S.%f", "%H.%M.%S")]
+_LAST_YEAR = 2100  # of later ones nanoseconds are not counted
 
 _SECTIONS = ("Objects", "Segments", "Trajectories", "Model Outputs", "Devices", "Joints")
 _UNITS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "deg": np.deg2rad(1.0)}
@@ -100,10 +101,10 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
     told = dict(zip(first[::2], first[1::2], strict=False))
     for name, wanted in (("Rotation Type", "Quaternion"), ("Coordinate Space", "Global")):
         if told.get(name, wanted) != wanted:
-            raise UserError(f"{file}: its {name} is {printable(told[name])}: export it again as {wanted}")
+            raise UserError(f"{file}: its {name} is {short(told[name])}: export it again as {wanted}")
     unit = told.get("Length Units", "Meters")
     if unit.lower() not in _METRES:
-        raise UserError(f"{file}: its Length Units are {printable(unit)}, none of {', '.join(_METRES)}")
+        raise UserError(f"{file}: its Length Units are {short(unit)}, none of {', '.join(_METRES)}")
     end = next((i for i, row in enumerate(lines.rows) if row[0] == "Frame"), None)
     heads = {row[1]: row for row in lines.rows[:end] if len(row) > 1}
     if end is None or "Time (Seconds)" not in lines.rows[end] or not {"Type", "Name"} <= set(heads):
@@ -115,32 +116,27 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
             bodies.setdefault(name.strip('"'), {})[kind, axis] = column
     name = chosen_body(file, bodies, body)
     if absent := [f"{kind} {axis}" for kind, axis in _Z_UP if (kind, axis) not in bodies[name]]:
-        raise UserError(f"{file}: {printable(name)} has no {', '.join(absent)}: export rotations and positions")
+        raise UserError(f"{file}: {short(name)} has no {', '.join(absent)}: export rotations and positions")
     factors = {"Position": _METRES[unit.lower()], "Rotation": 1.0}
     columns = {bodies[name][one]: -factors[one[0]] if one[1] == "Z" else factors[one[0]] for one in _Z_UP}
     began_ns, note = _start(told.get("Capture Start Time", ""))
-    note = f"rigid body {printable(name)}, turned from y up to z up; {note}"
+    note = f"rigid body {short(name)}, turned from y up to z up; {note}"
     stamp = (axes.index("Time (Seconds)"), NANOSECONDS_PER_SECOND)
     return _Layout(slice(end + 1, None), len(axes), stamp, began_ns, columns, note)
 
 
 def _start(text: str) -> tuple[int, str]:
     """Start of Motive's capture in ns, and how it was taken."""
-    found = re.fullmatch(r"([12]\d{3})-(\d\d?)-(\d\d?) (\d\d?)\.(\d\d?)\.(\d\d?)(?:\.(\d+))? ?([AP])?\.?M?\.?", text)
-    if found is None:
-        return 0, "when the capture started is not said: stamps count from 0"
-    *date, hour, minute, second = map(int, found.groups()[:6])
-    if found[8]:
-        hour = hour % 12 + (12 if found[8] == "P" else 0)
-    try:
-        if date[0] > _LAST_YEAR:  # of which nanoseconds are not counted
-            raise ValueError
-        start = datetime(date[0], date[1], date[2], hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return 0, f"{printable(text)} is no time: stamps count from 0"
-    seconds = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    fraction_ns = int((found[7] or "0").ljust(9, "0")[:9])
-    return seconds * NANOSECONDS_PER_SECOND + fraction_ns, f"its start {text} is taken as UTC (--shift moves it)"
+    for form in _TIMES if text else ():
+        with suppress(ValueError):
+            began = datetime.strptime(text.replace(".M.", "M"), form).replace(tzinfo=UTC)
+            if began.year <= _LAST_YEAR:
+                began_ns = (began - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+                return began_ns, f"its start {text} is taken as UTC (--shift moves it)"
+    return (
+        0,
+        f"{short(text) + ' is no time' if text else 'when the capture started is not said'}: stamps count from 0",
+    )
 
 
 def _vicon(file: Path, lines: Lines, body: str | None) -> _Layout:
@@ -151,7 +147,7 @@ def _vicon(file: Path, lines: Lines, body: str | None) -> _Layout:
     (rate, *_), _, axes, units = lines.rows[head - 2 : head + 2]
     if not is_number(rate) or not _RATES_HZ[0] < float(rate) < _RATES_HZ[1]:
         raise UserError(f"{file}: line {lines.numbers[head - 2]} holds no rate in Hz")
-    note = f"{printable(name)} at {float(rate):g} Hz, stamps count from frame 0 (--shift moves them)"
+    note = f"{short(name)} at {float(rate):g} Hz, stamps count from frame 0 (--shift moves them)"
     if len(columns) == 6:
         note += "; RX RY RZ are taken as a rotation vector, Vicon's helical angles"
     count = len(list(takewhile(lambda row: is_number(row[0]), lines.rows[head + 2 :])))

@@ -20,6 +20,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
+from onboard_estimation.judging.alignment import turned
 from onboard_estimation.judging.replay import EstimateSeries
 from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
 from onboard_estimation.ros.measurements import is_no_rotation
@@ -39,6 +40,7 @@ _IN_PLANE = 1e-6
 _SYMMETRIC = 1e-6
 _LEAST_VARIANCE = 1e-20  # of a tenth of a nanometre or nanoradian
 _YAW = 5
+_FARTHEST_M = 1e8  # farther than any place on Earth from its centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +120,8 @@ def cleaned(
     if len(rows) and (lost_ns := stamps_ns.max() - stamps_ns[rows].max()) > _END_SHARE * np.ptp(stamps_ns):
         span_s = np.ptp(stamps_ns) / NANOSECONDS_PER_SECOND
         notes.append(f"{name}: none of the last {lost_ns / NANOSECONDS_PER_SECOND:.3g} of {span_s:.3g} s is finite.")
+    far = (np.abs(values[rows, :3]) > _FARTHEST_M).any(axis=1)
+    leave_out(far, f"more than {_FARTHEST_M:g} m from the origin")
     if turns:
         leave_out(is_no_rotation(*values[rows, 3:].T), "no unit quaternion")
     back = np.flatnonzero(np.diff(stamps_ns[rows]) < 0)
@@ -181,9 +185,7 @@ def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateS
         turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = cosine, sine, -sine, cosine
     elif kind == "pose":
         turn[:, 3:, 3:] = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
-    known = np.isfinite(covariances)
-    turned = turn @ np.where(known, covariances, 0.0) @ turn.transpose(0, 2, 1)
-    return space, EstimateSeries(trajectory.stamps_ns, means, np.where(known, turned, np.nan)), notes
+    return space, EstimateSeries(trajectory.stamps_ns, means, turned(turn, covariances)), notes
 
 
 def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list[str]]:

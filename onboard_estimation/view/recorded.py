@@ -14,17 +14,16 @@ from onboard_estimation.bags.bag import Bag, open_bag
 from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.bags.topics import match_topics
-from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
+from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
-from onboard_estimation.contract.tracks import BodyTrack, mirror
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.judging.sources import choose_robot, load_configuration
+from onboard_estimation.judging.sources import load_configuration, load_truth, read_bag
 from onboard_estimation.live.followed import COVARIANCE, STATE, Rows, ShownRun, Subject
 from onboard_estimation.report.comparison import read_mapping
-from onboard_estimation.report.evaluate import evaluate_bag
+from onboard_estimation.report.evaluate import evaluated
 from onboard_estimation.ros.estimates import EstimateMessages
 
 _LONGEST_GAP_S = 0.1
@@ -116,7 +115,7 @@ def _from_run(folder: Path, bag_path: Path | None) -> ShownRun:
     else:
         settings = description.get("settings") or {}
         with open_bag(found) as bag:
-            bodies, truth = _truth(bag, subject, stamps_ns, settings)
+            bodies, truth = _recorded_truth(bag, subject, stamps_ns, settings)
     notes += [f"- {note}" for note in description.get("notes", [])]
     return ShownRun(subject, stamps_ns, means, covariances, bodies, truth, tuple(notes))
 
@@ -137,21 +136,18 @@ def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[ShownRun]:
     records = []
     for namespace, subject in subjects(bag.types, options):
         stamps_ns, means, covariances = _estimates(bag, namespace, subject)
-        bodies, truth = _truth(bag, subject, stamps_ns, {"namespace": namespace})
+        bodies, truth = _recorded_truth(bag, subject, stamps_ns, {"namespace": namespace})
         note = f"As recorded in {bag.path}: {len(stamps_ns)} estimates."
         records.append(ShownRun(subject, stamps_ns, means, covariances, bodies, truth, (note,)))
     return records
 
 
 def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], None]) -> ShownRun:
-    result = evaluate_bag(path, options, write=False, progress=progress).result
-    with open_bag(path) as bag:
-        kinds = bag.types
-        robot, configuration, match = choose_robot(options, kinds, path)
-        estimator = robot.estimator(configuration, result.estimator)
-        subject = Subject(match.namespace or f"/{robot.name}", robot, configuration, estimator.space)
-        settings = {"namespace": options.namespace, "topics": options.topics, "mirror_truth": options.mirror_truth}
-        bodies, truth = _truth(bag, subject, result.stamps_ns, settings)
+    source = read_bag(path, options, progress=progress)
+    result = evaluated(source, source.estimators[0], progress=progress).result
+    space = source.robot.estimator(source.configuration, source.estimators[0]).space
+    subject = Subject(f"/{source.robot.name}", source.robot, source.configuration, space)
+    bodies, truth = _truth(source.recording, subject, result.stamps_ns)
     verdict = f"**{result.verdict[:1].upper()}{result.verdict[1:]}.**"
     notes = (verdict, *(f"- {note}" for note in result.notes))
     return ShownRun(subject, result.stamps_ns, result.mean, result.covariance, bodies, truth, notes)
@@ -186,19 +182,18 @@ def _estimates(bag: Bag, namespace: str, subject: Subject) -> tuple[NDArray[np.i
     return stamps_ns, rows[0][1][of_state], covariances
 
 
-def _truth(
+def _recorded_truth(
     bag: Bag, subject: Subject, stamps_ns: NDArray[np.int64], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-    """Poses of the bodies and parts of the true state at the stamps, as far as the bag has them."""
     names, namespace = list(bag.types), settings.get("namespace")
     match = match_topics(subject.robot, subject.configuration, names, settings.get("topics"), namespace)
-    columns = read_topics(bag, match.truth)
-    bodies: dict[str, Rows] = {}
-    for topic, channel in match.truth.items():
-        values = columns[topic].values
-        if settings.get("mirror_truth"):
-            values = mirror(values, str(settings["mirror_truth"]))
-        track = BodyTrack.clean(channel.sensor, columns[topic].stamps_ns, values)
-        found, valid = track.at(stamps_ns, _LONGEST_GAP_S)
-        bodies[channel.sensor] = np.where(valid[:, None], found, np.nan)
+    recording = load_truth(bag, subject.robot, match).mirrored(settings.get("mirror_truth") or "")
+    return _truth(recording, subject, stamps_ns)
+
+
+def _truth(
+    recording: LoadedRecording, subject: Subject, stamps_ns: NDArray[np.int64]
+) -> tuple[dict[str, Rows], dict[str, Rows]]:
+    """Poses of the bodies and parts of the true state at the stamps, as far as they were recorded."""
+    bodies = {body: track.at(stamps_ns, _LONGEST_GAP_S)[0] for body, track in recording.tracks.items()}
     return bodies, subject.true_parts(bodies)

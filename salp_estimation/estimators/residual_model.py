@@ -16,12 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.atomic_file import read_once
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.learning import model_file
@@ -131,14 +131,16 @@ class ResidualModel:
         UserError
             No such file, damaged, of another version, or not a model of this kind of robot.
         """
-        header, arrays = model_file.load(path)
-        if header.robot != ROBOT or header.kind not in RESIDUAL_FORMS:
-            raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
+        header, arrays = model_file.load(path, *RESIDUAL_FORMS)
         links = len(header.sensors)
         p = parameter_count(links)
         values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
-        if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
+        if not all((values[name] > 0.0).all() for name in ("residual_stddevs", "correlation_times_s")):
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
+        if not all((values[name] >= 0.0).all() for name in ("spreads", "force_stddevs", "gyro_noise")):
+            raise UserError(f"{path}: standard deviations below zero; train it anew")
+        if header.kind != "gaussian_process":  # which calibrates nothing
+            model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
         noise = values.pop("gyro_noise")
         told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
         if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
@@ -172,16 +174,9 @@ def load_model(name: str, configuration: SalpConfiguration) -> ResidualModel:
     UserError
         See `ResidualModel.from_file` and `require`.
     """
-    path = Path(name)
-    try:
-        changed_ns = path.stat().st_mtime_ns
-    except OSError as error:
-        raise UserError(f"residual model {name}: {error.strerror or error}; make one with `train`") from error
-    model = _cached(path, changed_ns)
+    model = _read_once(Path(name))
     model.require(configuration, name)
     return model
 
 
-@lru_cache(maxsize=8)
-def _cached(path: Path, changed_ns: int) -> ResidualModel:
-    return ResidualModel.from_file(path)
+_read_once = read_once(ResidualModel.from_file)

@@ -17,8 +17,10 @@ from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.judging.observability import JointObservability, Observability, observe, section
 from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.gaits import SETTLE_S
 
 _MOST_COLUMNS = 6
+_RELATION = ("rank_correlation", "strongest_rank_correlation", "lag_s")
 
 
 class ObservedRun(NamedTuple):
@@ -31,9 +33,7 @@ class ObservedRun(NamedTuple):
     configuration: SalpConfiguration
 
 
-def observed_run(
-    configuration: SalpConfiguration, run: ReplayedRun, settle_s: float, window_s: float, joint: int | None
-) -> ObservedRun:
+def observed_run(configuration: SalpConfiguration, run: ReplayedRun, window_s: float, joint: int | None) -> ObservedRun:
     """A run seen through heuristic and Gramian; `joint` is counted from one, None: all. UserError where it lacks."""
     count = len(configuration.chain.link_names) - 1
     if joint is not None and joint > count:
@@ -45,7 +45,7 @@ def observed_run(
     if part is None:
         raise UserError(f"{run.name}: the estimates have no joint angles")
     joints = None if joint is None else [joint - 1]
-    seen = observe(configuration.chain, command, run.result.stamps_ns, part, settle_s, joints, window_s)
+    seen = observe(configuration.chain, command, run.result.stamps_ns, part, SETTLE_S, joints, window_s)
     return ObservedRun(run.name, run.variant or "not said", run.result.source, seen, configuration)
 
 
@@ -81,10 +81,10 @@ class JointReport:
                     (
                         *((printable(run.name), printable(run.gait)) if row == 0 else ("", "")),
                         found["joint"],
-                        _number(found["lambda_median_per_s"]),
+                        format_number(found["lambda_median_per_s"], 2),
                         f"{printable(name)} {100.0 * share:.0f} %",
-                        *(_number(found[key]) for key in ("rank_correlation", "strongest_rank_correlation", "lag_s")),
-                        _number(_eigenvalues(run)[1]) if row == 0 else "",
+                        *(format_number(found[key], 2) for key in _RELATION),
+                        format_number(_eigenvalues(run)[1], 2) if row == 0 else "",
                     )
                 )
         return [ReportTable("", ("run", "gait", "joint", *headings), tuple(rows), headings)]
@@ -105,10 +105,6 @@ _MEANINGS = (
     "up to 2 s; negative: the larger Lambda, the surer the filter",
     "Gramian: median of its smallest eigenvalue, 1/s, all joint angles of the linearised model; no heuristic",
 )
-
-
-def _number(value: float) -> str:
-    return format_number(float(value), 2) if value == value else "-"
 
 
 def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:

@@ -397,9 +397,8 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
     for first in range(0, out.shape[0], count):
         _load(points, first, states, 0)
         for _ in range(steps):
-            for j in range(
-                n + 2
-            ):  # a slice that is assigned takes numba seconds to compile, for the message of its error
+            # A slice that is assigned takes numba seconds to compile, for the message of its error.
+            for j in range(n + 2):
                 for k in range(count):
                     stages[j, k], sums[j, k] = states[j, k], 0.0
             for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):

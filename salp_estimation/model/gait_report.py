@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.plots import BAND, ESTIMATE, SERIES, TRUTH, write_figure
-from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.model.gait_design import DesignedGait, describe, design, gait_for, named_motion
 from salp_estimation.model.gait_fit import effort
 from salp_estimation.model.gaits import FORWARD
@@ -97,7 +97,7 @@ class ChainGaitReport:
 
 
 def gait_report(
-    configuration: ChainConfiguration,
+    configuration: SalpConfiguration,
     name: str,
     distance_m: float | None = None,
     turn_rad: float | None = None,
@@ -110,15 +110,16 @@ def gait_report(
     UserError
         No such gait, or the chain cannot be moved so.
     """
-    chain = configuration.build()
+    links = configuration.chain
+    chain = links.build()
     motion = named_motion(chain, name, distance_m, turn_rad)
     if distance_m is None and turn_rad is None and period_s is None:
-        designed = describe(chain, gait_for(configuration, name))
+        designed = describe(chain, gait_for(links, name))
     else:
         designed = design(chain, motion, 6.0 if period_s is None else period_s)
     published = designed.gait in (FORWARD, FORWARD.reversed())
     origin = "published for the real robot" if published else "designed for least effort"
-    return ChainGaitReport(name, origin, configuration, designed)
+    return ChainGaitReport(name, origin, links, designed)
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> ReportTable:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+SETTLE_S = 6.0
+"""One cycle of the gaits: so long a filter may take to settle."""
+
 
 @dataclass(frozen=True)
 class Gait:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
@@ -161,6 +161,7 @@ def identify(
     recordings: Mapping[str, LoadedRecording],
     full: bool = False,
     cutoff_hz: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> Identification:
     """Drag coefficients from recordings with commands and motion capture of all links.
 
@@ -295,10 +296,9 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
         if one.panel != GYROS and one.variance_explained < _GOOD_SHARE
     ]
     if weak:
-        shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
         out.append(
-            f"The model explains less than 90 % of the variance of {shown}: intervals tell the scatter from noise "
-            "only, not what the model leaves out (friction, harness, lag)."
+            f"The model explains less than 90 % of the variance of {first_of(weak, 6)}: intervals tell the scatter "
+            "from noise only, not what the model leaves out (friction, harness, lag)."
         )
     return out
 

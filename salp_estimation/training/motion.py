@@ -32,7 +32,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.soundness.stretches import longest_chain
+from onboard_estimation.soundness.stretches import longest_chain, runs
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import ChainConfiguration
@@ -258,9 +258,7 @@ def _apart(chain: Chain, poses: Rows, measured: Mask, names: Sequence[str]) -> M
 
 def _stretches(usable: Mask, shortest: int) -> tuple[tuple[int, int], ...]:
     """(start, stop) of the runs of true that are long enough to be filtered."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], usable, [False]]).astype(np.int8)))
-    pairs = edges.reshape(-1, 2).tolist()
-    return tuple((start, stop) for start, stop in pairs if stop - start >= shortest)
+    return tuple((start, stop) for start, stop in runs(usable) if stop - start >= shortest)
 
 
 def _states_and_rates(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, said_of
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -211,12 +211,9 @@ def train_salp(
     runs = []
     for number, (label, recording) in enumerate(recordings.items()):
         progress(0.1 * number / len(recordings), f"motion of {label}")
-        try:
-            run = training_run(configuration, recording, label)
-        except UserError as error:
-            raise UserError(str(error) if str(error).startswith(label) else f"{label}: {error}") from error
-        _refuse_mirrored(run)
-        runs.append(run)
+        with said_of(label):
+            runs.append(training_run(configuration, recording, label))
+        _refuse_mirrored(runs[-1])
     model, notes = residual_training.train(
         configuration,
         runs,

@@ -32,6 +32,7 @@ from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.residual_estimator import FilterState, ResidualEstimator, initial_covariance
 from salp_estimation.estimators.residual_model import ROBOT, Population, ResidualModel, chain_hash
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.gaits import SETTLE_S
 from salp_estimation.training.population import expected, fit_population, left_over, nominal_population, run_effects
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
@@ -53,7 +54,6 @@ LARGE_FACTOR = 3.0
 UNJUDGED_FACTOR = 4.5
 """Where no runs could be held out: what five runs of one day, each of another gait, asked for at most (`unknown_salp`,
 docs/salp.md)."""
-_SETTLE_S = 6.0
 _MOST_LINK_RUNS = 75  # links times runs
 _COMMANDS_HZ = 50.0
 _SEED = 20260103
@@ -345,7 +345,7 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     channels = [series.channel for series in recording.series]
     record = Pipeline(estimator, channels, initial, configuration.lag_s).run(measurements)
     known = {int(stamp): state for stamp, state in zip(true_ns, states, strict=True)}
-    start_ns = int(true_ns[0]) + round(_SETTLE_S * NANOSECONDS_PER_SECOND)
+    start_ns = int(true_ns[0]) + round(SETTLE_S * NANOSECONDS_PER_SECOND)
     joints = estimator.space.tangent("joint_angles")
     noise = 2.0 * np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(n - 1)
     judged = [one for one in record if one.stamp_ns >= start_ns and one.stamp_ns in known]

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, said_of
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.tracks import HeldValues
 from salp_estimation.estimators.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
@@ -46,15 +47,13 @@ def link_rates(rates: Rows) -> Rows:
 
 def rim_speeds(chain: ChainConfiguration, command: Series) -> tuple[Stamps, Rows]:
     """Stamps (M,), in order, and rim speeds (M, N), m/s, of the commands that are numbers."""
-    known = np.isfinite(command.values).all(axis=1)
-    order = np.argsort(command.stamps_ns[known], kind="stable")
-    return command.stamps_ns[known][order], command.values[known][order] * chain.signed_wheel_radii_m
+    given = HeldValues.clean(command.stamps_ns, command.values)
+    return given.stamps_ns, given.values * chain.signed_wheel_radii_m
 
 
 def in_force(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
     """(K, N) of the last command (M, N) until then, zero before the first one."""
-    out: Rows = np.vstack([np.zeros(speeds.shape[1]), speeds])[np.searchsorted(stamps_ns, at_ns, side="right")]
-    return out
+    return np.nan_to_num(HeldValues(stamps_ns, speeds).at(at_ns))
 
 
 def lagged_commands(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
@@ -239,10 +238,10 @@ class Run:
         )
 
 
-def effort_channel(configuration: ChainConfiguration) -> Channel:
+def identification_channels(configuration: SalpConfiguration) -> tuple[Channel, ...]:
     """Measured torques of the wheels, named after the links that they sit on; may be absent."""
-    names = configuration.link_names
-    return Channel(EFFORT, "sensor_msgs/msg/JointState", EFFORT, "effort", names, required=False)
+    names = configuration.chain.link_names
+    return (Channel(EFFORT, "sensor_msgs/msg/JointState", EFFORT, "effort", names, required=False),)
 
 
 def run_from_recording(
@@ -255,40 +254,34 @@ def run_from_recording(
     UserError
         No commands, or what `motion_from_tracks` refuses; the message starts with the recording's name.
     """
-    try:
-        return _run(configuration, recording, name, cutoff_hz)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
-
-
-def _run(configuration: SalpConfiguration, recording: LoadedRecording, name: str, cutoff_hz: float) -> Run:
-    chain = configuration.chain
-    series = {one.channel.sensor: one for one in recording.series if len(one.stamps_ns)}
-    if COMMAND not in series:
-        raise UserError(f"no commands on {COMMAND}: the drag is seen in what the wheels do to the chain")
-    motion = motion_from_tracks(chain, recording.tracks, cutoff_hz)
-    commands = rim_speeds(chain, series[COMMAND])
-    controls = motion.low_pass(motion.held(*commands))
-    forces = None
-    if EFFORT in series:
-        effort = series[EFFORT]  # N m, by the radius N
-        forces = motion.low_pass(motion.sampled(effort.stamps_ns, effort.values / chain.signed_wheel_radii_m))
-    free, touching = _free_of_limits(chain.build(), motion)
-    usable: Mask = np.asarray(motion.valid & np.isfinite(controls).all(axis=1) & free, dtype=np.bool_)
-    if not usable.any():
-        raise UserError(
-            "no instant has commands, motion capture of all links and no joint at its limit "
-            f"({motion.duration_s:.3g} s of motion, {touching / motion.rate_hz:.3g} s of it at a limit); commands and "
-            "motion capture must overlap in time"
-        )
-    frequency_hz = _strongest_frequency(*commands)
-    gyros = {}
-    for link, link_name in enumerate(chain.link_names):
-        if (imu := series.get(f"imu/{link_name}")) is not None:
-            stamps_ns, rates = gyro_rates(configuration, imu)
-            gyros[link] = GyroSamples(stamps_ns, rates, in_force(*commands, stamps_ns))
-    notes = (*recording.notes, *_notes(motion, touching, frequency_hz))
-    return Run(name, motion, controls, gyros, forces, usable, frequency_hz, notes)
+    with said_of(name):
+        chain = configuration.chain
+        series = {one.channel.sensor: one for one in recording.series if len(one.stamps_ns)}
+        if COMMAND not in series:
+            raise UserError(f"no commands on {COMMAND}: the drag is seen in what the wheels do to the chain")
+        motion = motion_from_tracks(chain, recording.tracks, cutoff_hz)
+        commands = rim_speeds(chain, series[COMMAND])
+        controls = motion.low_pass(motion.held(*commands))
+        forces = None
+        if EFFORT in series:
+            effort = series[EFFORT]  # N m, by the radius N
+            forces = motion.low_pass(motion.sampled(effort.stamps_ns, effort.values / chain.signed_wheel_radii_m))
+        free, touching = _free_of_limits(chain.build(), motion)
+        usable: Mask = np.asarray(motion.valid & np.isfinite(controls).all(axis=1) & free, dtype=np.bool_)
+        if not usable.any():
+            raise UserError(
+                "no instant has commands, motion capture of all links and no joint at its limit "
+                f"({motion.duration_s:.3g} s of motion, {touching / motion.rate_hz:.3g} s of it at a limit); commands "
+                "and motion capture must overlap in time"
+            )
+        frequency_hz = _strongest_frequency(*commands)
+        gyros = {}
+        for link, link_name in enumerate(chain.link_names):
+            if (imu := series.get(f"imu/{link_name}")) is not None:
+                stamps_ns, rates = gyro_rates(configuration, imu)
+                gyros[link] = GyroSamples(stamps_ns, rates, in_force(*commands, stamps_ns))
+        notes = (*recording.notes, *_notes(motion, touching, frequency_hz))
+        return Run(name, motion, controls, gyros, forces, usable, frequency_hz, notes)
 
 
 def _free_of_limits(chain: Chain, motion: Motion) -> tuple[Mask, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from onboard_estimation.base.configuration import ConfigurationError, load, to_mapping
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
@@ -112,7 +112,7 @@ class FilterModel:
             Not such a file, damaged, of another robot, or with a stiffness of another prior than configured.
         """
         where = f"model {path}"
-        header, arrays = read_model_file(path)
+        header, arrays = model_file.load(path, KIND)
         _refuse_other_robot(_design(configuration), arrays, where)
         tuned: dict[str, dict[str, float]] = {}
         for key, value in arrays.items():
@@ -138,14 +138,6 @@ class FilterModel:
         return model
 
 
-def read_model_file(path: Path) -> tuple[ModelHeader, model_file.Arrays]:
-    """Header and arrays of such a file; UserError where it is none."""
-    header, arrays = model_file.load(path)
-    if header.kind != KIND:
-        raise UserError(f"model {path}: a model of the kind {header.kind!r}, not of a soft robot's filters ({KIND})")
-    return header, arrays
-
-
 def configured_model(configuration: SoftRobotConfiguration) -> FilterModel | None:
     """The model that a configuration names; None where it names none."""
     name = configuration.learning.model
@@ -165,8 +157,7 @@ def _refuse_other_robot(design: Mapping[str, np.ndarray], arrays: model_file.Arr
             both = (", ".join(f"{value:.6g}" for value in values) or "unknown" for values in (theirs, mine))
             differences.append("{} {}, here {}".format(name, *both))
     if differences:
-        more = f" and {len(differences) - _SHOWN_DIFFERENCES} more" if len(differences) > _SHOWN_DIFFERENCES else ""
         raise UserError(
-            f"{where}: of another robot: {'; '.join(differences[:_SHOWN_DIFFERENCES])}{more}. Name the parameter file "
+            f"{where}: of another robot: {first_of(differences, _SHOWN_DIFFERENCES, '; ')}. Name the parameter file "
             "that it was trained with (--config), or train it anew"
         )

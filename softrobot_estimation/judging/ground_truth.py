@@ -65,7 +65,7 @@ def specification(configuration: SoftRobotConfiguration) -> TruthSpecification:
     return TruthSpecification((TIP, BASE), "none", covariances(configuration), (TRUE_STIFFNESS,))
 
 
-def parts(bodies: Mapping[str, Matrix]) -> dict[str, Matrix]:
+def parts(configuration: SoftRobotConfiguration, bodies: Mapping[str, Matrix]) -> dict[str, Matrix]:
     """Place of the tip in the base's frame, and the stiffness where it is known."""
     found = {"position": in_base(bodies[TIP][:, :3], bodies[BASE])}
     if (stiffness := bodies.get(TRUE_STIFFNESS.sensor)) is not None:
@@ -80,8 +80,10 @@ def in_base(positions: Matrix, base: Matrix) -> Matrix:
     return places
 
 
-def velocities(tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]) -> Matrix:
-    """(K, 3) velocity of the tip in the base's frame at the stamps; NaN where frames are missing around."""
+def rates(
+    configuration: SoftRobotConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
+) -> dict[str, Matrix]:
+    """(K, 3) `velocity` of the tip in the base's frame at the stamps; NaN where frames are missing around."""
     frames_ns, places = tracks[TIP].stamps_ns, in_base(tracks[TIP].values[:, :3], tracks[BASE].values)
     slopes = np.full(places.shape, np.nan)
     steps_s = np.diff(frames_ns) / NANOSECONDS_PER_SECOND
@@ -95,11 +97,10 @@ def velocities(tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]) ->
     # Between two frames on the line through both: beside a frame without a slope there is none.
     after = np.clip(np.searchsorted(frames_ns, stamps_ns), 1, max(len(frames_ns) - 1, 1))
     if len(frames_ns) < VELOCITY_FRAMES:
-        return np.full((len(stamps_ns), 3), np.nan)
+        return {"velocity": np.full((len(stamps_ns), 3), np.nan)}
     before_ns, after_ns = frames_ns[after - 1], frames_ns[after]
     share = np.clip((stamps_ns - before_ns) / (after_ns - before_ns), 0.0, 1.0)[:, None]
-    found: Matrix = (1.0 - share) * slopes[after - 1] + share * slopes[after]
-    return found
+    return {"velocity": (1.0 - share) * slopes[after - 1] + share * slopes[after]}
 
 
 def lateness(

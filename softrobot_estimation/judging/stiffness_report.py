@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -11,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.result import EvaluationResult, Note, Panel, PanelGroup, Picture, ReportSection
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.report.plots import ESTIMATE, add_title, write_figure
 from softrobot_estimation.estimators.filter_model import configured_model
-from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
+from softrobot_estimation.model.configuration import SETTLE_S, SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip
 from softrobot_estimation.model.grey_box import GreyBox
 
@@ -70,7 +72,9 @@ def _draw_along_elongation(axes: Axes, learned: LearnedFunction, path: Matrix) -
     axes.set(xlabel="elongation (mm)", ylabel="stiffness (N m/rad)", title=f"at bending {x:.2f}, {y:.2f} rad; 3 sigma")
 
 
-def section(configuration: SoftRobotConfiguration, result: EvaluationResult, settle_s: float) -> ReportSection:
+def sections(
+    configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> tuple[ReportSection, ...]:
     """Stiffness with three standard deviations, and the angle of bending, over time."""
     box = GreyBox(configuration)
     stiffness, tangent = result.mean[:, SPACE.coordinates("stiffness")][:, 0], SPACE.tangent("stiffness").start
@@ -87,8 +91,8 @@ def section(configuration: SoftRobotConfiguration, result: EvaluationResult, set
     if truth is not None and truth.matched.any():
         lines["truth"] = truth.truth[:, 0]
     panels = Panel("stiffness", "N m/rad", lines), Panel("bending", "rad", {"estimate": bending})
-    settled = result.time_s >= min(settle_s, result.time_s[-1])  # of a run shorter than that, its end
-    return ReportSection(
+    settled = result.time_s >= min(SETTLE_S, result.time_s[-1])  # of a run shorter than that, its end
+    section = ReportSection(
         "Stiffness",
         (
             "Stiffness in bending as the filter has it, the law of the configuration included, and how far the segment "
@@ -99,6 +103,7 @@ def section(configuration: SoftRobotConfiguration, result: EvaluationResult, set
         (PanelGroup("Stiffness and bending", panels),),
         () if result.learned is None else (_map(result, shapes[settled]),),
     )
+    return (section,)
 
 
 def _map(result: EvaluationResult, path: Matrix) -> Picture:
@@ -124,7 +129,9 @@ def _by_bending(stiffness: Vector, bending: Vector) -> str:
     )
 
 
-def notes(configuration: SoftRobotConfiguration, result: EvaluationResult) -> tuple[Note, ...]:
+def notes(
+    configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> tuple[Note, ...]:
     """Parameters that came from a model, and whether particles had lost the robot."""
     found = []
     model = configured_model(configuration)

@@ -151,6 +151,9 @@ class LearningConfiguration:
     seed: int = parameter(1, "of all random numbers", minimum=0)
 
 
+SETTLE_S = 2.0
+"""Until then what the state at the start was is forgotten, and hoses are filled."""
+
 _LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
 _FULL_TURN_DEG = 360.0
 

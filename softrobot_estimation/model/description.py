@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 
 from onboard_estimation.base.measurement import Estimate, Matrix
-from onboard_estimation.contract.description import Shape, Shapes, robot_element, urdf_text, visual
+from onboard_estimation.contract.description import Shape, Shapes, joint_element, link_element, robot_element, urdf_text
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.ros.sensor_messages import New, header
 from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
@@ -85,13 +84,9 @@ def urdf(configuration: SoftRobotConfiguration, name: str) -> str:
     robot, solids = robot_element(name), shapes(configuration)
     before = None
     for body, parts in solids.items():
-        link = ElementTree.SubElement(robot, "link", name=body)
-        for shape in parts:
-            visual(link, shape)
+        link_element(robot, body, parts)
         if before is not None:
-            joint = ElementTree.SubElement(robot, "joint", name=f"{before}_to_{body}", type="floating")
-            ElementTree.SubElement(joint, "parent", link=before)
-            ElementTree.SubElement(joint, "child", link=body)
+            joint_element(robot, f"{before}_to_{body}", "floating", before, body)
         before = body
     return urdf_text(robot)
 

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.base.configuration import load
-from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.laboratory_files import (
+from onboard_estimation.base.errors import UserError, said_of
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, truth_channel
+from onboard_estimation.contract.converters import Converted
+from onboard_estimation.contract.laboratory_files import (
     POSE_COLUMNS,
     Table,
     faulty,
@@ -26,13 +29,11 @@ from onboard_estimation.base.laboratory_files import (
     number,
     numbers,
     read_table,
+    refuse_other_time,
     said_to_be_simulated,
     sequence,
     text,
 )
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series, truth_channel
-from onboard_estimation.contract.converters import Converted
 from softrobot_estimation.model.configuration import (
     WRENCH,
     SoftRobotConfiguration,
@@ -184,10 +185,8 @@ def read_configuration(path: Path) -> tuple[SoftRobotConfiguration, list[str]]:
     values |= {ours: _meaning(file, entries, theirs, known) for theirs, (ours, known) in _TEXTS.items()}
     if _CROSSTALK in entries:
         values["wrench.crosstalk_fraction"] = 0.01 * number(file, entries, _CROSSTALK)
-    try:
+    with said_of(file):
         configuration = load(SoftRobotConfiguration, values)
-    except UserError as error:
-        raise UserError(f"{file}: {error}") from error
     notes = []
     known = {*_OF_THE_ROBOT, *_OF_DATA_SHEETS, *_READ_OTHERWISE}
     if unread := sorted(set(entries) - known - _FOR_PEOPLE):
@@ -217,11 +216,7 @@ def _meaning(file: Path, entries: Mapping[str, Any], name: str, known: Mapping[s
 
 def _refuse_other_robot(file: Path, table: Table, pressures: Table, pressure_max_pa: float) -> None:
     """UserError where a table's stamps or pressures cannot be of this run."""
-    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, pressures))
-    if stop <= first or start >= last:
-        raise UserError(
-            f"{file}: its stamps, {start} to {stop} ns, are all outside of those of the pressures, {first} to {last} ns"
-        )
+    refuse_other_time(file, table, pressures, "pressures")
     largest = float(np.abs(table.values).max())
     if file.name.startswith("pressure") and largest > _BEYOND_RANGE * pressure_max_pa:
         raise UserError(

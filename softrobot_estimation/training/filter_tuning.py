@@ -33,10 +33,9 @@ from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.estimators.wrench_filter import WrenchFilter
 from softrobot_estimation.judging.ground_truth import covariances, in_base
-from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration, channels
+from softrobot_estimation.model.configuration import SETTLE_S, SPACE, SoftRobotConfiguration, channels
 from softrobot_estimation.model.description import BASE, TIP
 
-SETTLE_S = 2.0
 _LATEST_S, _EARLIEST_S, _SHIFT_S = 0.04, -0.01, 0.001
 """Delays of motion capture that are tried."""
 _LONGEST_GAP_S = 0.05

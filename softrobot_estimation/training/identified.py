@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
@@ -217,6 +218,8 @@ class Identification(IdentificationReport):
 def identify(
     configuration: SoftRobotConfiguration,
     recordings: Mapping[str, LoadedRecording],
+    full: bool = False,
+    cutoff_hz: float | None = None,
     progress: Progress = lambda step: None,
 ) -> Identification:
     """Grey box of a soft robot from recordings with pressures and motion capture; the wrench helps.
@@ -231,6 +234,8 @@ def identify(
     UserError
         What cannot be identified, with the numbers and what would help.
     """
+    if full or cutoff_hz is not None:
+        raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
     runs = tuple(run_from_recording(configuration, one, name) for name, one in recordings.items())
     fit = fit_grey_box(configuration, runs, progress)
     table = [

@@ -69,7 +69,7 @@ def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Calla
     while not all(publisher.get_subscription_count() for publisher in one.node.outputs.values()):
         time.sleep(0.01)
     one.until(lambda: len(written) >= 600)
-    one.node.feed.close()
+    group.feedback_frequency = 0.0  # a handler that is taken off amid a call misses it
     one.until(lambda: len(heard[2]) == len(written) and len(taken) == 2 * len(written))
     assert queue.copied == len(written)
     assert (queue.overflow, queue.faults) == (0, 0)
@@ -92,6 +92,8 @@ def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Calla
 def test_a_module_that_vanishes_and_returns_and_what_fails_in_the_librarys_thread_are_told_of(
     running: Callable[..., NodeHere], capfd: Any
 ) -> None:
+    from sensor_msgs.msg import Imu
+
     one = running("silent_s:=0.5", "diagnostics_period_s:=0.2")
     said: list[str] = []
 
@@ -111,6 +113,11 @@ def test_a_module_that_vanishes_and_returns_and_what_fails_in_the_librarys_threa
     one.node.feed.queue("no feedback")  # as if the library had called with it
     until_told("could not be copied, 1 times")
     assert one.node.feed.queue.faults == 1
+    # What stands beside the readings ends alone.
+    one.node.destroy_publisher(one.node._diagnostics)
+    until_told("publishing /diagnostics has ended: ")
+    readings = one.listen(Imu, "imu/link_1/data_raw")
+    one.until(lambda: len(readings) > 20)
     queue, group = FeedbackQueue(5), imitated(one).group
     group.add_feedback_handler(queue)
     one.until(lambda: queue.copied > 8)
@@ -149,7 +156,7 @@ def test_what_cannot_start_says_so(running: Callable[..., NodeHere], tmp_path: P
     bad.write_bytes(b"\x0a\x05HEBI?" + bytes(200))
     for words, said in (
         (["source:=network", "lookup_timeout_s:=0.3"], "modules not found within 0.3 s: HEBI/a, HEBI/b"),
-        (["source:=log", "log:=NONE"], "NONE: file NONE does not exist"),
+        (["source:=log", "log:=NONE"], "NONE: cannot be read: No such file or directory"),
         (["source:=log", f"log:={bad}"], "is not a valid log file"),
         (["robot:=salp", "imu_names:=[left, right, link_3]"], "has no imu/left, imu/right"),
     ):

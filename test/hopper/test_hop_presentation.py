@@ -42,7 +42,7 @@ def test_phases_are_named_and_lie_where_they_happened_and_the_filter_knew_later(
 def test_figures_and_drawing_of_a_hopper(result: EvaluationResult) -> None:
     hops = {"hops": 9, "missed_hops": 1, "extra_hops": 2, "m3_apex_height_mape_percent": 12.94}
     hopper = {"hops": hops, "events": {"touchdown": {"seen_after_median_s": 0.002}}}
-    shown = presented(CONFIGURATION, replace(result, metrics={**result.metrics, "hopper": hopper}))
+    shown = presented(CONFIGURATION, (), replace(result, metrics={**result.metrics, "hopper": hopper}))
     figures = {one.label: (one.value, one.note) for one in key_figures(shown)}
     assert figures["Apex height: error"][0] == "12.9 %"
     assert figures["Hops found"] == ("8 of 9", "and 2 that were none")

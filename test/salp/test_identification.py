@@ -30,7 +30,7 @@ from salp_estimation.training import identification
 from salp_estimation.training.identification import Samples, fit_drag
 from salp_estimation.training.identified import expected_half_widths, identify
 from salp_estimation.training.motion import Motion, flipped_frames, motion_from_tracks
-from salp_estimation.training.runs import Run, effort_channel, run_from_recording
+from salp_estimation.training.runs import Run, identification_channels, run_from_recording
 
 CHAIN = ChainConfiguration()
 MODEL = CHAIN.build()
@@ -274,7 +274,9 @@ def with_effort(one: Recording, factor: float, noise: float = 0.02, drag: bool =
     rim_speeds = command.values * CHAIN.wheel_radius_m
     torque = factor * np.array(CHAIN.wheel_drag_xx) * rim_speeds * CHAIN.wheel_radius_m * float(drag)
     torque += np.random.default_rng(9).normal(0.0, noise, torque.shape)
-    return Recording((*one.sensors, Series(effort_channel(CHAIN), command.stamps_ns, torque)), one.truth)
+    return Recording(
+        (*one.sensors, Series(identification_channels(CONFIGURATION)[0], command.stamps_ns, torque)), one.truth
+    )
 
 
 def test_wheel_effort_gives_the_scale() -> None:

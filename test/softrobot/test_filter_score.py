@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.replay import EstimateSeries
 from softrobot_estimation.judging.ground_truth import covariances
-from softrobot_estimation.model.configuration import SoftRobotConfiguration
-from softrobot_estimation.training.filter_tuning import SETTLE_S, JudgedRun
+from softrobot_estimation.model.configuration import SETTLE_S, SoftRobotConfiguration
+from softrobot_estimation.training.filter_tuning import JudgedRun
 
 CONFIGURATION = SoftRobotConfiguration()
 CLAIMED = np.diag([4e-6, 1e-6, 2.5e-7]) + 3e-7

@@ -60,7 +60,7 @@ def recording() -> LoadedRecording:
 @pytest.fixture(scope="module")
 def found(recording: LoadedRecording) -> Identification:
     said: list[str] = []
-    identification = identify(NOMINAL, {"run": recording}, said.append)
+    identification = identify(NOMINAL, {"run": recording}, progress=said.append)
     assert said[-1] == "intervals"
     assert any("the free run errs by" in one for one in said)
     assert identification.fit.simulations < 700

@@ -12,6 +12,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.moments import Moments, part
 from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.learning import model_file
 from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -75,12 +76,22 @@ def test_it_is_the_start_of_the_next_run(report: CalibrationReport, tmp_path: Pa
     np.testing.assert_array_equal(loaded.parameters.mean, report.calibration.parameters.mean)
     np.testing.assert_array_equal(loaded.parameters.covariance, report.calibration.parameters.covariance)
     for changed, said in (
-        ({"masses_kg": (0.5, 0.5, 0.6)}, "another design"),
-        ({"link_names": ("a", "b", "c")}, r"link_1, link_2, link_3; this one has a, b, c"),
+        ({"masses_kg": (0.5, 0.5, 0.6)}, "another configuration of thruster_chain"),
+        ({"link_names": ("a", "b", "c")}, "imu/link_1, imu/link_2, imu/link_3, there are imu/a, imu/b, imu/c"),
     ):
         other = replace(CONFIGURATION, chain=replace(CONFIGURATION.chain, **changed))
         with pytest.raises(UserError, match=said):
             Calibration.load(tmp_path / "chain.npz", other)
+    header, arrays = model_file.load(tmp_path / "chain.npz")
+    others = np.arange(len(arrays["imus_mean"])) != 3
+    for name, value, said in (
+        ("imus_mean", 0.0 * arrays["imus_mean"], "all 21 numbers of imus_mean are zero"),
+        ("parameters_covariance", 0.0 * arrays["parameters_covariance"], "parameters_covariance is all zero"),
+        ("imus_covariance", arrays["imus_covariance"] * np.outer(others, others), "1 of 21 variances of imus are zero"),
+    ):
+        model_file.save(tmp_path / "chain.npz", header, arrays | {name: value})
+        with pytest.raises(UserError, match=said):
+            Calibration.load(tmp_path / "chain.npz", CONFIGURATION)
 
 
 def test_without_motion_capture_one_run_at_a_time(recording: LoadedRecording) -> None:

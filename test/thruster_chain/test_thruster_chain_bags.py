@@ -43,7 +43,7 @@ def weighed(bag: Path) -> Matrix:
 def test_a_converted_run_is_judged_with_the_configuration_that_came_with_it(tmp_path: Path) -> None:
     """Two links, while the default robot has three."""
     convert("unknown-chain", run_folder(tmp_path / "run"), tmp_path / "bag")
-    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(estimator="gyros"), write=False).result
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(estimator="gyros"), keep=None).result
     assert result.robot == "thruster_chain"
     assert result.source == "recorded"
     assert any("came with the bag, thruster_chain.yaml" in note for note in result.notes)
@@ -67,7 +67,7 @@ def test_what_nobody_weighed_is_not_judged_and_a_file_that_is_named_goes_before_
     content["/**"]["ros__parameters"]["initial"]["headings_rad"] = [0.7, 0.8]
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(content))
     options = EvaluateOptions(estimator="gyros", config=tmp_path / "other.yaml")
-    result = evaluate_bag(bag, options, write=False).result
+    result = evaluate_bag(bag, options, keep=None).result
     assert set(result.parts) == {"headings", "position"}
     assert np.isfinite(result.parts["position"].truth).any()
     np.testing.assert_allclose(result.parts["headings"].estimate[0], [0.7, 0.8], atol=0.01)
@@ -77,11 +77,11 @@ def test_links_of_file_and_bag_differ(bag: Path, tmp_path: Path) -> None:
     options = EvaluateOptions(config=resource(TEN))
     for asked in (options, EvaluateOptions(robot="thruster_chain", config=resource(TEN))):
         with pytest.raises(UserError, match=r"IMUs of 3 links .* and the configuration 10 links"):
-            evaluate_bag(bag, asked, write=False)
+            evaluate_bag(bag, asked, keep=None)
     longer = tmp_path / "ten"
     ten = load(ThrusterChainConfiguration, resource(TEN))
     simulate_to_bag(ROBOT, ten, "thrusters", "physical", 0.5, 1, longer)
     with pytest.raises(UserError, match=r"IMUs of 10 links .* and the configuration 3 links"):
-        evaluate_bag(longer, EvaluateOptions(), write=False)
-    result = evaluate_bag(longer, EvaluateOptions(config=resource(TEN), estimator="gyros"), write=False).result
+        evaluate_bag(longer, EvaluateOptions(), keep=None)
+    result = evaluate_bag(longer, EvaluateOptions(config=resource(TEN), estimator="gyros"), keep=None).result
     assert result.parts["headings"].truth.shape[1] == 10

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.base.presentation import format_number
+from onboard_estimation.base.presentation import format_number, percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup
+from onboard_estimation.contract.signals import first_order
+from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
@@ -107,14 +109,18 @@ class ObservedRun:
         return quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
 
 
-def observe_run(configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float) -> ObservedRun:
+def observe_run(
+    configuration: ThrusterChainConfiguration, run: ReplayedRun, window_s: float, joint: int | None = None
+) -> ObservedRun:
     """What could be known over a replayed and judged run, with Gramians over windows of that length.
 
     Raises
     ------
     UserError
-        No commands, or a run too short or too long.
+        No commands, a run too short or too long, or a joint asked for, which is shown of no thruster chain.
     """
+    if joint is not None:
+        raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
     assumed = assumed_chain(configuration, papers=run.estimator.startswith("paper"))
     link_names, count = configuration.chain.link_names, configuration.chain.count
     result, sensors = run.result, {one.channel.sensor: one for one in run.recording.series}
@@ -199,18 +205,13 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
     """Thrust (K, N) at the stamps: of the last command until then, through the thrusters' lag."""
-    usable = np.isfinite(command.values).all(axis=1)
-    order = np.argsort(command.stamps_ns[usable], kind="stable")
-    given, values = command.stamps_ns[usable][order], assumed.started(command.values[usable][order])
-    number = np.searchsorted(given, stamps_ns, side="right")
-    held: Matrix = np.vstack([np.zeros(values.shape[1]), values])[number]
+    given = HeldValues.clean(command.stamps_ns, command.values)
+    held = np.nan_to_num(HeldValues(given.stamps_ns, assumed.started(given.values)).at(stamps_ns))
     if not assumed.time_constant_s:
         return held
-    from scipy.signal import lfilter
-
     share = float(-np.expm1(-STEP_S / assumed.time_constant_s))
     # The step response half a step on, as the thrust is held from each instant to the next.
-    lagged = lfilter([share], [1.0, share - 1.0], held, axis=0)
+    lagged = first_order(share, 1.0 - share, held, np.zeros(held.shape[1]))
     return np.asarray(np.where(np.abs(lagged) < 1e-9, 0.0, lagged), dtype=np.float64)
 
 
@@ -359,8 +360,8 @@ def _link_table(run: ObservedRun) -> ReportTable:
     rows = tuple(
         (
             printable(name),
-            *(_percent(float(one[:, link].mean())) for one in holds),
-            _number(np.median(turning[pushing, link]) if pushing.any() else np.nan),
+            *(percent(float(one[:, link].mean())) for one in holds),
+            format_number(np.median(turning[pushing, link]) if pushing.any() else np.nan, 2),
         )
         for link, name in enumerate(run.link_names)
     )
@@ -372,27 +373,19 @@ def _parameter_table(run: ObservedRun) -> ReportTable:
     headings = ("estimate", "before", "least", "filter", "error")
     rows = []
     for index, (name, value) in enumerate(zip(run.parameters, run.estimate[-1], strict=True)):
-        shares = (f"{_number(100.0 * one / value)} %" for one in _figures(run, index).values())
-        rows.append((name, _number(value, 3), *shares))
+        shares = (f"{format_number(100.0 * one / value, 2)} %" for one in _figures(run, index).values())
+        rows.append((name, format_number(value), *shares))
     return ReportTable("", ("", *headings), tuple(rows), headings)
 
 
 def _sentences(run: ObservedRun) -> list[str]:
     ranks = Counter(run.seen.rank.tolist()).most_common(3)
-    told = ", ".join(f"{rank} for {_percent(times / len(run.lie_time_s))}" for rank, times in ranks)
+    told = ", ".join(f"{rank} for {percent(times / len(run.lie_time_s))}" for rank, times in ranks)
     out = [f"rank of {len(run.seen.states)} states: {told} of the time"]
-    out += [f"hidden for {_percent(share)} of the time: {names}" for names, share in _hidden(run)[:2]]
-    smallest = _number(np.median(run.seen.smallest_observable))
+    out += [f"hidden for {percent(share)} of the time: {names}" for names, share in _hidden(run)[:2]]
+    smallest = format_number(np.median(run.seen.smallest_observable), 2)
     out.append(f"smallest singular value of what can be observed: {smallest} (median)")
     if len(run.window_smallest):
-        low, median = np.quantile(run.window_smallest, [0.05, 0.5])
-        out.append(f"smallest eigenvalue of the Gramian over windows: {_number(median)} (median), {_number(low)} (5 %)")
+        low, median = (format_number(one, 2) for one in np.quantile(run.window_smallest, [0.05, 0.5]))
+        out.append(f"smallest eigenvalue of the Gramian over windows: {median} (median), {low} (5 %)")
     return out
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return format_number(float(value), digits) if np.isfinite(value) else "-"
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %" if share >= 0.01 else f"{100.0 * share:.1g} %"

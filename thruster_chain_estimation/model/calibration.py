@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.filtering.moments import Moments
@@ -61,38 +60,26 @@ class Calibration(NamedTuple):
         UserError
             Not a calibration, or one of a robot of another design.
         """
-        header, arrays = read(path)
-        links = tuple(sensor.removeprefix("imu/") for sensor in header.sensors)
-        if links != configuration.chain.link_names:
-            raise UserError(
-                f"model {path}: of a robot with the links {', '.join(links)}; this one has "
-                f"{', '.join(configuration.chain.link_names)}"
-            )
-        if header.configuration_hash != design_hash(configuration):
-            raise UserError(
-                f"model {path}: of a robot of another design (lengths, masses, inertias or places); train it anew with "
-                "this configuration"
-            )
-        count = configuration.chain.count
-        sizes = len(inertial_layout.lasting(count)), len(parameter_layout.lasting(count))
+        where, chain = f"model {path}", configuration.chain
+        header, arrays = model_file.load(path, KIND)
+        sensors = tuple(f"imu/{name}" for name in chain.link_names)
+        header.require(ROBOT, sensors, design_hash(configuration), where)
+        priors = {
+            "imus": inertial_layout.prior_stddev(configuration)[inertial_layout.lasting(chain.count)],
+            "parameters": parameter_layout.prior(configuration)[1][parameter_layout.lasting(chain.count)],
+        }
         beliefs = []
-        for name, size in zip(("imus", "parameters"), sizes, strict=True):
-            mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
-            if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
-                raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
-            mean, covariance = mean.astype(np.float64), covariance.astype(np.float64)
-            if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] < 0.0:
-                raise UserError(f"model {path}: the covariance of {name} is none; train it anew")
+        for name, stddev in priors.items():
+            shapes = {f"{name}_mean": "n", f"{name}_covariance": "n n"}
+            mean, covariance = model_file.fitting(arrays, shapes, where, n=len(stddev)).values()
+            if not mean.any():
+                raise UserError(f"{where}: all {len(mean)} numbers of {name}_mean are zero; train it anew")
+            model_file.refuse_no_covariance(covariance, f"{where}: {name}_covariance")
+            # Nothing is in no doubt but what was not in doubt before.
+            if certain := int(np.sum(covariance.diagonal()[stddev > 0.0] <= 0.0)):
+                raise UserError(f"{where}: {certain} of {len(mean)} variances of {name} are zero; train it anew")
             beliefs.append(Moments(mean, covariance))
         return cls(*beliefs)
-
-
-def read(path: Path) -> tuple[ModelHeader, dict[str, NDArray[Any]]]:
-    """A file's header and arrays; UserError where it is no calibration of a chain."""
-    header, arrays = model_file.load(path)
-    if header.kind != KIND:
-        raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
-    return header, arrays
 
 
 def design_hash(configuration: ThrusterChainConfiguration) -> str:

@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.base.configuration import load
-from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.laboratory_files import (
+from onboard_estimation.base.errors import UserError, said_of
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
+from onboard_estimation.contract.converters import Converted
+from onboard_estimation.contract.laboratory_files import (
     POSE_COLUMNS,
     Table,
     faulty,
@@ -25,13 +28,11 @@ from onboard_estimation.base.laboratory_files import (
     number,
     numbers,
     read_table,
+    refuse_other_time,
     said_to_be_simulated,
     sequence,
     text,
 )
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series, imu_channel, truth_channel
-from onboard_estimation.contract.converters import Converted
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import centre_of_mass, command_channel, true_parameters_channel
 
@@ -141,10 +142,8 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     values |= _DATA_SHEETS
     started, notes = _initial(path, values["chain.link_names"], values["chain.masses_kg"])
     # Faults are said as of the file that they are in.
-    try:
+    with said_of(path / "robot.yaml"):
         configuration = load(ThrusterChainConfiguration, values | started)
-    except UserError as error:
-        raise UserError(f"{path / 'robot.yaml'}: {error}") from error
     notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in configuration.chain.unobservable()]
     return configuration, notes
 
@@ -233,10 +232,7 @@ def _refuse_other_units(file: Path, table: Table, commands: Table) -> None:
     if not low < force < high:
         would_be = f"m/s^2 would be between {low:g} and {high:g}"
         raise faulty(file, f"the accelerometer reads {force:.3g} in the median; {would_be}")
-    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, commands))
-    if stop <= first or start >= last:
-        outside = "are all outside of those of the commands"
-        raise faulty(file, f"its stamps, {start} to {stop} ns, {outside}, {first} to {last} ns")
+    refuse_other_time(file, table, commands, "commands")
 
 
 def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool) -> tuple[list[Series], list[str]]:

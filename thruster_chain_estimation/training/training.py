@@ -185,6 +185,7 @@ def train(
     configuration: ThrusterChainConfiguration,
     recordings: Mapping[str, LoadedRecording],
     hashes: Sequence[str],
+    form: str | None = None,
     progress: Callable[[float, str], None] = lambda share, step: None,
 ) -> CalibrationReport:
     """Calibration from recordings, and what is to be said of it; UserError where a run does not do."""

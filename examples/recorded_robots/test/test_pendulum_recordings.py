@@ -188,7 +188,7 @@ def test_a_table_becomes_a_bag_that_is_judged_with_its_own_configuration(tmp_pat
     np.savetxt(tmp_path / "log.csv", rows, "%.9f", ",", header="time,position,velocity,torque", comments="")
     written = convert("actuated-pendulum", tmp_path / "log.csv", tmp_path / "bag")
     assert (written["messages"], written["duration_s"]) == (4 * 801, 4.0)
-    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False).result
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), keep=None).result
     assert (result.robot, list(result.parts), result.matched_ratio) == ("pendulum", ["joint_rates"], 1.0)
     found = result.metrics["pendulum"]
     assert found["combinations_left_open"] == {"count": 1, "of": 6}

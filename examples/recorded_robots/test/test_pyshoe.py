@@ -124,7 +124,7 @@ def test_a_recorded_walk_becomes_a_judged_estimate(shared_data: Path, tmp_path: 
     """From the file to the verdict; robot and topics are guessed from the bag."""
     path = shared_data / "pyshoe_vicon" / f"{NAME}.mat"
     convert("pyshoe", path, tmp_path / "bag")
-    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False).result
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), keep=None).result
     assert (result.robot, result.source) == ("strapdown", "recorded")
     time_s = loadmat(path)["ts"].ravel()
     assert result.stamps_ns[-1] == EPOCH_S * 1_000_000_000 + round(time_s[-1] * 1e9)
@@ -134,6 +134,6 @@ def test_a_recorded_walk_becomes_a_judged_estimate(shared_data: Path, tmp_path: 
 def test_left_as_recorded_it_is_refused_with_the_way_out(shared_data: Path, tmp_path: Path) -> None:
     convert("pyshoe", shared_data / "pyshoe_vicon" / f"{NAME}.mat", tmp_path / "bag", as_recorded=True)
     with pytest.raises(UserError, match="--mirror-truth y"):
-        evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False)
-    mirrored = evaluate_bag(tmp_path / "bag", EvaluateOptions(mirror_truth="y"), write=False).result
+        evaluate_bag(tmp_path / "bag", EvaluateOptions(), keep=None)
+    mirrored = evaluate_bag(tmp_path / "bag", EvaluateOptions(mirror_truth="y"), keep=None).result
     assert mirrored.metrics["position"]["position_ate_rmse_m"] < 0.07

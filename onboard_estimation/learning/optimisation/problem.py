@@ -37,9 +37,6 @@ class Problem:
         (n,), in the parameters' units; no cost is asked for outside of them.
     scale
         (n,), `linear` or `log`: how a parameter is spread between its bounds. `log` for what may vary by powers of ten.
-    fingerprint
-        What the objective was made of, e.g. a hash of training data and estimator. A stored run is continued only if
-        it is the same.
     """
 
     names: tuple[str, ...]
@@ -47,7 +44,6 @@ class Problem:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     scale: tuple[str, ...]
-    fingerprint: str = ""
 
     @property
     def count(self) -> int:

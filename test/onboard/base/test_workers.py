@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import tasks
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from threadpoolctl import threadpool_limits
 
 from benchmarks.core.campaigns import Cluster, cluster
 from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kept_results import keeping
+from onboard_estimation.base.kept_results import KeptResults, keeping
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
@@ -75,6 +83,54 @@ def test_an_interrupted_command_goes_on_with_what_is_done(
     assert not list(tmp_path.iterdir())
     assert work("b") == [81, 49, 25, 49, 36]
     assert len(done) == 10 + (stopped_at < 5)
+
+
+class Named(NamedTuple):
+    one: Any
+    other: Any
+
+
+@dataclass(frozen=True)
+class Plain:
+    one: Any
+    other: Any
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+ARRAYS = arrays(st.sampled_from(["f8", "i8", "u1", "?", "U3"]), array_shapes(min_dims=1, max_side=3))
+VALUES = st.recursive(
+    LEAVES | ARRAYS | ARRAYS.map(np.asfortranarray) | st.floats().map(np.float64),
+    lambda one: (
+        st.lists(one, max_size=3)
+        | st.tuples(one, one)
+        | st.dictionaries(st.text(max_size=3), one, max_size=2)
+        | st.builds(Named, one, one)
+        | st.builds(Plain, one, one)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=VALUES, data=st.data())
+def test_kept_results_come_back_the_same_and_damaged_ones_are_computed_anew(
+    value: Any, data: st.DataObject, tmp_path: Path
+) -> None:
+    def kept(compute: Callable[[], Any]) -> Any:
+        return KeptResults(Workers(), tmp_path).once(compute)
+
+    with suppress(FileNotFoundError):
+        (tmp_path / "1-0.npz").unlink()
+    assert kept(lambda: value) is value
+    again = kept(lambda: pytest.fail("it was not kept"))
+    assert repr(again) == repr(value)
+    if isinstance(value, np.ndarray):
+        assert (again.dtype, again.strides) == (value.dtype, value.strides)
+    (file,) = tmp_path.iterdir()
+    whole = bytearray(file.read_bytes())
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(data.draw(st.sampled_from([bytes(whole), whole[: len(whole) // 2], pickle.dumps(value)])))
+    assert repr(kept(lambda: value)) == repr(value)
 
 
 def test_what_lies_deep_inside_is_done_by_the_workers_that_share(two: Workers) -> None:

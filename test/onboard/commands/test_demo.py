@@ -37,7 +37,7 @@ def test_cost_progress_and_one_table_with_reports(tmp_path: Path, monkeypatch: p
 
 def test_a_filter_that_is_lost_has_no_error_but_a_time(tmp_path: Path) -> None:
     """Hundreds of centimetres on a path of 36 cm would look like a fault of the demonstration."""
-    judged = evaluate_bag(write(tmp_path / "bag", salp_messages(3.0)), EvaluateOptions(), write=False)
+    judged = evaluate_bag(write(tmp_path / "bag", salp_messages(3.0)), EvaluateOptions(), keep=None)
     result = judged.result
     assert "lost" not in str(demo._lines(judged, "as it is"))
     pose = result.parts["pose"]

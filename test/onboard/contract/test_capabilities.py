@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
+from inspect import getclosurevars, signature
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,21 @@ def test_every_capability_is_asked_by_type_and_refused_by_name() -> None:
                 capability.of(robot)
             others = f"these robots have: {', '.join(able)}" if able else "no robot that is installed has"
             assert str(refused.value) == f"robot '{robot.name}' has no {capability.ability}; {others}"
+
+
+def test_what_is_done_offline_is_there_and_takes_what_the_contract_gives() -> None:
+    found = 0
+    for robot in all_robots():
+        for name, method in vars(type(robot)).items():
+            if getattr(method, "__qualname__", "").startswith("offline."):
+                place = getclosurevars(method).nonlocals
+                function = getattr(import_module(place["module"]), place["name"])
+                promised = next(vars(kind)[name] for kind in type(robot).__mro__[1:] if name in vars(kind))
+                _, *wanted = signature(promised).parameters
+                signature(function).bind(*wanted)
+                assert isinstance(function, type) or list(signature(function).parameters)[: len(wanted)] == wanted
+                found += 1
+    assert found > 20
 
 
 @pytest.mark.parametrize(

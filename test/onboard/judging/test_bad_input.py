@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def metrics(whole: Path) -> dict[str, Any]:
     """Its figures."""
-    found: dict[str, Any] = json.loads(to_json(evaluate_bag(whole, EvaluateOptions(), write=False).result.metrics))
+    found: dict[str, Any] = json.loads(to_json(evaluate_bag(whole, EvaluateOptions(), keep=None).result.metrics))
     return found
 
 

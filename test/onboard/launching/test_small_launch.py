@@ -249,7 +249,7 @@ def test_arguments_have_defaults_choices_and_descriptions(launches: Launches) ->
 
 NEEDS = "it needs `ros2 launch`, for "
 FAULTS = [
-    ("[Node(executable='true', parameters={'a': 1})]", "parameter file a does not exist"),
+    ("[Node(executable='true', parameters={'a': 1})]", "parameter file a: cannot be read: No such file"),
     ("[Node(executable='true', parameters=[{'a': {'b': None}}])]", "parameter 'a.b': None is not bool"),
     ("[Node(executable='true', parameters=[{'a': [1, 'b']}])]", "parameter 'a': [1, 'b'] is not bool"),
     ("[Node(executable='true', parameters=[{'a': ParameterValue(L('x', default='x'), value_type=int)}])]", "'a': inv"),
@@ -354,7 +354,9 @@ def test_packages_of_other_distributions_and_workspaces_bring_nodes(
     )
     assert "[crawler-1] ['run', '--ros-args', '-r', '__node:=c'] LOCALHOST\n" in out
     assert "[rviz2-2] drawn -d x.rviz --ros-args\n" in out
-    assert (code, ", exit code 7, cmd '" in out, f"[launch.user]: {site}\n" in out) == (0, True, True)
+    assert (code, ", exit code 7, cmd '" in out, f"[launch.user]: {site}\n" in out) == (1, True, True)
+    assert "[ERROR] [launch]: crawler-1 has failed (exit code 7)" in out
+    assert "rviz2-2 has failed" not in out
 
 
 def test_values_reach_a_node_as_they_are(tmp_path: Path) -> None:
@@ -605,6 +607,33 @@ def test_output_that_nobody_reads_ends_the_launch(launches: Launches) -> None:
     wait_until(lambda: process.poll() is not None)
     assert process.returncode == 1
     assert not is_alive(pid)
+
+
+def test_a_full_disk_under_the_output_of_a_launch_ends_nothing(launches: Launches) -> None:
+    path = launches.write(
+        '[python(\'import time; print(1); time.sleep(0.5); print(2); open("ready", "w"); time.sleep(9)\')]'
+    )
+    words = [sys.executable, "-m", "onboard_estimation", "launch", str(path)]
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(words, stdout=full, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_this)
+    launches.started.append(process)
+    wait_until((launches.folder / "ready").exists)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate()[1]
+    assert (process.returncode, errors.splitlines()[-1][:26]) == (0, "no more output of the laun"), errors
+
+
+@pytest.mark.parametrize("robot", ["hopper", "salp", "softrobot", "thruster_chain"])
+def test_a_simulated_launch_has_the_parameters_of_a_real_one(robot: str) -> None:
+    """So that resting, queues and losses are those of the robot."""
+    found = []
+    for source in ("simulated", "hardware"):
+        context = LaunchContext({"source": source, "initial_from_truth": "false"}, os.environ)
+        with served():
+            steps = planned(project_launch_files()[f"{robot}.launch.py"], context)
+        (parameters,) = (one.parameters for one in steps if getattr(one, "name", "").startswith(f"{robot}_estimator"))
+        found.append(parameters)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", sorted(project_launch_files()))

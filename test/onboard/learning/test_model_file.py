@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -49,7 +50,8 @@ def saved(folder: Path, header: ModelHeader = HEADER, /, **arrays: Any) -> Path:
 
 
 def rewritten(path: Path, **changed: bytes | None) -> Path:
-    """The same file with entries replaced, added or, where None, left out."""
+    """The same file with entries replaced, added or, where None, left out; without checksum, as of an older version."""
+    changed = {"checksum": None, **changed}
     with zipfile.ZipFile(path) as archive:
         entries: dict[str, bytes | None] = {name: archive.read(name) for name in archive.namelist()}
     entries |= {f"{name}.npy": content for name, content in changed.items()}
@@ -120,9 +122,9 @@ def test_arrays_that_could_not_be_loaded_are_not_saved(
     ("changed", "message"),
     [
         ({"weights": npy(np.array([1.0, np.nan]))}, "1 of 2 numbers of array weights are not finite"),
-        ({"weights": npy(np.array([{}]), allow_pickle=True)}, "array of type object"),
-        ({"weights": npy(np.ones((2, 2)))[:-8]}, "with 24 bytes"),
-        ({"weights": npy(np.ones(2)).replace(b"(2,), }          ", b"(9999999999,), }")}, "9999999999"),
+        ({"weights": npy(np.array([{}]), allow_pickle=True)}, "Object arrays cannot be loaded"),
+        ({"weights": npy(np.ones((2, 2)))[:-8]}, "expected 32 bytes got 24"),
+        ({"weights": npy(np.ones(2)).replace(b"(2,), }          ", b"(9999999999,), }")}, "not a model, or damaged"),
         ({"weights": b"not an array"}, "not a model, or damaged"),
         ({"header": None}, "no header"),
         ({"header": npy(np.frombuffer(b"\xff\xfe", dtype=np.uint8))}, "header is damaged"),
@@ -149,7 +151,7 @@ def test_every_fault_of_a_file_is_named(tmp_path: Path, changed: dict[str, bytes
         ({"weights.npy": bytes(2_000_000)}, zipfile.ZIP_DEFLATED, "unpacks to more than 1 MB"),
         ({"weights.npy": npy(np.ones(3))}, zipfile.ZIP_DEFLATED, "weights is compressed"),
         ({"run_me.py": b""}, zipfile.ZIP_STORED, r"'run_me\.py' is not an array"),
-        ({f"{k}.npy": b"" for k in range(66)}, zipfile.ZIP_STORED, "66 arrays"),
+        ({f"{k}.npy": b"" for k in range(67)}, zipfile.ZIP_STORED, "67 arrays"),
     ],
 )
 def test_archives_that_unpack_to_much_or_hold_other_things_are_refused(
@@ -167,14 +169,42 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a model")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(70_000_000)
+    os.mkfifo(tmp_path / "pipe")
     for name, message in (
         ("nothing.npz", r"no such file.*onboard-estimation train"),
         (".", "cannot be read"),
         ("text", "not a model, or damaged"),
-        ("large", "70 MB, a model has at most 67"),
+        ("large", "has 70,000,000 bytes, more than the 67,108,864 that are read"),
+        ("pipe", "cannot be read: it is a pipe, not a file"),
+        ("/dev/zero", "cannot be read: it is a device, not a file"),
     ):
         with pytest.raises(UserError, match=message):
             model_file.load(tmp_path / name)
+
+
+def test_changed_numbers_are_told_by_the_checksum_and_files_from_before_are_read(tmp_path: Path) -> None:
+    changed = npy(ARRAYS["weights"] * 1.001)
+    assert model_file.load(rewritten(saved(tmp_path), weights=changed))[0] == HEADER
+    path = saved(tmp_path)
+    with np.load(path) as entries:
+        checksum = npy(entries["checksum"])
+    for entries in ({"weights": changed}, {"header": header_with(robot="eel")}, {"empty": None}):
+        with pytest.raises(UserError, match="not that of its checksum: it was changed or damaged"):
+            model_file.load(rewritten(saved(tmp_path), checksum=checksum, **entries))
+
+
+@pytest.mark.parametrize(
+    ("covariance", "said"),
+    [
+        (np.zeros((2, 3, 3)), "all zero, as if nothing were in doubt"),
+        (np.diag([1.0, 1.0, -1e-3]), "an eigenvalue is -0.001"),
+        (np.triu(np.ones((3, 3))), "not symmetric"),
+    ],
+)
+def test_what_is_no_covariance_is_refused(covariance: np.ndarray, said: str) -> None:
+    model_file.refuse_no_covariance(np.diag([1e-12, 0.0, 1.0]), "m")
+    with pytest.raises(UserError, match=said):
+        model_file.refuse_no_covariance(covariance, "m")
 
 
 def test_any_damage_is_a_clear_message_or_does_no_harm(tmp_path: Path) -> None:
@@ -192,8 +222,8 @@ def test_any_damage_is_a_clear_message_or_does_no_harm(tmp_path: Path) -> None:
         except UserError:
             refused += 1
         else:
-            assert all(np.isfinite(value).all() for value in arrays.values())
-            assert header.robot
+            assert header == HEADER
+            assert all(np.array_equal(arrays[name], value) for name, value in ARRAYS.items())
     assert refused > 120
 
 

@@ -135,6 +135,15 @@ def test_an_interrupt_between_callbacks_ends_a_node_in_order(executor: str, node
 
 
 @pytest.mark.live
+def test_a_node_whose_log_cannot_be_written_says_so_and_goes_on(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_LOG_DIR", "/dev/full/log")
+    ticks = node("Ticks", "events")
+    assert ticks.stdout.readline() == "tick\n"
+    ticks.send_signal(signal.SIGINT)
+    assert ended(ticks)[1] == "no log file in /dev/full/log: Not a directory; all else goes on\n"
+
+
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("name", "executor", "code", "sentence"),
     [("Fails", "events", 1, "ValueError: of its own"), ("Refuses", "ordinary", 2, "error: the line is gone")],

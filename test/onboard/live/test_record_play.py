@@ -183,9 +183,9 @@ def test_a_recorder_that_is_killed_or_finds_a_full_disk_leaves_a_bag_up_to_there
             stop(process, signal.SIGKILL)
     assert limited.returncode == 2, limited.stderr
     *_, last = limited.stderr.splitlines()
-    assert last.startswith(f"error: recording to {tmp_path / 'cut'} stopped after ")
-    assert "file too large (" in last
-    assert last.endswith("); what was written before can be read")
+    assert last.startswith(f"error: recording to {tmp_path / 'cut'} stopped: file too large (")
+    assert f"; {written(tmp_path / 'cut')} of " in last
+    assert last.endswith(" messages can be read from it")
     assert "Traceback" not in limited.stderr
     assert written(tmp_path / "cut") > 100
     whole = payloads(source)

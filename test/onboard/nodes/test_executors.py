@@ -14,6 +14,7 @@ from live_graph import LONGEST_WAIT_S
 
 from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LOW_G
 from onboard_estimation.base.measurement import Measurement, neutral_value
+from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE, new_executor
 from onboard_estimation.ros.sensor_messages import to_message
@@ -157,7 +158,18 @@ def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is()
                 one.send(channel, stamp_ns)
             one.until(lambda stamp_ns=stamp_ns: len(one.stamps) == 2 * stamp_ns)
         assert {reading.sensor for readings in one.wakings for reading in readings} == {HIGH_G.sensor, ATTITUDE.sensor}
-        assert one.arrivals.unreadable() == dict.fromkeys((HIGH_G.sensor, LOW_G.sensor, ATTITUDE.sensor), 0)
+        assert one.arrivals.counters()[HIGH_G.sensor] == {"unreadable": 0, "lost": 0}
+
+
+def test_what_a_full_queue_pushes_out_is_counted() -> None:
+    """Which no middleware tells of."""
+    with graph(reliable=True) as one:
+        one.send(LOW_G, 1)
+        one.until(lambda: one.stamps == [1])
+        for stamp_ns in range(2, KEPT + 501):
+            one.send(LOW_G, stamp_ns)
+        one.until(lambda: one.stamps[-1] == KEPT + 500)
+        assert one.arrivals.counters()[LOW_G.sensor]["lost"] == KEPT + 500 - len(one.stamps) > 0
 
 
 def test_a_rest_gathers_readings_and_a_service_has_its_turn_all_the_same() -> None:

@@ -142,6 +142,29 @@ class TestLive:
         assert [list(m.position) for m in messages["phase_state"]][:2] == [[0.0, 0.01], [1.0, 0.01]]
         assert [m.data for m in phase][:1] == ["falling"]
 
+    def test_an_estimator_whose_own_report_fails_goes_on_estimating(self, capfd: pytest.CaptureFixture[str]) -> None:
+        class Faulty(BouncerEstimator):
+            def health(self, state: Any) -> Any:
+                raise ZeroDivisionError("in a stranger's code")
+
+        class FaultyRobot(type(ROBOT)):  # type: ignore[misc]
+            def estimator(self, configuration: Bouncer, name: str) -> Faulty:
+                return Faulty(configuration)
+
+        def make() -> Any:
+            from onboard_estimation.nodes.estimator import EstimatorNode
+
+            return EstimatorNode(FaultyRobot(), "bouncer_estimator")
+
+        with spun(simulator_node, make, listener, arguments=NAMESPACE) as (_, _, node):
+            odometry = heard(node, "nav_msgs/msg/Odometry", "odometry")
+            said: list[str] = []
+            spin_until(node, lambda: bool(said.append(capfd.readouterr().err)) or "has ended" in "".join(said))
+            many = len(odometry)
+            spin_until(node, lambda: len(odometry) > many + 50)
+        sentence = "/diagnostics has ended: ZeroDivisionError: in a stranger's code; all else goes on"
+        assert ("".join(said) + capfd.readouterr().err).count(sentence) == 1
+
     def test_a_simulated_robot_goes_by_the_estimate(self, tmp_path: Path) -> None:
         (tmp_path / "nodes.yaml").write_text("/**/bouncer_simulator: {ros__parameters: {control: estimate}}\n")
         arguments = ("--params-file", str(tmp_path / "nodes.yaml"))

@@ -362,7 +362,7 @@ def test_inspect_says_the_offset_with_its_remedy_and_evaluate_moves_the_truth(
     assert "too early, or the IMU's readings too late" in sentence
     assert inspected.summary()["clocks"][0]["told_by"] == "turns"
     as_is, moved = (
-        evaluate_bag(linked, EvaluateOptions(align_clock=align), write=False).result for align in (False, True)
+        evaluate_bag(linked, EvaluateOptions(align_clock=align), keep=None).result for align in (False, True)
     )
     errors = [
         next(value for name, value in one.metrics["relative_orientation"].items() if "rmse" in name)

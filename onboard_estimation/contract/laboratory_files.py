@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.bounded_file import open_regular, read_bounded
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.parameter_file import read_parameter_file
 
@@ -87,16 +89,21 @@ def _cleaned(file: Path, stamps_ns: NDArray[np.int64], values: NDArray[np.float6
     return Table(unique, values[first], tuple(notes))
 
 
+def refuse_other_time(file: Path, table: Table, other: Table, what: str) -> None:
+    """UserError where a file's table and another one, of `what`, have no time in common."""
+    (start, stop), (first, last) = (one.stamps_ns[[0, -1]].tolist() for one in (table, other))
+    if stop <= first or start >= last:
+        outside = f"are all outside of those of the {what}"
+        raise faulty(file, f"its stamps, {start} to {stop} ns, {outside}, {first} to {last} ns")
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
     """The file as text; its faults as UserError."""
     try:
-        if file.suffix == ".gz":
-            with gzip.open(file, "rt", encoding="utf-8", newline="") as stream:
-                yield stream
-        else:
-            with file.open(encoding="utf-8", newline="") as stream:
-                yield stream
+        with open_regular(file) as packed:
+            unpacked = gzip.GzipFile(fileobj=packed) if file.suffix == ".gz" else packed
+            yield io.TextIOWrapper(unpacked, encoding="utf-8", newline="")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise faulty(file, f"is no whole gzip file ({error})") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -156,8 +163,8 @@ def said_to_be_simulated(folder: Path) -> list[str]:
     for place in (folder, *folder.resolve().parents[:2]):
         readme = place / "README.md"
         try:
-            if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
+            if b"simulated recording" in read_bounded(readme, "README").lower():
                 return [f"The recording is simulated, as {place.name}/README.md says; the bag says so too."]
-        except OSError:
+        except UserError:
             continue
     return []
