@@ -48,9 +48,9 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     largest = outer[:, ::5].argmax(axis=1)
     found: Matrix = outer.reshape(-1, 4).take(np.arange(0, 4 * len(outer), 4) + largest, axis=0)
     found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
-    outer -= (4.0 * found[:, :, None] * found[:, None, :]).reshape(-1, 16)
-    if not np.abs(outer, out=outer).max(initial=0.0) < _LARGEST_ERROR:
-        found[~(outer.max(axis=1) < _LARGEST_ERROR)] = np.nan
+    outer -= (4.0 * found[:, :, None] @ found[:, None, :]).reshape(-1, 16)
+    if not np.vdot(outer, outer) < _LARGEST_ERROR**2:
+        found[~(np.abs(outer).max(axis=1) < _LARGEST_ERROR)] = np.nan
     return found
 
 
