@@ -14,40 +14,38 @@ _MANY = 0.2
 class Repeats:
     """Finds and counts the readings of one sensor that repeat the one before.
 
-    Parameters
+    Attributes
     ----------
     by_chance
         So many repeats in a row may be readings of their own: 0 where what is compared is the device's counter; where
         it is values, as many as noise of a few digits makes.
-
-    Attributes
-    ----------
-    count
-        Repeats so far.
+    count, fresh_count
+        Repeats so far, and readings that are none.
     """
 
     def __init__(self, by_chance: int = 0) -> None:
-        self._by_chance = by_chance
-        self._data: bytes | None = None  # of the newest reading
-        self._last: NDArray[Any] | None = None  # of each sensor, where there are several
-        self._runs = np.zeros(0, dtype=np.int64)
+        self.by_chance = by_chance
+        self._content = b""  # of the last reading
+        self._last: NDArray[Any] | None = None
+        self._runs = np.zeros(0, dtype=np.int64)  # of each sensor, where there are several
         self._run = 0  # readings in a row that equal the newest, without the first of them
-        self._fresh = 0
+        self.fresh_count = 0
         self._told = (0, 0)  # fresh and repeated ones when it was last said
         self.count = 0
 
     def fresh(self, readings: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of K counters (K,), or of K rows of values (K, n), are no repeats; NaN equals NaN."""
-        found = []
-        for row in readings:
-            data = row.tobytes()  # the driver may still correct its readings in place
-            self._run = self._run + 1 if data == self._data else 0
-            found.append(self._run <= self._by_chance)
-            self._data = data
-        fresh = sum(found)
-        self._fresh += fresh
-        self.count += len(found) - fresh
-        return np.array(found, dtype=np.bool_)
+        rows = readings if readings.ndim > 1 else readings[:, None]
+        is_fresh = np.ones(len(rows), dtype=np.bool_)
+        for place, row in enumerate(rows):
+            content = row.tobytes()  # a copy: the driver may still correct readings in place
+            self._run = self._run + 1 if content == self._content else 0
+            self._content = content
+            is_fresh[place] = self._run <= self.by_chance
+        fresh = int(np.count_nonzero(is_fresh))
+        self.fresh_count += fresh
+        self.count += len(rows) - fresh
+        return is_fresh
 
     def fresh_of_each(self, readings: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of B rows (B, n), of B sensors at one instant, are no repeats of their sensor's rows; not counted."""
@@ -57,7 +55,7 @@ class Repeats:
             return np.ones(len(bits), dtype=np.bool_)
         self._runs = (self._runs + 1) * (bits == self._last).all(axis=1)
         self._last = bits
-        is_fresh: NDArray[np.bool_] = self._runs <= self._by_chance
+        is_fresh: NDArray[np.bool_] = self._runs <= self.by_chance
         return is_fresh
 
     def told(self, name: str, remedy: str) -> str:
@@ -70,8 +68,8 @@ class Repeats:
         remedy
             What is to be done where all are.
         """
-        fresh, repeats = self._fresh - self._told[0], self.count - self._told[1]
-        self._told = (self._fresh, self.count)
+        fresh, repeats = self.fresh_count - self._told[0], self.count - self._told[1]
+        self._told = (self.fresh_count, self.count)
         if repeats <= _MANY * (fresh + repeats):
             return ""
         if not fresh:
