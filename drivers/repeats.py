@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_EVENLY = 2.0
+"""Times the mean interval between new readings: no longer ones are those of a sensor that has its own rate."""
 _MANY = 0.2
 """Share of readings from which on repeats are said: a device that is read a little too often gives some."""
 
@@ -21,6 +23,9 @@ class Repeats:
         it is values, as many as noise of a few digits makes.
     count, fresh_count
         Repeats so far, and readings that are none.
+    per_fresh
+        Readings for each new one when it was last told, where these came evenly: the sensor is slower than it is read,
+        which is no fault; 0 where it hung.
     """
 
     def __init__(self, by_chance: int = 0) -> None:
@@ -31,7 +36,9 @@ class Repeats:
         self._run = 0  # readings in a row that equal the newest, without the first of them
         self.fresh_count = 0
         self._told = (0, 0)  # fresh and repeated ones when it was last said
+        self._longest = 0  # of the runs since then
         self.count = 0
+        self.per_fresh = 0.0
 
     def fresh(self, readings: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of K counters (K,), or of K rows of values (K, n), are no repeats; NaN equals NaN."""
@@ -41,6 +48,7 @@ class Repeats:
             content = row.tobytes()  # a copy: the driver may still correct readings in place
             self._run = self._run + 1 if content == self._content else 0
             self._content = content
+            self._longest = max(self._longest, self._run)
             is_fresh[place] = self._run <= self.by_chance
         fresh = int(np.count_nonzero(is_fresh))
         self.fresh_count += fresh
@@ -69,7 +77,9 @@ class Repeats:
             What is to be done where all are.
         """
         fresh, repeats = self.fresh_count - self._told[0], self.count - self._told[1]
-        self._told = (self.fresh_count, self.count)
+        mean, longest = (fresh + repeats) / max(fresh, 1), self._longest + 1
+        self.per_fresh = mean if fresh and longest <= _EVENLY * mean else 0.0
+        self._told, self._longest = (self.fresh_count, self.count), self._run
         if repeats <= _MANY * (fresh + repeats):
             return ""
         if not fresh:

@@ -22,7 +22,7 @@ from drivers.emulators.ethercat_slave import Abort, Dictionary, Sensor
 from drivers.ethercat.configuration import EthercatConfiguration
 from drivers.ethercat.description import SensorDescription, find, shipped
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import PressureStream, WrenchStream
+from drivers.ethercat.stream import Stream, Wrench, pressure_readout
 from drivers.motion_capture import optitrack_client, optitrack_protocol, vicon_protocol
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
@@ -43,9 +43,8 @@ _LATEST_NS, _LONGEST_AGO_NS = _SECOND_NS, 20 * _SECOND_NS
 
 def check_poses(poses: BodyPoses, arrived_ns: int) -> None:
     """What goes out."""
-    count = len(poses.names)
-    positions_m, quaternions = poses.positions_m[poses.tracked], poses.quaternions_xyzw[poses.tracked]
-    assert (poses.positions_m.shape, poses.quaternions_xyzw.shape) == ((count, 3), (count, 4))
+    positions_m, quaternions = np.split(poses.poses[poses.tracked], [3], axis=1)
+    assert poses.poses.shape == (len(poses.names), 7)
     assert not positions_m.size or np.abs(positions_m).max() <= _FARTHEST_M
     assert not quaternions.size or np.abs(np.linalg.norm(quaternions, axis=1) - 1.0).max() < 0.1
     assert -_LATEST_NS <= arrived_ns - poses.stamp_ns <= _LONGEST_AGO_NS, "a stamp far from its arrival"
@@ -186,11 +185,11 @@ def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list
         "Motive", (3, 0, 1, 0), version, *((_CLOCK_HZ, group[1], group[2], group[0]) if version >= (3, 0) else ())
     )
     positions = np.array([[0.1, 1.2, -0.3], [2.0, 0.5, 1.5]])
-    quaternions = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5]]).as_quat()
+    poses = np.hstack([positions, Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5]]).as_quat()])
     ids, tracked = np.array([1, 2], dtype=np.int32), np.array([True, True])
     frames = []
     for changed in (False, True):
-        sent = Frame(1, ids, positions, quaternions, tracked, 12.25, *struct.unpack("<3Q", _TICKS), changed)
+        sent = Frame(1, ids, poses, tracked, 12.25, struct.unpack("<3Q", _TICKS), changed)
         frames += [natnet.frame(sent, version), natnet_frame(sent, version)]
     echo = optitrack_protocol.message(Kind.ECHO, bytes(16))
     odd = [one[1:] for one in kept("natnet") if len(one) > 30]
@@ -218,7 +217,7 @@ def natnet_models(names: Sequence[str], version: Version) -> bytes:
 def natnet_frame(sent: Frame, version: Version) -> bytes:
     """Bodies, and one of each other thing that a frame may hold."""
     i32, f32 = natnet.i32, natnet.f32
-    bone = natnet.rigid_body(version, 1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, markers=2)
+    bone = natnet.rigid_body(version, 1, (*6 * (0.0,), 1.0), True, markers=2)
     part, marker = struct.pack("<i8fH", 1, *range(8), 1), struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
     channels = i32(1, 2) + 2 * (i32(3) + f32(*range(3)))
     others = {
@@ -347,7 +346,7 @@ _LIBRARY = SimpleNamespace(
     OP_STATE=8, SAFEOP_STATE=4,
 )  # fmt: skip
 _MOST_NEWTONS, _MOST_PASCALS = 1e6, 1e8
-_READS_EVERY = 32
+_READS_EVERY, _CYCLE_HZ = 32, 1000.0
 
 
 class Ethercat(Session):
@@ -405,13 +404,13 @@ class Ethercat(Session):
         stamps = [self._now_ns + 1_000_000 * one for one in range(count)]
         self._now_ns += 1_000_000 * count
         found = self._stream(self._device, stamps, body[: count * self._size])
-        self._stream.said()
+        self._stream.said.clear()
         most = _MOST_NEWTONS if self._description.has_wrench else _MOST_PASCALS
-        values = found.values[~np.isnan(found.values)] if not self._description.has_wrench else found.values
-        assert found.values.shape[0] == len(found.stamps_ns)
-        assert not values.size or np.abs(values).max() <= most, "a value beyond what a sensor can read"
-        assert all(one <= self._now_ns for one in found.stamps_ns)
-        return "values" if len(found.stamps_ns) else "refused: by status or value"
+        for one in found.values():
+            assert len(one.values) == len(one.stamps_ns)
+            assert not one.values.size or np.abs(one.values).max() <= most, "a value beyond what a sensor can read"
+            assert all(at_ns <= self._now_ns for at_ns in one.stamps_ns)
+        return "values" if any(one.stamps_ns for one in found.values()) else "refused: by status or value"
 
     def _begin(self, data: bytes) -> str:
         """A device that lies about one object is refused, or its factors are finite."""
@@ -438,13 +437,17 @@ def _configuration(decimation: int) -> Any:
     return load(EthercatConfiguration, None, chosen)
 
 
-def stream_of(description: SensorDescription, decimation: int) -> WrenchStream | PressureStream:
+def stream_of(description: SensorDescription, decimation: int) -> Stream:
     """As the node makes it."""
     chosen = _configuration(decimation)
     if description.has_wrench:
-        return WrenchStream(description, chosen.wrench, 1000.0)
-    inputs: Sequence[tuple[int, float]] = [(column, 0.0) for column in range(len(description.voltages))]
-    return PressureStream(description, chosen.pressure, inputs, 1000.0)
+        readouts = {"wrench": Wrench(chosen.wrench, _CYCLE_HZ).readout(description)}
+    else:
+        readouts = {
+            field: pressure_readout(description, field, chosen.pressure, 0.0, _CYCLE_HZ)
+            for field in description.voltages
+        }
+    return Stream(description, readouts, _CYCLE_HZ)
 
 
 _CAPTURE = ("drivers/motion_capture/[bs]*.py", "onboard_estimation/pipeline/device_clock.py")
