@@ -23,7 +23,7 @@ from rosbags.typesys import get_types_from_msg
 from onboard_estimation.bags.writing import BagWriter, standard_definition
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import absolute, is_hidden, publishers
-from onboard_estimation.live.losses import Losses, WithInformation
+from onboard_estimation.live.losses import Losses
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
@@ -156,8 +156,9 @@ class Recorder:
         self._write()
         self._bag.close()
         self.recorded.size_bytes = self._bag.size_bytes
-        counted = [topic.losses.count for topic in self._topics.values() if topic.losses.count is not None]
-        self.recorded.lost = sum(counted) if counted else None
+        losses = [topic.losses for topic in self._topics.values()]
+        counted = [one.count for one in losses if one.count is not None]
+        self.recorded.lost = sum(counted) if counted and all(one.are_counted for one in losses) else None
 
     def _drain(self) -> None:
         """Return when the executor has taken what had arrived before: a round of it found nothing of that any more."""
@@ -249,8 +250,7 @@ class _Topic:
 
     def subscribe(self, node: Any, kind: Any, qos: Any) -> None:
         """Listen."""
-        receive = WithInformation(self._receive)
-        self.subscription = node.create_subscription(kind, self._named[0], receive, qos, raw=True)
+        self.subscription = self.losses.listen(node, kind, self._named[0], qos, self._receive)
 
     def _receive(self, data: bytes, information: Any) -> None:
         self.losses.see(information)
@@ -330,7 +330,8 @@ def _run_as_node(node: Any, stop: StopRequest) -> None:
 
 def summary(path: Path | str, recorded: Recorded) -> str:
     """One line on a finished recording."""
-    losses = {None: "", 0: "; none lost"}.get(recorded.lost, f"; {recorded.lost} LOST before they were received")
+    unknown = "; what was lost is not counted by this middleware" if recorded.message_count else ""
+    losses = {None: unknown, 0: "; none lost"}.get(recorded.lost, f"; {recorded.lost} LOST before they were received")
     return (
         f"{path}: {recorded.message_count} messages on {len(recorded.counts)} topics, "
         f"{recorded.size_bytes / 1e6:.1f} MB in {recorded.duration_s:.1f} s{losses}"

@@ -37,6 +37,7 @@ from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 from onboard_estimation.live.discovery import wait_until
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.live.session import graph_node, port_is_free
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.realtime.machine_facts import busy_s, cpu_s, resident_mb
 from onboard_estimation.realtime.verdict import Figures, Remedy, state
@@ -227,14 +228,16 @@ class _Heard:
         self.came_ns: list[tuple[int, int]] = []
         self.reports: list[dict[str, Any]] = []
         self._node = node
+        self._aside = Aside("what the diagnostics say", node.get_logger().error)
         kind = interface_class(topics[self.topic])
         self._estimates = node.create_subscription(kind, self.topic, self._take, _DEPTH)
-        node.create_subscription(
-            interface_class("diagnostic_msgs/msg/DiagnosticArray"), "/diagnostics", self._report, 10
-        )
+        diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
+        node.create_subscription(diagnostics, "/diagnostics", lambda message: self._aside(self._report, message), 10)
 
     def is_ready(self) -> bool:
-        """Somebody publishes estimates, and tells of them."""
+        """Somebody publishes estimates, and tells of them; UserError where that is not understood."""
+        if self._aside.trouble:
+            raise UserError(self._aside.trouble)
         return self._node.count_publishers(self._estimates.topic_name) > 0 and bool(self.reports)
 
     def _take(self, message: Any) -> None:
