@@ -411,7 +411,8 @@ def _bodies(reader: Reader, version: Version) -> _Bodies:
             each.append(_pass_body(reader, version))
         rows, flags = np.frombuffer(b"".join(heads), _BODY_HEAD), np.array(each, dtype=np.uint16)
     tracked: NDArray[np.bool_] = (flags & _TRACKED) != 0
-    return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
+    with np.errstate(invalid="ignore"):  # a NaN may be one that signals
+        return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
 
 
 def _pass_body(reader: Reader, version: Version) -> int:
