@@ -206,9 +206,10 @@ class Recorder:
         )
         if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
-        topic = _Topic(self._queue.append, (name, message_type), self._stamp if self._simulated_time else None)
-        self._topics[name] = topic
-        topic.subscribe(self._node, kind, matching(endpoints, RECORDING_DEPTH))
+        stamp = self._stamp if self._simulated_time else None
+        topic = self._topics[name] = _Topic(self._queue.append, (name, message_type), stamp)
+        qos = matching(endpoints, RECORDING_DEPTH)
+        topic.subscription = topic.losses.listen(self._node, kind, name, qos, topic.receive)
         self.recorded.counts[name] = 0
 
     def _stamp(self) -> int:
@@ -248,11 +249,8 @@ class _Topic:
         self._stamp = stamp
         self.subscription: Any = None
 
-    def subscribe(self, node: Any, kind: Any, qos: Any) -> None:
-        """Listen."""
-        self.subscription = self.losses.listen(node, kind, self._named[0], qos, self._receive)
-
-    def _receive(self, data: bytes, information: Any) -> None:
+    def receive(self, data: bytes, information: Any) -> None:
+        """Take a message."""
         self.losses.see(information)
         arrived = information.get("received_timestamp") or time.time_ns()
         if self.asked_ns is None or arrived < self.asked_ns:
