@@ -243,10 +243,10 @@ class SerialLine(Session):
                 found += 1
             assert max(falls.values()) <= live.clock.jumps - jumps
             assert live.frames.unfinished <= _MOST_UNFINISHED
-        assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
+        assert min(live.counts["lost"], live.clock.implausible, live.clock.jumps) >= 0
         passed_s = max(self._now_ns - _EPOCH_NS, 0) / _SECOND_NS + 2**32 / 1e6
         self._longest_s = max(self._longest_s, passed_s)
-        assert live.lost <= _FASTEST_HZ * self._longest_s
+        assert live.counts["lost"] <= _FASTEST_HZ * self._longest_s
         assert len(pickle.dumps(live)) <= _MOST_READINGS_KEPT
         return "readings" if found else "refused: no readings"
 
