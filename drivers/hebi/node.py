@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
@@ -279,12 +278,10 @@ def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: 
     seconds
         That they are from.
     """
-    found, unseen = [], []
-    for number, (name, rows) in enumerate(zip(configuration.names, values, strict=True), start=1):
-        called = f"module {number} ({name})"
-        found += [sentence for sentence in _module_faults(configuration, called, rows, seconds) if sentence]
-        if not _may_be_judged(rows):
-            unseen.append(name)
+    found, of_each = [], list(zip(configuration.names, values, strict=True))
+    for number, (name, rows) in enumerate(of_each, start=1):
+        found += filter(None, _module_faults(configuration, f"module {number} ({name})", rows, seconds))
+    unseen = [name for name, rows in of_each if not _may_be_judged(rows)]
     rates_hz = [round(len(rows) / seconds) for rows in values]
     slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
     told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
@@ -308,7 +305,11 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         remedy = f"asked {asked_hz:g} times: is the network too slow, or this computer?"
         yield rate_fault(name, len(values), seconds, asked_hz, remedy)
     for part, where in (("gyro", IMU.angular_velocity), ("accelerometer", IMU.linear_acceleration)):
-        yield _absent_or_stuck(f"{name}: its {part}", values[:, where], configuration.source == "imitation")
+        there = values[np.isfinite(values[:, where]).all(axis=1), where]
+        if not len(there):
+            yield f"{name}: its {part} tells nothing"
+        elif configuration.source != "imitation":  # which may have no noise
+            yield stuck_fault(f"{name}: its {part}", there)
     if _may_be_judged(values):  # a robot's estimator goes by the rate about z
         upright = "where it has to be along z of a link that lies flat; mount the module so"
         gravity = "is it being moved evenly, or is its accelerometer at fault?"
@@ -318,11 +319,3 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
 def _may_be_judged(values: Matrix) -> bool:
     """Whether there are readings (K, 6) enough, at rest."""
     return len(values) >= _LEAST_READINGS and lies_still(values)
-
-
-def _absent_or_stuck(name: str, values: NDArray[np.float64], imitated: bool) -> str:
-    """Of gyro or accelerometer (K, 3). Those of an imitation may have no noise."""
-    there = values[np.isfinite(values).all(axis=1)]
-    if not len(there):
-        return f"{name} tells nothing"
-    return "" if imitated else stuck_fault(name, there)
