@@ -16,7 +16,7 @@ from sensor_msgs.msg import Imu, JointState
 from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
 from drivers.hebi.feeds import Feed, GroupFeed, HebiConfiguration, find_group
 from drivers.hebi.library import Feedback
-from drivers.hebi.log import LogFeed
+from drivers.hebi.log import JOINTS, LogFeed
 from drivers.hebi.modules import Module, joint_values
 from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
 from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
@@ -32,6 +32,8 @@ from onboard_estimation.ros.sensor_messages import axes, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _IMITATION = "drivers.emulators.hebi"
+_JOINT_STATES = "joint states"
+"""Their place among the outputs; no topic."""
 _TICK_S = 0.002
 _LOOK_S = 0.25
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -93,19 +95,13 @@ class HebiNode(MeasuringNode):
                 linear_acceleration=chosen.accelerometer_variance,
                 orientation=chosen.orientation_variance,
             )
-        self._joints: Any = None
         self._publishing_joints = self.aside("publishing joint states")
-        if chosen.joint_states_topic:
-            self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
-            joints = Channel(chosen.joint_states_topic, "sensor_msgs/msg/JointState", "joints", names=chosen.joints)
-            self._joint_messages = sensor_writer(joints, new, serialized)
-        self._beside = {
-            topic: (
-                self.create_publisher(interface_class(channel.message_type), topic, STREAM),
-                sensor_writer(channel, new, serialized, prefix),
-            )
-            for topic, channel in self.feed.channels.items()
-        }
+        joints = Channel(chosen.joint_states_topic, JOINTS, _JOINT_STATES, names=chosen.joints)
+        others = {_JOINT_STATES: joints} if chosen.joint_states_topic else {}
+        for key, channel in {**others, **self.feed.channels}.items():
+            kind = interface_class(channel.message_type)
+            self.outputs[key] = self.create_publisher(kind, channel.topic, STREAM)
+            self.messages[key] = sensor_writer(channel, new, serialized, prefix)
         if chosen.command_topic and self.feed.commands is not None:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
@@ -130,15 +126,12 @@ class HebiNode(MeasuringNode):
         now_s = time.monotonic()
         readings: list[Measurement] = []
         self.look_who_listens()
-        joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
         for one in self.feed.taken():
             joints = self._hand_on(one, now_s, readings)
-            if joints is not None and joints_heard:
-                self._publishing_joints(self._joints.publish, self._joint_messages(*joints))
+            if joints is not None:
+                self._publishing_joints(self.publish, _JOINT_STATES, *joints)
         for stamp_ns, channel, value in self.feed.beside():
-            publisher, message = self._beside[channel.topic]
-            if publisher.get_subscription_count():
-                publisher.publish(message(stamp_ns, value))
+            self.publish(channel.topic, stamp_ns, value)
         rest_s = self.hand_over(readings)
         if self.feed.is_over:
             self.say(self.feed.summary, bool(self.feed.fault))
@@ -278,7 +271,8 @@ def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: 
     seconds
         That they are from.
     """
-    found, of_each = [], list(zip(configuration.names, values, strict=True))
+    found: list[str] = []
+    of_each = list(zip(configuration.names, values, strict=True))
     for number, (name, rows) in enumerate(of_each, start=1):
         found += filter(None, _module_faults(configuration, f"module {number} ({name})", rows, seconds))
     unseen = [name for name, rows in of_each if not _may_be_judged(rows)]
