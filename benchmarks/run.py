@@ -111,11 +111,11 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
         if error.name != "recorded_robots":
             raise
         sys.exit(f"{name} needs the recordings' own package: pip install ./examples/recorded_robots")
-    before = _conditions(part)
+    before = conditions(part)
     return {**before, "cases": getattr(module, part.function)(quick)}
 
 
-def _conditions(part: Part) -> dict[str, Any]:
+def conditions(part: Part) -> dict[str, Any]:
     """What is measured, when, at which commit and on what."""
     from onboard_estimation.realtime.machine_facts import memory_gb, processor, versions
 

@@ -162,75 +162,41 @@ def faults(readings: Mapping[str, Matrix], seconds: float, told_hz: float) -> It
             yield f"{found}: other axes? set high_g_axes"
 
 
-class HighGAlignment:
-    """What the high-g sensor reads more than the low-g one, and is taken off its readings.
+def high_g_offset(low: Matrix, high: Matrix, taken_off_m_s2: Vector) -> tuple[Vector, Vector, str]:
+    """What the high-g sensor reads more than the low-g one, its standard deviation, both (3,), and a sentence on it.
 
     Parameters
     ----------
-    at_start
-        Whether it is to be measured without being asked, once.
+    low, high
+        (K, 6) and (L, 6) readings of one second along the body's axes.
+    taken_off_m_s2
+        (3,) that was measured before, and is not in `high` any more.
 
-    Attributes
-    ----------
-    offset_m_s2, stddev_m_s2
-        (3,) along the body's axes, zero until it is measured; standard deviation of that mean.
-    waits_for
-        Why it has not been measured yet though it is to be; else empty.
+    Raises
+    ------
+    UserError
+        A sensor is missing, hangs or moves, or that is no offset of this one.
     """
-
-    def __init__(self, at_start: bool) -> None:
-        self.offset_m_s2: Vector = np.zeros(3)
-        self.stddev_m_s2: Vector = np.zeros(3)
-        self.waits_for = "they have not both been there for a second yet" if at_start else ""
-
-    def align(self, low: Matrix, high: Matrix) -> str:
-        """Measure the offset; a sentence on it.
-
-        Parameters
-        ----------
-        low, high
-            (K, 6) and (L, 6) readings of one second along the body's axes; the high-g ones without the offset measured
-            before.
-
-        Raises
-        ------
-        UserError
-            A sensor is missing, hangs or moves, or that is no offset of this one; what is taken off stays as it was.
-        """
-        try:
-            offset, stddev = self._measured(low, high)
-            told = ", ".join(
-                f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True)
-            )
-            sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {told} m/s^2", float(np.abs(offset).max())
-            if largest > _LARGEST_HIGH_OFFSET_M_S2:
-                raise UserError(
-                    f"{sentence}: {largest:.1f} is no offset, of which the data sheet allows "
-                    f"{STANDARD_GRAVITY_M_S2:.1f} and this driver {_LARGEST_HIGH_OFFSET_M_S2:g}; other axes? set "
-                    "mounting.high_g_axes; another chip or range?"
-                )
-        except UserError as error:
-            self.waits_for = str(error) if self.waits_for else ""
-            raise
-        self.offset_m_s2, self.stddev_m_s2, self.waits_for = offset, stddev, ""
-        size = float(np.linalg.norm(offset))
-        if size < STANDARD_GRAVITY_M_S2:
-            return f"{sentence}, taken off"
-        return (
-            f"{sentence}, taken off; {size:.1f} in all is more than gravity: are axes a quarter turn off? lay the "
-            "robot on its side and ask again: an offset stays as it is"
+    refuse_unless_still(LOW_G, low)
+    refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
+    hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
+    if hangs.any():
+        axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
+        raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
+    (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
+    offset, stddev = taken_off_m_s2 + high_mean - low_mean, np.hypot(high_stddev, low_stddev)
+    told = ", ".join(f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True))
+    sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {told} m/s^2", float(np.abs(offset).max())
+    if largest > _LARGEST_HIGH_OFFSET_M_S2:
+        raise UserError(
+            f"{sentence}: {largest:.1f} is no offset, of which the data sheet allows {STANDARD_GRAVITY_M_S2:.1f} and "
+            f"this driver {_LARGEST_HIGH_OFFSET_M_S2:g}; other axes? set mounting.high_g_axes; another chip or range?"
         )
-
-    def _measured(self, low: Matrix, high: Matrix) -> tuple[Vector, Vector]:
-        """(3,) offset in all, and its standard deviation."""
-        refuse_unless_still(LOW_G, low)
-        refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
-        hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
-        if hangs.any():
-            axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
-            raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
-        (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
-        return self.offset_m_s2 + high_mean - low_mean, np.hypot(high_stddev, low_stddev)
+    sentence, size = f"{sentence}, taken off", float(np.linalg.norm(offset))
+    if size >= STANDARD_GRAVITY_M_S2:
+        sentence += f"; {size:.1f} in all is more than gravity: are axes a quarter turn off? lay the robot on its side "
+        sentence += "and ask again: an offset stays as it is"
+    return offset, stddev, sentence
 
 
 def _mean(values: Matrix) -> tuple[Vector, Vector]:

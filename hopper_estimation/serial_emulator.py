@@ -86,11 +86,8 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
             self.get_logger().warning(f"{bag.path} is damaged: {bag.damage}")
         self._played = played = PlayedBag(bag, host, robot, configuration)
         self._ahead_s = _BAG_AHEAD_S
-        self._told = replace(RANGES, rate_hz=max(1, min(round(played.rate_hz), 65535)))
-        if played.absent == LOW_G.sensor:
-            self._told = replace(self._told, low_g_identity=NOT_FOUND)
-        elif played.absent:
-            self._told = replace(self._told, high_g_identity=NOT_FOUND)
+        absent: dict[str, Any] = {f"{played.absent.removeprefix('imu/')}_identity": NOT_FOUND} if played.absent else {}
+        self._told = replace(RANGES, rate_hz=max(1, min(round(played.rate_hz), 65535)), **absent)
         lacks = f", without {played.absent}: marked unread" if played.absent else ""
         topics = ", ".join(played.topics.values())
         return played, f"playing {bag.path}: {bag.duration_s:.1f} s, {self._told.rate_hz} Hz{lacks}; {topics}"

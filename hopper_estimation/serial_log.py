@@ -27,6 +27,24 @@ _HIGH_G_RANGE = {0: 100, 1: 200, 3: 400}
 _NANOSECONDS_PER_MICROSECOND = 1000
 
 
+_SAID = {
+    "corrupted": "{} corrupted frames left out: {faults}.",
+    "lost": "{} frames are missing by their numbers and times (corrupted ones are among them).",
+    "before_ranges": "{} samples left out: they came before the device had told its ranges.",
+    "repeated": "{} frames left out: they have the device time of the one before.",
+    "implausible_time": "{} frames left out: their device time cannot follow the one before.",
+    "restarts": "The device restarted {} times; each time one second is taken to have passed.",
+    "changes_of_range": "The device changed its ranges {} times; the counts are scaled accordingly.",
+    "bytes_unfinished": "{} bytes at the end are no whole frame.",
+    "unread_low_g": "imu/low_g: {} of {used} left out, the device could not read it.",
+    "unread_high_g": "imu/high_g: {} of {used} left out, the device could not read it.",
+    "clipped_low_g_accelerometer": "imu/low_g accelerometer: {} of {used} readings at the end of the range.",
+    "clipped_low_g_gyro": "imu/low_g gyro: {} of {used} readings at the end of the range.",
+    "clipped_high_g_accelerometer": "imu/high_g accelerometer: {} of {used} readings at the end of the range.",
+}
+"""By the name of a count that is not zero."""
+
+
 @dataclass
 class LogClock:
     """The device's wrapping time as time from its first frame on.
@@ -87,62 +105,44 @@ def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
     clock = LogClock()
     readings = SerialReadings(clock)
     sensors = _series(path, readings)
-    settings, frames = readings.settings, readings.frames
-    used = readings.samples - readings.before_ranges
-    corrupted = sum(frames.faults.values())
-    faults = ", ".join(f"{count} {fault.value}" for fault, count in frames.faults.items())
+    settings, found = readings.settings, readings.counts
+    used = found["samples"] - found["before_ranges"]
+    corrupted = readings.frames.faults.total()
+    faults = ", ".join(f"{count} {fault.value}" for fault, count in readings.frames.faults.items())
     if settings is None or not used:
         reason = "no frame tells the ranges" if settings is None else "none follows a frame that tells the ranges"
         raise UserError(
-            f"{path}: {frames.samples} valid samples, {reason}; {corrupted} corrupted frames"
+            f"{path}: {readings.frames.samples} valid samples, {reason}; {corrupted} corrupted frames"
             + (f" ({faults})" if faults else "")
         )
-    counts = {
-        "samples": frames.samples,
+    counts = found | {
+        "samples": readings.frames.samples,
         "used": used,
         "corrupted": corrupted,
-        **{f"corrupted_{fault.name.lower()}": count for fault, count in frames.faults.items()},
-        "lost": readings.lost,
-        "before_ranges": readings.before_ranges,
         "repeated": clock.repeated,
         "implausible_time": clock.implausible,
         "restarts": clock.jumps,
-        "changes_of_range": readings.changes,
-        "bytes_unfinished": frames.unfinished,
+        "bytes_unfinished": readings.frames.unfinished,
     }
-    told = (
-        (corrupted, f"{{}} corrupted frames left out: {faults}."),
-        (readings.lost, "{} frames are missing by their numbers and times (corrupted ones are among them)."),
-        (readings.before_ranges, "{} samples left out: they came before the device had told its ranges."),
-        (clock.repeated, "{} frames left out: they have the device time of the one before."),
-        (clock.implausible, "{} frames left out: their device time cannot follow the one before."),
-        (clock.jumps, "The device restarted {} times; each time one second is taken to have passed."),
-        (readings.changes, "The device changed its ranges {} times; the counts are scaled accordingly."),
-        (frames.unfinished, "{} bytes at the end are no whole frame."),
-        *(
-            (n, f"{name}: {{}} of {used} left out, the device could not read it.")
-            for name, n in readings.unread.items()
-        ),
-        *((n, f"{name}: {{}} of {used} readings at the end of the range.") for name, n in readings.at_end.items()),
-    )
     clones = (f"{name} says it is 0x{one:02x}: scaled as an {CHIPS[name][0]}." for name, one in settings.clones.items())
-    notes = (_device(settings), *clones, *(sentence.format(count) for count, sentence in told if count))
+    told = (sentence.format(counts[name], used=used, faults=faults) for name, sentence in _SAID.items() if counts[name])
+    notes = (_device(settings), *clones, *told)
     return Converted(recording=Recording(sensors, ()), notes=notes, counts=counts)
 
 
 def _series(path: Path, readings: SerialReadings) -> tuple[Series, ...]:
     """Low-g and high-g readings of a log."""
     channels = [imu_channel("low_g"), imu_channel("high_g")]
-    stamps = {channel.sensor: [np.empty(0, dtype=np.int64)] for channel in channels}
-    values = {channel.sensor: [np.empty((0, 6))] for channel in channels}
+    parts = {one: [Series(one, np.empty(0, dtype=np.int64), np.empty((0, 6)))] for one in channels}
     for piece in _pieces(path):
         found = readings.feed(piece, 0)
-        for name in stamps:
-            of_sensor = [one for one in found if one.sensor == name]
-            stamps[name].append(np.array([one.stamp_ns for one in of_sensor], dtype=np.int64))
-            values[name].append(np.array([one.value for one in of_sensor]).reshape(-1, 6))
+        for channel, known in parts.items():
+            rows = [one for one in found if one.sensor == channel.sensor]
+            stamps_ns = np.array([one.stamp_ns for one in rows], dtype=np.int64)
+            known.append(Series(channel, stamps_ns, np.array([one.value for one in rows]).reshape(-1, 6)))
     return tuple(
-        Series(one, np.concatenate(stamps[one.sensor]), np.concatenate(values[one.sensor])) for one in channels
+        Series(channel, np.concatenate([one.stamps_ns for one in of]), np.concatenate([one.values for one in of]))
+        for channel, of in parts.items()
     )
 
 

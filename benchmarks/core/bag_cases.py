@@ -9,17 +9,17 @@ from __future__ import annotations
 import bz2
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 
-from benchmarks.fuzzing import change_bytes
+from benchmarks.fuzzing import DRAWS, change_bytes
 
 Files = dict[str, bytes]
 
@@ -31,10 +31,10 @@ _WORDS = (
     *(b"", b"0", b"-1", b".nan", b"9" * 5000, b"[]", b"{a: b}", b"null", b'"\\e[31m\\n"', b"!!binary AAAA", b"&a [*a]"),
     *(b"../../etc/passwd", b"a.mcap", b"a.db3", b"message", b"file", b"zstd"),
 )
-_PACKED: dict[bytes, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    b"\x28\xb5\x2f\xfd": (zstandard.decompress, zstandard.compress),
-    b"\x04\x22\x4d\x18": (lz4.frame.decompress, lz4.frame.compress),
-    b"BZh": (bz2.decompress, bz2.compress),
+_PACKED: dict[bytes, tuple[Callable[[], Any], Callable[[bytes], bytes]]] = {
+    b"\x28\xb5\x2f\xfd": (lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.compress),
+    b"\x04\x22\x4d\x18": (lz4.frame.LZ4FrameDecompressor, lz4.frame.compress),
+    b"BZh": (bz2.BZ2Decompressor, bz2.compress),
 }
 
 
@@ -96,8 +96,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def make_case(bag_format: str, number: int) -> Case:
-    """Case `number`."""
-    rng, known = Random(f"{bag_format} {number}"), list(seeds(bag_format).values())
+    """Case of a random number."""
+    rng, known = Random(number), list(seeds(bag_format).values())
     lone = [seed for seed in known if seed.entry]  # a folder's metadata.yaml takes longer than its messages
     seed = rng.choice(lone if rng.random() < _LONE_SHARE else known)
     case = Case(bag_format, number, seed, seed.files)
@@ -111,32 +111,39 @@ def _changed(files: Files, rng: Random, others: list[bytes]) -> Files:
         lines = files[METADATA].splitlines()
         place = rng.randrange(len(lines))
         lines[place] = lines[place].partition(b": ")[0] + b": " + rng.choice(_WORDS)
-        changed = b"\n".join(lines) if rng.random() < 0.5 else change_bytes(files[METADATA], rng)
+        changed = b"\n".join(lines) if rng.random() < 0.5 else change_bytes(files[METADATA], _draw(rng))
         return {**files, METADATA: changed}
     name = rng.choice([name for name in files if name != METADATA])
     if len(files) > 1 and rng.random() < 0.05:  # gone, or under another name
         rest = {one: content for one, content in files.items() if one != name}
         return rest if rng.random() < 0.5 else {**rest, rng.choice(("other", "a\nb", "x" * 100)) + name: files[name]}
     content = _changed_within(files[name], rng) if rng.random() < _WITHIN_SHARE else None
-    return {**files, name: content or change_bytes(files[name], rng, others)}
+    return {**files, name: content or change_bytes(files[name], _draw(rng), others)}
+
+
+def _draw(rng: Random) -> list[int]:
+    return [rng.getrandbits(32) for _ in range(DRAWS)]
 
 
 def _changed_within(content: bytes, rng: Random) -> bytes | None:
     """A block that is compressed, changed and put back where its length stays; None: there is none."""
-    begins = [
-        (place, *both)
-        for sign, both in _PACKED.items()
-        for place in range(len(content))
-        if content.startswith(sign, place)
-    ]
-    if not begins:
+    if not (blocks := _blocks(content)):
         return None
-    start, unpack, pack = rng.choice(begins)
-    for stop in range(len(content), start, -1):
-        try:
-            raw = unpack(content[start:stop])
-        except Exception:  # not its end
-            continue
-        packed = pack(change_bytes(raw, rng))
-        return content[:start] + packed[: stop - start].ljust(stop - start, b"\0") + content[stop:]
-    return None
+    start, stop, raw, pack = rng.choice(blocks)
+    packed = pack(change_bytes(raw, _draw(rng)))
+    return content[:start] + packed[: stop - start].ljust(stop - start, b"\0") + content[stop:]
+
+
+@cache
+def _blocks(content: bytes) -> list[tuple[int, int, bytes, Callable[[bytes], bytes]]]:
+    """Begin, end, content of all that is compressed, and what compresses it."""
+    found = []
+    for sign, (reader, pack) in _PACKED.items():
+        start = -1
+        while (start := content.find(sign, start + 1)) >= 0:
+            one = reader()
+            with suppress(Exception):  # it only begins like one
+                raw = one.decompress(content[start:])
+                if one.eof:
+                    found.append((start, len(content) - len(one.unused_data), raw, pack))
+    return found

@@ -232,10 +232,14 @@ def _read_database(name: str, path: Path) -> Reading:
 
 
 def _unpacked_message(data: bytes) -> bytes:
+    if not data.startswith(b"\x28\xb5\x2f\xfd"):
+        return data
+    one = zstandard.ZstdDecompressor().decompressobj()
     try:
-        return zstandard.decompress(data) if data.startswith(b"\x28\xb5\x2f\xfd") else data
+        found = one.decompress(data)
     except zstandard.ZstdError:
         return b""
+    return found if one.eof and not one.unused_data else b""
 
 
 def _messages(reader: Any, path: Path) -> Iterator[Message | int]:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,8 +27,7 @@ from rich.console import Console
 
 from benchmarks.core.bag_cases import Case, Files, make_case, scratch_folder, seeds
 from benchmarks.core.bag_references import Message, Reading, read_references
-from benchmarks.fuzzing import CASES, PLACES, Fuzzer, fuzz, tally_row
-from benchmarks.measuring import Row
+from benchmarks.fuzzing import PLACES, Draw, Session, Target
 from onboard_estimation.bags import blocks as bag_blocks
 from onboard_estimation.bags import mcap_files as bag_mcap
 from onboard_estimation.bags import sqlite as bag_sqlite
@@ -39,7 +38,6 @@ from onboard_estimation.inspection.inspect import inspect_bag, render
 Counts = Counter[Message]
 
 AS_REFERENCE, MORE, SAID, REFUSED = "as reference", "more than reference", "said damaged", "refused"
-CLASSES = (AS_REFERENCE, MORE, SAID, REFUSED)
 
 _CLAIM = re.compile(r"readable are [\d,]+ of [\d,]+ \(100\.0%\)")
 _LOSS = re.compile(r"readable are [\d,]+ of [\d,]+ \(|left out|belong to no topic")
@@ -62,7 +60,7 @@ class Ours:
 
 @dataclass
 class Judgement:
-    """A class of `CLASSES`, and the kinds of rules that were broken, each with what happened."""
+    """A class, and the kinds of rules that were broken, each with what happened."""
 
     outcome: str
     findings: dict[str, str] = field(default_factory=dict)
@@ -240,12 +238,6 @@ FORMATS = PLACES[__name__]
 _DEEP_EVERY, _IN_PIECES_EVERY = 64, 8
 
 
-def run(quick: bool) -> list[Row]:
-    """A row a format."""
-    table = "Bags with changed bytes, against the reference readers"
-    return [tally_row(name, fuzz(name, 500 if quick else CASES), table, CLASSES) for name in FORMATS]
-
-
 @cache
 def originals(bag_format: str) -> dict[str, list[Message]]:
     """The messages of every valid bag, by its name; all readers have to agree on them."""
@@ -310,12 +302,22 @@ def _scratch() -> Path:
 _STACK = ExitStack()
 
 
-def fuzzer(bag_format: str) -> Fuzzer:
-    """Of a format: raises where a rule is broken."""
+class Bags(Session):
+    """Of a format; a finding is a rule that is broken."""
 
-    def judged(number: int) -> str:
-        judgement = run_case(make_case(bag_format, number), _scratch())
+    def __init__(self, bag_format: str, _: int) -> None:
+        self._format = bag_format
+
+    def make(self, draw: Draw) -> Case:
+        """A bag, its files changed."""
+        return make_case(self._format, draw[0] << 32 | draw[1])
+
+    def take(self, data: Case) -> str:
+        """Read by ours, and by the references."""
+        judgement = run_case(data, _scratch())
         assert not judgement.findings, "; ".join(f"{kind}: {detail}" for kind, detail in judgement.findings.items())
         return judgement.outcome
 
-    return judged
+
+_CODE = ("onboard_estimation/bags/*.py", "onboard_estimation/ros/message_layouts.py")
+TARGETS = {name: Target(partial(Bags, name), _CODE, 333_334) for name in FORMATS}

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from cobs import cobs  # type: ignore[import-untyped]
 
-from benchmarks.fuzzing import CASES, Fuzzer, Target, change_bytes, tally_row
-from benchmarks.fuzzing import fuzz as fuzzed
+from benchmarks.fuzzing import PLACES, Draw, Session, Target, add_part, fuzz, kept_rows, reason, tally_row
 from benchmarks.measuring import Row
 from drivers.at_rest import HIGH_G, LOW_G
 from drivers.serial_imu.frames import FrameReader, Sample, encode_sample, encode_settings
@@ -35,6 +34,10 @@ from onboard_estimation.contract.converters import Converted
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
 
+Check = Callable[[bytes], str]
+Mend = Callable[[bytes, Random], bytes]
+
+_PART_S = 60.0
 SAMPLE_BYTES, SETTINGS_BYTES = 28, 25
 _STEPS_US = (0, 1, 1000, 1000, 1000, 16_000, 300_000, 1_000_000, 5_000_000, 59_000_000, 61_000_000, 2**31, 2**32 - 1000)
 
@@ -71,12 +74,14 @@ def is_frame(stretch: bytes) -> bool:
     return False
 
 
-def mended(stream: bytes, random: Random) -> bytes:
+def mended(stream: bytes, random: Random, begin_us: int | None = None) -> bytes:
     """Most stretches made frames again: framing, CRC; often also length, codes, and a time that can follow."""
     time_us, found = random.choice((0, 2**32 - 50_000, random.getrandbits(32))), []
+    time_us = time_us if begin_us is None else begin_us
     for stretch in stream.split(b"\0"):
         if stretch and random.random() < 0.8:
-            time_us = (time_us + random.choice(_STEPS_US)) % 2**32
+            usual = begin_us is not None and random.random() < 0.9
+            time_us = (time_us + (1000 if usual else random.choice(_STEPS_US))) % 2**32
             stretch = _frame(stretch, time_us, random)
         found.append(stretch)
     return b"\0".join(found)
@@ -113,7 +118,7 @@ _CUTS = 8
 _MOST_UNFINISHED, _MOST_KEPT = 40, 1000
 
 
-def check_frames(data: bytes) -> None:
+def check_frames(data: bytes) -> str:
     """Frames, counts and what is kept."""
     stream = data[_CUTS:]
     at_once, reader = FrameReader(), FrameReader()
@@ -128,6 +133,7 @@ def check_frames(data: bytes) -> None:
     valid = [stretch + b"\0" for stretch in stretches if is_frame(stretch)]
     assert [encode_sample(one) if isinstance(one, Sample) else encode_settings(one) for one in frames] == valid
     assert sum(reader.faults.values()) + reader.partial == len(stretches) - len(valid)
+    return "frames" if frames else "refused"
 
 
 def mended_frames(data: bytes, random: Random) -> bytes:
@@ -135,14 +141,11 @@ def mended_frames(data: bytes, random: Random) -> bytes:
     return data[:_CUTS] + mended(data[_CUTS:], random)
 
 
-FRAMES = Target(check_frames, mended_frames)
-
-
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz_serial_log_")
 _PIECE_BYTES = serial_log._PIECE_BYTES
 
 
-def check_log(data: bytes) -> None:
+def check_log(data: bytes) -> str:
     """Series, counts, and that blocks do not matter."""
     path, stream = Path(_FOLDER.name) / "log.bin", data[1:]
     path.write_bytes(stream)
@@ -152,7 +155,7 @@ def check_log(data: bytes) -> None:
         assert whole == in_pieces
         assert isinstance(whole, str)
         assert f"{samples} valid samples" in whole
-        return
+        return f"refused: {reason(whole)}"
     assert (whole.counts, whole.notes) == (in_pieces.counts, in_pieces.notes)
     counts = whole.counts
     assert counts["samples"] == samples
@@ -166,7 +169,8 @@ def check_log(data: bytes) -> None:
         assert one.values.shape == (len(one.stamps_ns), 6)
         assert len(one.stamps_ns) <= counts["used"]
         assert (np.diff(one.stamps_ns) > 0).all()
-        assert np.isfinite(one.values[:, 3:]).all()
+        assert (np.abs(one.values[:, 3:]) <= _LARGEST_M_S2).all()
+    return "read"
 
 
 def _read_log(path: Path, piece_bytes: int) -> Converted | str:
@@ -184,39 +188,71 @@ def mended_log(data: bytes, random: Random) -> bytes:
     return data[:1] + mended(data[1:], random)
 
 
-LOG = Target(check_log, mended_log)
-
-
-_HEAD = 16
 _EPOCH_NS, _LAST_NS, _SECOND_NS = 1_800_000_000 * 10**9, 2**62, 10**9
 _LATER_NS = (
     0, 1, 1_000_000, 1_000_000, 16_000_000, 499_000_000, _SECOND_NS, 5 * _SECOND_NS, 61 * _SECOND_NS,
     4_294_967_296_000, -1, -1_000_000, -900_000_000, -1_100_000_000, -3600 * _SECOND_NS,
 )  # fmt: skip
-_MOST_READINGS_KEPT = 6000
+_HEAD = 3
+_MOST_READINGS_KEPT = 8000
+_LARGEST_M_S2, _LARGEST_RAD_S = 401.0 * 9.80665, math.radians(2001.0)
+_FASTEST_HZ = 65_536
+"""That a device can tell."""
 
 
-def check_readings(data: bytes) -> None:
-    """Readings, their stamps, counts and what is kept."""
-    head, stream = data[:_HEAD], data[_HEAD:]
-    live, received_ns = SerialReadings(), _EPOCH_NS
-    last_ns = dict.fromkeys((LOW_G, HIGH_G), -(2**63))
-    found = 0
-    for number, piece in enumerate(pieces(stream, head[::2])):
-        received_ns = _arrival(received_ns, head[2 * number + 1] if 2 * number + 1 < len(head) else 0)
-        jumps, falls = live.clock.jumps, dict.fromkeys(last_ns, 0)
-        for one in live.feed(piece, received_ns):
-            _check_reading(one)
-            if one.stamp_ns <= last_ns[one.sensor]:
-                falls[one.sensor] += 1
-                assert last_ns[one.sensor] - one.stamp_ns >= 0.9 * _SECOND_NS  # only if the host was set back
-            last_ns[one.sensor] = one.stamp_ns
-            found += 1
-        assert max(falls.values()) <= live.clock.jumps - jumps
-        assert live.frames.unfinished <= 40
-    assert found + sum(live.unread.values()) == 2 * (live.samples - live.before_ranges)
-    assert min(live.lost, live.clock.implausible, live.clock.jumps) >= 0
-    assert len(pickle.dumps(live)) <= _MOST_READINGS_KEPT
+class SerialLine(Session):
+    """One device, as the node hears it: readings, their stamps, counts and what is kept.
+
+    Of an input the first byte says when it arrives, the next two where it is cut.
+    """
+
+    longest = 1024
+
+    def __init__(self, number: int) -> None:
+        self._live, self._now_ns, self._longest_s = SerialReadings(), _EPOCH_NS, 0.0
+        self._last_ns = dict.fromkeys((LOW_G, HIGH_G), -(2**63))
+        codes = number % 4, number // 4 % 4, (0, 1, 3)[number % 3], number % 8
+        start_ms = number % 4_000_000
+        settings = _sealed(_SETTINGS.pack(2, 0, 1000 * start_ms, *codes, 1000, 0x68, 0x32, 0, 0, 0, bytes(8))) + b"\0"
+        counts = (100, -200, 8192), (1, -2, 3), 2500, (160, -320, 32_752), 0
+        samples = [encode_sample(Sample(one, 1000 * (start_ms + one), *counts)) for one in range(1, 6)]
+        self.seeds = [_LINE + one for one in (settings, samples[0], b"".join(samples[:3]), settings + samples[0])]
+        self.seeds += [_LINE + one[16:] for one in kept("serial_readings")]
+        for one in (b"\0" + settings, *samples):
+            self.take(_LINE + one)
+
+    def mended(self, data: bytes, draw: Draw) -> bytes:
+        """Behind the last time of the device, mostly, and arrived a little later."""
+        last = getattr(self._live.clock, "_last") if draw[1] % 8 else None  # noqa: B009
+        head = _LINE if draw[1] % 32 else data[:_HEAD]
+        return head + mended(data[_HEAD:], Random(draw[0]), last and last[0])
+
+    def take(self, data: bytes) -> str:
+        """Of no falling time but where the host's falls."""
+        live, found = self._live, 0
+        code = data[0] if data else 0
+        self._now_ns = self._now_ns + 1_000_000 * data.count(0) if code == _LINE[0] else _arrival(self._now_ns, code)
+        for piece in pieces(data[_HEAD:], data[1:_HEAD]):
+            falls, jumps = dict.fromkeys(self._last_ns, 0), live.clock.jumps
+            for one in live.feed(piece, self._now_ns):
+                _check_reading(one)
+                if one.stamp_ns <= self._last_ns[one.sensor]:
+                    falls[one.sensor] += 1
+                    assert self._last_ns[one.sensor] - one.stamp_ns >= 0.9 * _SECOND_NS  # only if the host was set back
+                self._last_ns[one.sensor] = one.stamp_ns
+                found += 1
+            assert max(falls.values()) <= live.clock.jumps - jumps
+            assert live.frames.unfinished <= _MOST_UNFINISHED
+        assert min(live.counts["lost"], live.clock.implausible, live.clock.jumps) >= 0
+        passed_s = max(self._now_ns - _EPOCH_NS, 0) / _SECOND_NS + 2**32 / 1e6
+        self._longest_s = max(self._longest_s, passed_s)
+        assert live.counts["lost"] <= _FASTEST_HZ * self._longest_s
+        assert len(pickle.dumps(live)) <= _MOST_READINGS_KEPT
+        return "readings" if found else "refused: no readings"
+
+
+_LINE = bytes([2, 7, 255])
+_SETTINGS = struct.Struct("<BBI4BH2B3B8s")
 
 
 def _arrival(last_ns: int, code: int) -> int:
@@ -231,44 +267,42 @@ def _check_reading(one: Measurement) -> None:
     assert -(2**63) <= one.stamp_ns < 2**63
     assert one.value.shape == (6,)
     gyro, force = one.value[:3].tolist(), one.value[3:].tolist()
-    assert all(map(math.isnan if one.sensor == HIGH_G else math.isfinite, gyro))
-    assert all(map(math.isfinite, force))
-
-
-def mended_readings(data: bytes, random: Random) -> bytes:
-    """A stream of frames behind what cuts it, mended."""
-    return data[:_HEAD] + mended(data[_HEAD:], random)
-
-
-READINGS = Target(check_readings, mended_readings, longest=1024)
+    assert all(map(math.isnan, gyro)) if one.sensor == HIGH_G else max(map(abs, gyro)) <= _LARGEST_RAD_S
+    assert max(map(abs, force)) <= _LARGEST_M_S2
 
 
 CORPUS = Path(__file__).parents[2] / "test" / "fuzz_corpus"
 
 
 def run(quick: bool) -> list[Row]:
-    """A row a target."""
-    table = "Changed inputs, each held against the reader's properties"
-    return [tally_row(name, fuzzed(name, 400 if quick else 10 * CASES), table) for name in TARGETS]
+    """A part of each; what is kept goes on."""
+    names = [name for several in PLACES.values() for name in several]
+    if quick:
+        return [tally_row(name, fuzz(name, 200)) for name in names]
+    for name in names:
+        add_part(name, _PART_S)
+    return kept_rows()
 
 
 @cache
 def kept(name: str) -> tuple[bytes, ...]:
-    """Of a target."""
+    """Of a file."""
     return tuple(bytes.fromhex(line) for line in (CORPUS / f"{name}.hex").read_text().splitlines())
 
 
-def fuzzer(name: str) -> Fuzzer:
-    """Of a target: whether its properties hold for a changed input."""
-    target, inputs = TARGETS[name], kept(name)
+class Checked(Session):
+    """A reader that is begun anew for each input, against its kept inputs."""
 
-    def judged(number: int) -> str:
-        rng = Random(f"{name} {number}")
-        data = change_bytes(rng.choice(inputs), rng, inputs)
-        target.check((target.mend(data, rng) if rng.random() < 0.5 else data)[: target.longest])
-        return "held"
+    def __init__(self, corpus: str, check: Check, mend: Mend | None = None, longest: int = 512) -> None:
+        self.seeds, self._check, self._mend, self.longest = kept(corpus), check, mend, longest
 
-    return judged
+    def mended(self, data: bytes, draw: Draw) -> bytes:
+        """By the target's own rule."""
+        return data if self._mend is None else self._mend(data, Random(draw[0]))
+
+    def take(self, data: bytes) -> str:
+        """Properties of the reader."""
+        return self._check(data)
 
 
 _IMU, _JOINTS = "sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState"
@@ -288,7 +322,7 @@ _CHANNELS = (
 _CHOICE_BYTES = 3
 
 
-def check_serialized(data: bytes) -> None:
+def check_serialized(data: bytes) -> str:
     """The message, itself again, and with a byte changed."""
     head, message = data[:_CHOICE_BYTES].ljust(_CHOICE_BYTES, b"\0"), data[_CHOICE_BYTES:]
     channel = _CHANNELS[head[0] % len(_CHANNELS)]
@@ -300,6 +334,7 @@ def check_serialized(data: bytes) -> None:
     for one in (message, message, bytes(changed), message):
         _assert_equal(_by_its_object(channel, decode, one), _by_its_bytes(read, one))
     assert len(read._layouts) <= 2
+    return "compared"
 
 
 def _decoded(message_type: str, data: bytes) -> Any:
@@ -331,9 +366,15 @@ def _assert_equal(expected: Measurement | None, found: Measurement | None) -> No
     np.testing.assert_array_equal(found.value, expected.value)
 
 
+_CODE = ("drivers/serial_imu/[fr]*.py", "onboard_estimation/pipeline/device_clock.py")
 TARGETS = {
-    "serial_frames": FRAMES,
-    "serial_log": LOG,
-    "serial_readings": READINGS,
-    "serialized_readings": Target(check_serialized, longest=768),
+    "serial": Target(SerialLine, _CODE, 10_000_000),
+    "serial_frames": Target(lambda _: Checked("serial_frames", check_frames, mended_frames), _CODE[:1]),
+    "serial_log": Target(
+        lambda _: Checked("serial_log", check_log, mended_log), (*_CODE[:1], "hopper_estimation/serial_log.py")
+    ),
+    "ros_messages": Target(
+        lambda _: Checked("serialized_readings", check_serialized, longest=768),
+        ("onboard_estimation/ros/message_layouts.py", "onboard_estimation/ros/measurements.py"),
+    ),
 }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drivers.calibration.procedure import Procedure
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import argument, option
 
 if TYPE_CHECKING:
-    from drivers.calibration.logs import ImuLog
+    from drivers.calibration.logs import ImuLog, Turn
     from drivers.calibration.parameter_file import ImuCalibration, Noise
-    from drivers.calibration.session import Found
+    from drivers.calibration.session import Found, Rest
 
 EXAMPLES = output.examples(
     "calibrate imu BAG --topic imu/low_g/data_raw --output imu_low_g.yaml",
@@ -34,28 +36,11 @@ def calibrate() -> None:
 
 
 @app.command("imu", epilog=EXAMPLES)
+@arguments.taking_settings(Procedure(), "procedure")
 def imu(
     logs: Annotated[list[Path], argument("LOG...", "Bags, tables (.csv) or, with `--format`, logs of one sensor.")],
-    sensor: Annotated[
-        str | None,
-        option("NAME", "Which one, where a log holds several: topic, or `imu/low_g`.", "--sensor", "--topic"),
-    ] = None,
-    sections: Annotated[
-        Path | None, option("FILE", "Where the positions and turns are (JSON, CSV); otherwise they are found.")
-    ] = None,
-    turn_deg: Annotated[float, option("DEG", "Angle of each turn, deg.")] = 360.0,
-    turn_stddev_deg: Annotated[float, option("DEG", "Its standard deviation, deg.")] = 2.0,
-    tilt_deg: Annotated[
-        float, option("DEG", "Standard deviation of a position's tilt, deg: 2 by hand, 0.1 in a cube.")
-    ] = 2.0,
-    gravity: Annotated[float, option("G", "Gravity at the place, m/s^2.")] = 9.80665,
-    rest: Annotated[
-        Path | None, option("LOG", "Long rest for the noise; otherwise the longest one in the logs.")
-    ] = None,
+    procedure: Procedure,
     form: Annotated[str | None, option("FORMAT", _FORMAT, "--format", autocompletion=arguments.formats)] = None,
-    rate: Annotated[float | None, option("HZ", "Readings per second of a table without a column `time_s`.")] = None,
-    accelerometer_unit: Annotated[str, option("UNIT", "Of a table: `m/s2` or `g`.")] = "m/s2",
-    gyro_unit: Annotated[str, option("UNIT", "Of a table: `rad/s` or `deg/s`.")] = "rad/s",
     file: Annotated[Path | None, arguments.into("YAML", "Parameter file to write; new.")] = None,
     json: arguments.JsonOption = False,
 ) -> None:
@@ -65,49 +50,29 @@ def imu(
     and turns are found in the log, positions by gravity. Every number comes with its standard deviation; what the log
     does not allow to know is said and not written.
     """
-    from drivers.calibration.logs import ACCELEROMETER_UNITS, GYRO_UNITS, CsvForm, read_sections
+    from drivers.calibration.logs import find_rests, read_sections
     from drivers.calibration.noise import noise_of_rest
-    from drivers.calibration.session import Procedure, calibrate
+    from drivers.calibration.session import calibrate
 
-    for name, value, least, most in (
-        ("--turn-deg", turn_deg, 30.0, 36_000.0),
-        ("--turn-stddev-deg", turn_stddev_deg, 0.0, 90.0),
-        ("--tilt-deg", tilt_deg, 0.01, 15.0),
-        ("--gravity", gravity, 9.7, 9.9),
-        ("--rate", 1.0 if rate is None else rate, 0.1, 1e6),
-    ):
-        if not least <= value <= most:
-            raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
-    for name, unit, units in (
-        ("--accelerometer-unit", accelerometer_unit, ACCELEROMETER_UNITS),
-        ("--gyro-unit", gyro_unit, GYRO_UNITS),
-    ):
-        if unit not in units:
-            raise UserError(f"{name} {unit}: must be {' or '.join(units)}")
-    if sections is not None and len(logs) > 1:
+    if procedure.sections is not None and len(logs) > 1:
         raise UserError(f"--sections is of one log; {len(logs)} are given")
-
-    import numpy as np
-
-    table = CsvForm(rate, accelerometer_unit, gyro_unit)
-    turn, turn_stddev, tilt = (float(np.deg2rad(value)) for value in (turn_deg, turn_stddev_deg, tilt_deg))
-    procedure = Procedure(turn, turn_stddev, tilt, gravity)
     with output.steps("calibrating", quiet=json) as progress:
-        pairs = []
+        read = []
         for path in logs:
             progress(f"reading {path}")
-            pairs.append(_chosen(path, form, table, sensor))
+            read.append(_chosen(path, form, procedure))
         progress("estimating")
-        given = None if sections is None else read_sections(sections, pairs[0][0])
-        found = calibrate(pairs, procedure, given)
-        if rest is not None:
-            progress(f"reading {rest}")
-            noise, seconds, said = noise_of_rest(*_chosen(rest, form, table, sensor))
+        given = None if procedure.sections is None else read_sections(procedure.sections, read[0])
+        found = calibrate(read, procedure, given)
+        if procedure.rest is not None:
+            progress(f"reading {procedure.rest}")
+            log = _chosen(procedure.rest, form, procedure)
+            noise, seconds, said = noise_of_rest(log, find_rests(log))
         else:
             longest = max(found.rests, key=lambda one: one.section.duration_s)
-            noise, seconds, said = noise_of_rest(longest.log, longest.log, [longest.section])
-    result = _with_provenance(pairs, found, noise, gravity)
-    sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]
+            noise, seconds, said = noise_of_rest(longest.log, [longest.section])
+    result = _with_provenance(read, found, noise, procedure.gravity)
+    sentences = [*(note for log in read for note in log.notes), *found.sentences, *said]
     if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
         raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
     if file is not None:
@@ -122,40 +87,41 @@ def imu(
         output.say(f"\nwritten: {file}")
 
 
-def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tuple[ImuLog, ImuLog]:
-    """The sensor's log, and the one that its rests are found in: itself, or one with a gyro where it has none."""
+def _chosen(path: Path, form: str | None, procedure: Procedure) -> ImuLog:
+    """The sensor's log; one without a gyro rests where another of the same file does that has one."""
     from drivers.calibration.logs import read_log
 
-    found = read_log(path, form, table)
+    found, sensor = read_log(path, form, procedure), procedure.sensor
     # The end of a topic is enough: `imu/low_g/data_raw` of `/hopper/imu/low_g/data_raw`.
     names = [name for name in found if sensor is None or f"/{name}".endswith(f"/{sensor.strip('/')}")]
+    usable = {name: one for name, one in found.items() if not isinstance(one, UserError)}
     if len(names) != 1:
         count = "no" if sensor and not names else str(len(names))
         which = f"{path} has {count} {sensor}" if sensor else f"{path} holds {len(found)} sensors"
-        usable = [name for name, one in found.items() if not isinstance(one, UserError)]
         raise UserError(f"{which}; choose by --sensor: {', '.join(usable)}")
     log = found[names[0]]
     if isinstance(log, UserError):
         raise log
-    with_gyro = (one for one in found.values() if not isinstance(one, UserError) and one.has_gyro)
-    return log, log if log.has_gyro else next(with_gyro, log)
+    return log if log.has_gyro else replace(log, reference=next((one for one in usable.values() if one.has_gyro), None))
 
 
-def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
+def _with_provenance(logs: list[ImuLog], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
     from drivers.calibration.parameter_file import ImuCalibration, Provenance
     from onboard_estimation.base.installed import versions
 
-    first, after = pairs[0][0], found.residual_after_m_s2
+    first, residuals = logs[0], (found.residual_before_m_s2, found.residual_after_m_s2)
+    before, after = [() if one is None else (float(f"{one:.4g}"),) for one in residuals]
+    programs = versions(["onboard_estimation", "numpy"])
     provenance = Provenance(
-        log=", ".join(log.name for log, _ in pairs),
-        recorded=first.recorded,
-        sensor=first.sensor,
-        versions=", ".join(f"{name} {number}" for name, number in versions(["onboard_estimation", "numpy"]).items()),
-        positions=len(found.positions),
-        turns=len([one for one in found.turns if not one.fault]),
-        gravity_m_s2=gravity,
-        residual_before_m_s2=(float(f"{found.residual_before_m_s2:.4g}"),),
-        residual_after_m_s2=() if after is None else (float(f"{after:.4g}"),),
+        ", ".join(log.name for log in logs),
+        first.recorded,
+        first.sensor,
+        ", ".join(f"{name} {number}" for name, number in programs.items()),
+        len(found.positions),
+        len([one for one in found.turns if not one.fault]),
+        gravity,
+        before,
+        after,
     )
     return ImuCalibration(found.accelerometer, found.gyro, noise, provenance)
 
@@ -166,18 +132,19 @@ def _mapping(result: ImuCalibration, found: Found, rest_s: float, sentences: lis
 
     from onboard_estimation.base.configuration import to_mapping
 
-    def times(one: Any) -> dict[str, float]:
-        return {"start_s": one.section.start_s, "end_s": one.section.end_s}
+    def of(one: Rest | Turn, **more: Any) -> dict[str, Any]:
+        return {"start_s": one.section.start_s, "end_s": one.section.end_s, **more}
 
-    positions = {
-        name: {"log": one.log.name, **times(one), "mean_m_s2": one.mean[3:]} for name, one in found.positions.items()
+    return {
+        **to_mapping(result),
+        "positions": {name: of(one, log=one.log.name, mean_m_s2=one.mean[3:]) for name, one in found.positions.items()},
+        "turns": [
+            of(one, axis=one.axis, turned_deg=np.rad2deg(one.turned_rad), fault=one.fault) for one in found.turns
+        ],
+        "rests": len(found.rests),
+        "noise_from_rest_s": rest_s,
+        "not_allowed": sentences,
     }
-    turns = [
-        {"axis": one.axis, **times(one), "turned_deg": np.rad2deg(one.turned_rad), "fault": one.fault}
-        for one in found.turns
-    ]
-    rests = {"rests": len(found.rests), "noise_from_rest_s": rest_s}
-    return {**to_mapping(result), "positions": positions, "turns": turns, **rests, "not_allowed": sentences}
 
 
 def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[str]) -> None:
@@ -186,26 +153,22 @@ def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[s
 
     from onboard_estimation.base.configuration import describe
 
-    accelerometer, gyro = result.accelerometer, result.gyro
     table = output.table("", "", "x", "y", "z", "unit", right=("x", "y", "z"))
 
-    def row(name: str, values: Any, stddev: Any, unit: str, scale: float = 1.0, digits: int = 4) -> None:
-        if len(values):
-            shown = [f"{scale * value:.{digits}f}" for value in values]
-            if len(stddev):
-                shown = [f"{text} ± {scale * one:.{digits}f}" for text, one in zip(shown, stddev, strict=True)]
-            table.add_row(name, *shown, unit)
+    def row(name: str, values: Any, stddev: Any, unit: str = "1") -> None:
+        shown = [f"{value:.4f} ± {one:.4f}" for value, one in zip(values, stddev, strict=True)]
+        table.add_row(name, *shown, unit)
 
-    for name, part, unit, biases, scale in (
-        ("accelerometer", accelerometer, "m/s^2", ("bias_m_s2", "bias_stddev_m_s2"), 1.0),
-        ("gyro", gyro, "deg/s", ("bias_rad_s", "bias_stddev_rad_s"), float(np.rad2deg(1.0))),
+    for name, part, unit, scale in (
+        ("accelerometer", result.accelerometer, "m/s^2", 1.0),
+        ("gyro", result.gyro, "deg/s", np.rad2deg(1.0)),
     ):
-        if part.measured != "nothing":
-            row(f"{name} bias", getattr(part, biases[0]), getattr(part, biases[1]), unit, scale)
-        if part.measured == "bias and matrix":
-            for axis in range(3):
-                rows = slice(3 * axis, 3 * axis + 3)
-                row(f"  matrix, {'xyz'[axis]}", part.matrix[rows], part.matrix_stddev[rows], "1")
+        measured, bias, bias_stddev, matrix, matrix_stddev = vars(part).values()
+        if measured != "nothing":
+            row(f"{name} bias", scale * np.array(bias), scale * np.array(bias_stddev), unit)
+        for axis in range(3) if measured == "bias and matrix" else ():
+            rows = slice(3 * axis, 3 * axis + 3)
+            row(f"  matrix, {'xyz'[axis]}", matrix[rows], matrix_stddev[rows])
     for parameter in describe(type(result.noise)):
         if values := getattr(result.noise, parameter.name):
             name = f"{parameter.name.partition('_')[0]} {parameter.doc.partition(',')[0][-1]}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,12 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.calibration.procedure import Procedure
 from onboard_estimation.base.bounded_file import open_regular, read_bounded_text
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 from onboard_estimation.contract.converters import GROUP, Converter
+from onboard_estimation.soundness.at_rest import is_imu
+from onboard_estimation.soundness.stretches import longest_run
 
 Array = NDArray[np.float64]
 
@@ -35,8 +37,9 @@ _IMU = "sensor_msgs/msg/Imu"
 _COLUMNS = (
     *((f"gyr_{axis}", f"gyro_{axis}", f"g{axis}", f"w{axis}") for axis in "xyz"),
     *((f"acc_{axis}", f"accelerometer_{axis}", f"a{axis}") for axis in "xyz"),
+    ("time_s", "t", "time"),
 )
-_TIME_COLUMNS = ("time_s", "t", "time")
+_USUAL = Procedure()
 _LEAST_READINGS = 20
 _MOST_EMPTY = 20.0
 _LONGEST_PERIOD_S = 0.08  # for three readings in a quarter of a second
@@ -59,6 +62,9 @@ class ImuLog:
         UTC time of the first reading, where the log tells it.
     notes
         What was left out, in sentences.
+    reference
+        Log that its rests are found in: of another sensor on the same board, where it has no gyro, or is too noisy to
+        show them; None: itself.
     """
 
     name: str
@@ -66,7 +72,8 @@ class ImuLog:
     time_s: Array
     values: Array
     recorded: str = ""
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    reference: ImuLog | None = None
 
     @property
     def has_gyro(self) -> bool:
@@ -79,20 +86,11 @@ class ImuLog:
         return float(np.median(np.diff(self.time_s)))
 
 
-_Columns = tuple[str, NDArray[np.int64], Array, tuple[str, ...]]
+_Columns = tuple[str, NDArray[np.int64], Array, Sequence[str]]
 """Sensor, stamps, ns, values, notes."""
 
 
-@dataclass(frozen=True)
-class CsvForm:
-    """What a CSV table does not tell: units, and the rate where it has no column `time_s`."""
-
-    rate_hz: float | None = None
-    accelerometer_unit: str = "m/s2"
-    gyro_unit: str = "rad/s"
-
-
-def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = None) -> dict[str, ImuLog | UserError]:
+def read_log(path: Path, form: str | None = None, procedure: Procedure = _USUAL) -> dict[str, ImuLog | UserError]:
     """All inertial sensors of a log, by name: the topic in a bag, the sensor of a converter, `imu` in a table.
 
     A sensor that cannot be used (too few readings, an attitude only) is there with the reason: others may be wanted.
@@ -101,6 +99,8 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
     ----------
     form
         Format of a converter (`convert --formats`), e.g. `serial_log`; None: a table (.csv) or a bag.
+    procedure
+        Of a table: its units, and its rate where it has no column `time_s`.
 
     Raises
     ------
@@ -109,12 +109,8 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
     """
     if not path.exists():
         raise UserError(f"cannot read {path}: no such file or folder")
-    if form is not None:
-        columns = _converted(path, form)
-    elif path.suffix.lower() == ".csv":
-        return {"imu": _log(path, "imu", *_read_csv(path, csv_form or CsvForm()), ())}
-    else:
-        columns = _read_bag(path)
+    is_table = form is None and path.suffix.lower() == ".csv"
+    columns = _read_csv(path, procedure) if is_table else _converted(path, form) if form else _read_bag(path)
     logs: dict[str, ImuLog | UserError] = {}
     for sensor, stamps_ns, values, notes in columns:
         try:
@@ -132,66 +128,49 @@ def _read_bag(path: Path) -> list[_Columns]:
 
     with open_bag(path) as bag:
         topics = [name for name, topic in bag.topics.items() if topic.message_type == _IMU and topic.count]
-        columns = read_channels(bag, {name: Channel(name, _IMU, name) for name in topics})
-    return [
-        (name, one.stamps_ns, one.values, tuple(f"{path}, {note}" for note in one.notes(name)))
-        for name, one in columns.items()
-    ]
+        columns = read_channels(bag, {name: Channel(name, _IMU, name) for name in topics}).items()
+    return [(name, one.stamps_ns, one.values, [f"{path}, {note}" for note in one.notes(name)]) for name, one in columns]
 
 
 def _converted(path: Path, form: str) -> list[_Columns]:
     read: Converter = load(GROUP, "format", form)
     content = read(path, False)
-    notes = tuple(f"{path}: {note}" for note in content.notes)
-    return [
-        (series.channel.sensor, series.stamps_ns, series.values, notes)
-        for series in content.recording.sensors
-        if series.channel.message_type == _IMU and series.channel.field != "orientation" and len(series.stamps_ns)
-    ]
+    notes = [f"{path}: {note}" for note in content.notes]
+    imus = [one for one in content.recording.sensors if is_imu(one.channel) and len(one.stamps_ns)]
+    return [(one.channel.sensor, one.stamps_ns, one.values, notes) for one in imus]
 
 
-def _read_csv(path: Path, form: CsvForm) -> tuple[NDArray[np.int64], Array]:
-    """Stamps, ns, and values."""
+def _read_csv(path: Path, procedure: Procedure) -> list[_Columns]:
     try:
         with open_regular(path) as packed:
             file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
             header = [name.strip() for name in next(csv.reader(file), [])]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a table without rows; that is said below
-                table = np.loadtxt(file, delimiter=",", ndmin=2)
-        time = [header.index(name) for name in _TIME_COLUMNS if name in header]
-        wanted = [next((header.index(one) for one in names if one in header), None) for names in _COLUMNS]
-        missing = [names[0] for names, place in zip(_COLUMNS, wanted, strict=True) if place is None]
+            lines = file.readlines()
+        *places, time = [next((header.index(one) for one in names if one in header), -1) for names in _COLUMNS]
+        missing = [names[0] for names, place in zip(_COLUMNS, places, strict=False) if place < 0]
         if any(name.startswith("acc") for name in missing) or len(missing) not in (0, 3):
             raise UserError(
                 f"{path}: no column {', '.join(missing)}; there are {', '.join(header)[:200] or 'none'}. Expected is a "
                 "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
             )
+        table = np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, len(header)))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: no table of numbers: {str(error)[:200]}") from error
-    if not len(table):
-        table = np.empty((0, len(header)))
     if table.shape[1] != len(header):
         raise UserError(f"{path}: no table of numbers: {table.shape[1]} in a line, {len(header)} names in its header")
-    values = np.full((len(table), 6), np.nan)
-    for column, place in enumerate(wanted):
-        if place is not None:
-            values[:, column] = table[:, place]
-    values *= np.repeat([GYRO_UNITS[form.gyro_unit], ACCELEROMETER_UNITS[form.accelerometer_unit]], 3)
-    if form.rate_hz is not None:
-        seconds = np.arange(len(table)) / form.rate_hz
-    elif time:
-        seconds = table[:, time[0]]
-    else:
+    if procedure.rate_hz is None and time < 0:
         raise UserError(f"{path}: no column time_s; give --rate, readings per second")
+    seconds = table[:, time] if procedure.rate_hz is None else np.arange(len(table)) / procedure.rate_hz
     if not np.isfinite(seconds).all() or np.abs(seconds).max(initial=0.0) > 1e10:
-        raise UserError(f"{path}: the column {header[time[0]]} holds what is no time in s")
-    return np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), values
+        raise UserError(f"{path}: the column {header[time]} holds what is no time in s")
+    table = np.column_stack([table, np.full(len(table), np.nan)])  # which is what a column that is missing reads
+    scales = np.repeat([GYRO_UNITS[procedure.gyro_unit], ACCELEROMETER_UNITS[procedure.accelerometer_unit]], 3)
+    return [("imu", np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), table[:, places] * scales, ())]
 
 
-def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]) -> ImuLog:
+def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: Sequence[str]) -> ImuLog:
     """A log without readings that are no numbers or do not follow in time."""
     rates = values[np.isfinite(values[:, :3]).all(axis=1), :3]
     gyro = len(rates) > 0
@@ -200,10 +179,8 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
         gyro, values = False, np.hstack([np.full((len(values), 3), np.nan), values[:, 3:]])
         notes = (*notes, f"{path}, {sensor}: the gyro reads the same throughout; taken for none.")
     finite = np.isfinite(values if gyro else values[:, 3:]).all(axis=1)
-    order = np.argsort(stamps_ns[finite], kind="stable")
-    stamps, kept = stamps_ns[finite][order], values[finite][order]
-    new = np.diff(stamps, prepend=np.int64(-1) if not len(stamps) else stamps[0] - 1) > 0
-    stamps, kept = stamps[new], kept[new]
+    stamps, first = np.unique(stamps_ns[finite], return_index=True)
+    kept = values[finite][first]
     if len(stamps) < _LEAST_READINGS:
         raise UserError(f"{path}, {sensor}: {len(stamps)} readings; a calibration needs {_LEAST_READINGS} and more")
     span_s = float(stamps[-1] - stamps[0]) / NANOSECONDS_PER_SECOND
@@ -224,8 +201,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     if stamps[0] > _FIRST_DATE_NS:
         seconds = int(stamps[0]) // NANOSECONDS_PER_SECOND
         recorded = datetime.fromtimestamp(seconds, timezone.utc).isoformat()
-    name = path.resolve().name
-    return ImuLog(name, sensor, (stamps - stamps[0]) / NANOSECONDS_PER_SECOND, kept, recorded, notes)
+    return ImuLog(path.resolve().name, sensor, (stamps - stamps[0]) / NANOSECONDS_PER_SECOND, kept, recorded, notes)
 
 
 # Where in a log the sensor rested, in which position, and where it was turned: given, or found.
@@ -275,38 +251,35 @@ def find_rests(log: ImuLog) -> list[Section]:
 
     A turn at constant speed is quiet, too: the gyro has to read what it reads in most quiet blocks.
     """
+    log = log.reference or log
     count = int(np.floor(log.time_s[-1] / _BLOCK_S))
     if count < 2:
         return []
     edges = np.searchsorted(log.time_s, _BLOCK_S * np.arange(count + 1))
-    full = np.diff(edges) >= 3
-    mean, spread = np.full((count, 6), np.nan), np.full((count, 6), np.inf)
-    for block in np.flatnonzero(full).tolist():
-        values = log.values[edges[block] : edges[block + 1]]
-        mean[block], spread[block] = values.mean(axis=0), values.std(axis=0)
-    quiet = full & _quiet(spread[:, 3:].max(axis=1), _LEAST_ACCELERATION_M_S2)
-    if log.has_gyro:
-        quiet &= _quiet(spread[:, :3].max(axis=1), _LEAST_GYRO_RAD_S)
-        if quiet.any():
-            usual = np.median(mean[quiet, :3], axis=0)
-            noise = np.median(spread[quiet, :3])
-            quiet &= np.abs(mean[:, :3] - usual).max(axis=1) < max(_LEAST_GYRO_RAD_S, noise)
-    noise = float(np.median(spread[quiet, 3:])) if quiet.any() else 0.0
+    blocks = np.split(log.values[: edges[-1]], edges[1:-1])
+    few = np.full(6, np.inf)  # too few readings are not at rest
+    mean = np.array([one.mean(axis=0) if len(one) >= 3 else np.zeros(6) for one in blocks])
+    spread = np.array([one.std(axis=0) if len(one) >= 3 else few for one in blocks])
+    quiet = _quiet(spread[:, 3:], _LEAST_ACCELERATION_M_S2) & _quiet(spread[:, :3], _LEAST_GYRO_RAD_S)
+    if not quiet.any():
+        return []
+    usual = np.median(mean[quiet, :3], axis=0)
+    gyro_noise, noise = float(np.median(spread[quiet, :3])), float(np.median(spread[quiet, 3:]))
+    quiet &= ~(np.abs(mean[:, :3] - usual).max(axis=1) >= max(_LEAST_GYRO_RAD_S, gyro_noise))
     moved = np.linalg.norm(np.diff(mean[:, 3:], axis=0), axis=1) > max(_MOST_MOVED_M_S2, 3.0 * noise)
     goes_on = quiet[:-1] & quiet[1:] & ~moved
-    first, last = quiet.copy(), quiet.copy()
-    first[1:] &= ~goes_on
-    last[:-1] &= ~goes_on
-    blocks = zip(np.flatnonzero(first).tolist(), np.flatnonzero(last).tolist(), strict=True)
+    first, last = quiet & ~np.append(False, goes_on), quiet & ~np.append(goes_on, False)
+    runs = zip(np.flatnonzero(first).tolist(), np.flatnonzero(last).tolist(), strict=True)
     # The blocks at both ends may hold the begin of a motion.
-    rests = [Section((start + 1) * _BLOCK_S, end * _BLOCK_S) for start, end in blocks]
+    rests = [Section((start + 1) * _BLOCK_S, end * _BLOCK_S) for start, end in runs]
     return [one for one in rests if one.duration_s >= SHORTEST_REST_S]
 
 
 def _quiet(spread: Array, least: float) -> NDArray[np.bool_]:
-    finite = spread[np.isfinite(spread)]
-    floor = float(np.percentile(finite, _QUIETEST_SHARE)) if len(finite) else 0.0
-    out: NDArray[np.bool_] = spread < max(least, _OVER_FLOOR * floor)
+    """Which blocks are, by the standard deviations (n, 3) of their readings; a sensor that is none (NaN) is."""
+    largest = spread.max(axis=1)
+    floor = np.percentile(largest[np.isfinite(largest)], _QUIETEST_SHARE) if np.isfinite(largest).any() else 0.0
+    out: NDArray[np.bool_] = ~(largest >= max(least, _OVER_FLOOR * float(floor)))
     return out
 
 
@@ -319,8 +292,6 @@ def positions_of(means_m_s2: Array, gravity_m_s2: float) -> list[str]:
         (n, 3) mean specific force. Where it is not within a fifth of g everywhere (a high-g sensor may be off by 1 g),
         the middle between least and largest is taken for the bias.
     """
-    if not len(means_m_s2):
-        return []
     plain = np.abs(np.linalg.norm(means_m_s2, axis=1) / gravity_m_s2 - 1.0).max() < 0.2
     highest, lowest = means_m_s2.max(axis=0), means_m_s2.min(axis=0)
     directions = means_m_s2 if plain else means_m_s2 - (highest + lowest) / 2.0
@@ -354,9 +325,8 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
         raise UserError(f"{path}: neither a JSON object of sections nor a CSV file with name, start, end") from error
     sections = []
     for name, entry in entries:
-        label = _LABELS.get(str(name))
-        start, end = _bound(entry, "start", log), _bound(entry, "end", log)
-        if label is None or start is None or end is None:
+        label, start, end = _LABELS.get(str(name), ""), _bound(entry, "start", log), _bound(entry, "end", log)
+        if not label or np.isnan(start + end):
             raise UserError(
                 f"{path}: section {str(name)[:40]!r}: expected x_p, x_a or x_rot (y, z likewise) with start and "
                 "end, or start_s and end_s"
@@ -369,19 +339,15 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
     return sections
 
 
-def _bound(entry: Any, name: str, log: ImuLog) -> float | None:
-    """s from the log's start; None where there is no such number."""
+def _bound(entry: Any, name: str, log: ImuLog) -> float:
+    """s from the log's start, infinite beyond its readings; NaN where there is no such number."""
     try:
         if entry.get(f"{name}_s") not in (None, ""):
-            value = float(entry[f"{name}_s"])
-        else:
-            number = float(entry[name])
-            if not 0 <= number <= len(log.time_s):
-                return float("inf")
-            value = float(np.append(log.time_s, log.time_s[-1] + log.period_s)[int(number)])
+            return float(entry[f"{name}_s"])
+        times, number = np.append(log.time_s, log.time_s[-1] + log.period_s), float(entry[name])
+        return float(times[int(number)]) if 0 <= number < len(times) else number * np.inf
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return value if np.isfinite(value) else None
+        return np.nan
 
 
 # Turns between rests: by how much the gyro says that the sensor was turned, and about which axis.
@@ -422,10 +388,8 @@ def given_turn(log: ImuLog, section: Section, bias_rad_s: Array) -> Turn:
     return Turn(section.label[-1], section, turned, _fault(log, section))
 
 
-def find_turns(
-    log: ImuLog, rests: Sequence[Section], bias_rad_s: Array, turn_rad: float
-) -> tuple[list[Turn], list[str]]:
-    """Turns of about the angle between neighbouring rests, and sentences on what is nearly one.
+def find_turns(log: ImuLog, rests: Sequence[Section], bias_rad_s: Array, turn_rad: float) -> list[Turn]:
+    """Turns of about the angle between neighbouring rests; with a fault those that are nearly one.
 
     Parameters
     ----------
@@ -434,24 +398,25 @@ def find_turns(
     bias_rad_s
         (3,)
     """
-    turns, sentences = [], []
+    turns = []
     for before, after in pairwise(rests):
         section = Section(before.end_s, after.start_s)
         turned, path = _integrals(log, section, bias_rad_s)
         place = int(np.argmax(np.abs(turned)))
-        if abs(turned[place]) < _ALONG * path[place] or np.linalg.norm(np.delete(path, place)) > 0.25 * path[place]:
+        size = abs(turned[place])
+        off, is_huge = abs(size / turn_rad - 1.0), size > 10.0 * turn_rad
+        is_one_axis = size >= _ALONG * path[place] and np.linalg.norm(np.delete(path, place)) <= 0.25 * path[place]
+        if not is_one_axis or (off >= _NEARLY and not is_huge):
             continue
-        off = abs(abs(turned[place]) / turn_rad - 1.0)
-        if off <= _WITHIN:
-            turns.append(Turn("xyz"[place], section, turned, _fault(log, section)))
-        elif off < _NEARLY or abs(turned[place]) > 10.0 * turn_rad:
-            hint = "; is its unit deg/s (--gyro-unit)?" if abs(turned[place]) > 10.0 * turn_rad else ""
-            degrees = abs(np.rad2deg(turned[place]))
-            sentences.append(
-                f"a motion about {'xyz'[place]} at {section.start_s:.1f} s is {degrees:.0f} deg by the gyro, not "
-                f"{np.rad2deg(turn_rad):g} to within {100 * _WITHIN:g} %: not used{hint}"
+        fault = _fault(log, section)
+        if off > _WITHIN:
+            fault = (
+                f"a motion about {'xyz'[place]} at {section.start_s:.1f} s is {np.rad2deg(size):.0f} deg by the gyro, "
+                f"not {np.rad2deg(turn_rad):g} to within {100 * _WITHIN:g} %: not used"
+                f"{'; is its unit deg/s (--gyro-unit)?' if is_huge else ''}"
             )
-    return turns, sentences
+        turns.append(Turn("xyz"[place], section, turned, fault))
+    return turns
 
 
 def _integrals(log: ImuLog, section: Section, bias_rad_s: Array) -> tuple[Array, Array]:
@@ -474,8 +439,7 @@ def _fault(log: ImuLog, section: Section) -> str:
     # The end of the range: the largest value of the turn, several times in a row.
     for axis, values in zip("xyz", np.abs(rates).T, strict=True):
         at_end = values == values.max(initial=0.0)
-        held = np.convolve(at_end, np.ones(_HELD), "valid")
-        if len(values) > _HELD and held.max(initial=0.0) >= _HELD and values.max() > 0.5:
+        if len(longest_run(at_end)) >= _HELD and values.max() > 0.5:
             return (
                 f"{where}the gyro stays at {values.max():.3g} rad/s about {axis} for "
                 f"{np.count_nonzero(at_end)} readings, the end of its range; turn more slowly"

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.calibration.logs import ImuLog, Section, find_rests
+from drivers.calibration.logs import ImuLog, Section
 from drivers.calibration.parameter_file import Noise
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.soundness.stretches import runs
 
 Array = NDArray[np.float64]
 
@@ -49,28 +50,21 @@ class AxisNoise(NamedTuple):
     why: Mapping[str, str]
 
 
-def noise_of_rest(
-    log: ImuLog, reference: ImuLog, rests: Sequence[Section] | None = None
-) -> tuple[Noise, float, list[str]]:
-    """Noise, length of the rest it is from (s), and sentences on what the rest does not show.
-
-    Parameters
-    ----------
-    reference
-        Log that the rests are found in.
-    rests
-        Where they are known already.
+def noise_of_rest(log: ImuLog, rests: Sequence[Section]) -> tuple[Noise, float, list[str]]:
+    """Noise of the longest rest, how much of it has no gap (s), and sentences on what it does not show.
 
     Raises
     ------
     UserError
-        The log holds no rest.
+        There is no rest.
     """
-    rests = find_rests(reference) if rests is None else rests
     if not rests:
         raise UserError(f"{log.name}: no rest in {log.time_s[-1]:.4g} s; leave the sensor on a quiet table")
-    longest = max(rests, key=lambda one: one.duration_s)
-    values, duration_s = _longest_whole(log, longest.rows(log))
+    rows = max(rests, key=lambda one: one.duration_s).rows(log)
+    gapless = runs(np.diff(log.time_s[rows]) <= _LONGEST_GAP * log.period_s)
+    first, last = _longest(gapless)
+    values = log.values[rows][first : last + 1]
+    duration_s = float(np.ptp(log.time_s[rows][[first, last]]))
     rate_hz = (len(values) - 1) / duration_s if duration_s > 0.0 else 1.0 / log.period_s
     known: dict[str, list[tuple[float, ...]]] = {"gyro": [()] * 3}
     sentences = []
@@ -79,28 +73,15 @@ def noise_of_rest(
             continue
         *quantities, whys = zip(*(axis_noise(column, rate_hz) for column in columns.T), strict=True)
         known[part] = [_of_all(quantity) for quantity in quantities]
-        reasons: dict[str, str] = {}
-        for axis, why in zip("xyz", whys, strict=True):
-            for what, reason in why.items():
-                others = f"{reasons[what].partition(':')[0]}, " if what in reasons else ""
-                reasons[what] = f"{others}{axis}: {reason}"
-        sentences += [f"{part}, {what} not told of {reason}" for what, reason in reasons.items()]
+        for what in dict.fromkeys(what for why in whys for what in why):
+            reasons = {axis: why[what] for axis, why in zip("xyz", whys, strict=True) if what in why}
+            sentences.append(f"{part}, {what} not told of {', '.join(reasons)}: {list(reasons.values())[-1]}")
     return Noise(*known["accelerometer"], *known["gyro"]), duration_s, sentences
 
 
 def _of_all(values: Sequence[float | None]) -> tuple[float, ...]:
     """Of x, y, z; none where one of them is not known."""
     return () if None in values else tuple(float(f"{value:.4g}") for value in values)
-
-
-def _longest_whole(log: ImuLog, rows: slice) -> tuple[Array, float]:
-    """The longest stretch of these rows without a gap, and its length in s."""
-    times = log.time_s[rows]
-    cuts = np.flatnonzero(np.diff(times) > _LONGEST_GAP * log.period_s) + 1
-    edges = [0, *cuts.tolist(), len(times)]
-    place = int(np.argmax(np.diff(edges)))
-    first, last = edges[place], edges[place + 1]
-    return log.values[rows][first:last], float(times[last - 1] - times[first])
 
 
 def allan_deviation(readings: Array, rate_hz: float) -> tuple[Array, Array, Array]:
@@ -159,7 +140,7 @@ def axis_noise(readings: Array, rate_hz: float) -> AxisNoise:
     # A floor is flat over a factor of four (between white noise and a walk alone it would be flat over two), and above
     # what these two leave.
     known = (density or 0.0) ** 2 / tau + (random_walk or 0.0) ** 2 * tau / 3.0
-    first, last = _longest_run(np.abs(slope) < _SLOPE_RANGE)
+    first, last = _longest(runs(np.abs(slope) < _SLOPE_RANGE))
     flat = slice(first, last)
     if last - first >= _LEAST_POINTS and tau[last - 1] >= _LEAST_FLAT * tau[first]:
         floor = float(np.average(deviation[flat] ** 2 - known[flat], weights=1.0 / error[flat] ** 2))
@@ -182,10 +163,6 @@ def _slopes(tau: Array, deviation: Array) -> Array:
     return slopes
 
 
-def _longest_run(true: NDArray[np.bool_]) -> tuple[int, int]:
-    """First and behind the last of the longest run that is true; (0, 0) where there is none."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], true, [False]]).astype(np.int64)))
-    if not len(edges):
-        return 0, 0
-    place = int(np.argmax(edges[1::2] - edges[::2]))
-    return int(edges[2 * place]), int(edges[2 * place + 1])
+def _longest(found: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """First and behind the last of the longest run; (0, 0) where there is none."""
+    return max(found, key=lambda run: run[1] - run[0], default=(0, 0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ from drivers.calibration.logs import (
     positions_of,
 )
 from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
+from drivers.calibration.procedure import Procedure
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 # Bias, gain and misalignment of an IMU from six resting positions and three turns.
 #
@@ -41,7 +42,7 @@ Array = NDArray[np.float64]
 
 _DRAWS = 400
 _SEED = 20
-_STEPS = 15
+_STEPS = 14
 _LEAST_NOISE = 1e-5  # of the magnitude, relative: it keeps the equations regular where a log has no noise
 
 
@@ -92,7 +93,7 @@ def fit_accelerometer(means_m_s2: Array, noise_m_s2: Array, gravity_m_s2: float,
 
 
 def fit_gyro_matrix(
-    turned_rad: Array, angles_rad: Array, angle_stddev_rad: float, tilt_rad: float
+    turned_rad: Array, angle_rad: float, angle_stddev_rad: float, tilt_rad: float
 ) -> tuple[Array, Array]:
     """Gain and misalignment of a gyro from turns, and their standard deviations.
 
@@ -100,19 +101,15 @@ def fit_gyro_matrix(
     ----------
     turned_rad
         (3, 3) integral of the readings less their bias over a turn about x, y, z (rows), rad.
-    angles_rad
-        (3,) the true angle of each, with its sign.
-    angle_stddev_rad
-        Standard deviation of that angle.
+    angle_rad, angle_stddev_rad
+        The true angle of each, and its standard deviation.
     tilt_rad
         Standard deviation of the tilt of the turn's axis from the sensor's, about each of two axes.
     """
-    gain = (turned_rad / angles_rad[:, None]).T
+    gain = (turned_rad / angle_rad).T
     random = np.random.default_rng(_SEED)
-    size = (_DRAWS, 3, 1)
-    drawn = _tilted(np.eye(3), tilt_rad, random) * (
-        1.0 + angle_stddev_rad / angles_rad[:, None] * random.normal(size=size)
-    )
+    drawn = _tilted(np.eye(3), tilt_rad, random)
+    drawn *= 1.0 + angle_stddev_rad / angle_rad * random.normal(size=(_DRAWS, 3, 1))
     matrix = np.linalg.inv(gain).astype(np.float64)
     matrices = np.linalg.inv(np.swapaxes(drawn @ gain.T, 1, 2))
     return matrix, _root_mean_square(matrices - matrix)
@@ -128,25 +125,18 @@ def _solved(means: Array, magnitude_noise: Array, tilt_rad: float) -> tuple[Arra
     # d y_i / d (M, c), row by row: (D, 6, 3, 12).
     jacobian = np.einsum("ij,dpk->dpijk", np.eye(3), extended).reshape(count, 6, 3, 12)
     across = np.where(UP == 0.0, 1.0, 0.0) / tilt_rad  # (6, 3) weights of what a tilt changes to first order
-    unknown = np.tile(np.eye(3, 4).ravel(), (count, 1))
-    # The first step is Ferraris's: directions as they should be, no magnitudes.
-    weights = np.full((6, 3), 1.0 / tilt_rad)
-    for step in range(_STEPS):
+    # The start is Ferraris's: directions as they should be, no magnitudes.
+    unknown = np.swapaxes(np.linalg.pinv(extended) @ UP, 1, 2).reshape(count, 12)
+    for _ in range(_STEPS):
         found = np.einsum("dpij,dj->dpi", jacobian, unknown)
-        if step == 0:
-            residual, slope = weights * (found - UP), weights[..., None] * jacobian
-        else:
-            norm = np.linalg.norm(found, axis=2, keepdims=True)
-            magnitude = (norm - 1.0) / magnitude_noise[:, None]
-            by_magnitude = (
-                np.einsum("dpi,dpij->dpj", found / norm, jacobian)[:, :, None] / magnitude_noise[:, None, None]
-            )
-            residual = np.concatenate([across * (found - UP), magnitude], axis=2)
-            slope = np.concatenate([across[..., None] * jacobian, by_magnitude], axis=2)
-        slope, residual = slope.reshape(count, -1, 12), residual.reshape(count, -1)
+        norm = np.linalg.norm(found, axis=2, keepdims=True)
+        by_magnitude = np.einsum("dpi,dpij->dpj", found / norm, jacobian) / magnitude_noise[:, None]
+        residual = np.concatenate([across * (found - UP), (norm - 1.0) / magnitude_noise[:, None]], axis=2)
+        slope = np.concatenate([across[..., None] * jacobian, by_magnitude[:, :, None]], axis=2).reshape(count, -1, 12)
         # By QR, not by normal equations: the two weights differ by a factor of a thousand.
         q, r = np.linalg.qr(slope)
-        unknown = unknown - np.linalg.solve(r, np.einsum("dij,di->dj", q, residual)[..., None])[..., 0]
+        step = np.einsum("dij,di->dj", q, residual.reshape(count, -1))
+        unknown = unknown - np.linalg.solve(r, step[..., None])[..., 0]
     solution = unknown.reshape(count, 3, 4)
     matrix: Array = solution[..., :3]
     return matrix, -np.linalg.solve(matrix, solution[..., 3:])[..., 0].astype(np.float64)
@@ -164,26 +154,6 @@ def _root_mean_square(errors: Array) -> Array:
 
 
 _NOISE_BLOCK_S = 0.5
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """What is known of how the calibration was done.
-
-    Attributes
-    ----------
-    turn_rad, turn_stddev_rad
-        Angle of each turn, and its standard deviation.
-    tilt_rad
-        Standard deviation of a position's and of a turn axis's tilt, about each of two axes.
-    gravity_m_s2
-        At the place.
-    """
-
-    turn_rad: float = 2.0 * np.pi
-    turn_stddev_rad: float = float(np.deg2rad(2.0))
-    tilt_rad: float = float(np.deg2rad(2.0))
-    gravity_m_s2: float = STANDARD_GRAVITY_M_S2
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,19 +190,14 @@ class Found:
     positions: Mapping[str, Rest]
     residual_before_m_s2: float
     residual_after_m_s2: float | None
-    sentences: tuple[str, ...] = field(default=())
+    sentences: tuple[str, ...] = ()
 
 
-def calibrate(
-    logs: Sequence[tuple[ImuLog, ImuLog]], procedure: Procedure, sections: Sequence[Section] | None = None
-) -> Found:
+def calibrate(logs: Sequence[ImuLog], procedure: Procedure, sections: Sequence[Section] | None = None) -> Found:
     """Errors of a sensor from its logs.
 
     Parameters
     ----------
-    logs
-        (log of the sensor, log that rests are found in): the second is of another sensor on the same board where the
-        first has no gyro, or is too noisy to show its rests.
     sections
         Given for the one log; None: found.
 
@@ -241,38 +206,38 @@ def calibrate(
     UserError
         There is no rest at all, a given section contradicts gravity, or the numbers are those of no working sensor.
     """
-    rests: list[Rest] = []
-    turns: list[Turn] = []
-    sentences: list[str] = []
-    resting: list[list[Section]] = []
-    for log, reference in logs:
-        found = [one for one in sections if not one.label.startswith("turn")] if sections else find_rests(reference)
-        resting.append([one for one in found if len(log.time_s[one.rows(log)]) >= 3])
-        rests += [_rest(log, one) for one in resting[-1]]
-    rests = _labelled(rests, procedure.gravity_m_s2, [log for log, _ in logs])
+    resting = [(log, _resting(log, sections)) for log in logs]
+    found = [_rest(log, one) for log, places in resting for one in places]
+    rests = _labelled(found, procedure.gravity, logs)
     bias, bias_stddev = _gyro_bias(rests)
-    for (log, _), places in zip(logs, resting, strict=True):
-        if log.has_gyro and sections:
-            turns += [given_turn(log, one, bias) for one in sections if one.label.startswith("turn")]
-        elif log.has_gyro:
-            some, said = find_turns(log, places, bias, procedure.turn_rad)
-            turns += some
-            sentences += said
-    if not turns and (units := [one for one in sentences if "--gyro-unit" in one]):
+    turns: list[Turn] = []
+    for log, places in resting:
+        if log.has_gyro:
+            given = [given_turn(log, one, bias) for one in sections or () if one.label.startswith("turn")]
+            turns += given if sections else find_turns(log, places, bias, math.radians(procedure.turn_deg))
+    sentences = [one.fault for one in turns if one.fault]
+    usable = [one for one in turns if not one.fault]
+    if not usable and (units := [one for one in sentences if "--gyro-unit" in one]):
         raise UserError(units[0])
-    sentences += [one.fault for one in turns if one.fault]
-    of_position = {name: [one for one in rests if one.position == name] for name in POSITIONS}
-    used = {name: max(some, key=lambda one: one.section.duration_s) for name, some in of_position.items() if some}
-    accelerometer, said = _accelerometer(used, procedure)
-    sentences += said
-    gyro, said = _gyro(logs[0][0].has_gyro, bias, bias_stddev, turns, procedure)
-    sentences += said
+    used = {
+        name: max(some, key=lambda one: one.section.duration_s)
+        for name in POSITIONS
+        if (some := [one for one in rests if one.position == name])
+    }
+    accelerometer = _accelerometer(used, procedure, sentences)
+    gyro = _gyro(logs[0].has_gyro, bias, bias_stddev, usable, procedure, sentences)
     means = np.array([one.mean[3:] for one in rests])
-    before, after = _residual(means, procedure.gravity_m_s2), None
+    before, after = _residual(means, procedure.gravity), None
     if accelerometer.measured != "nothing":
         matrix = np.reshape(accelerometer.matrix, (3, 3))
-        after = _residual((means - np.array(accelerometer.bias_m_s2)) @ matrix.T, procedure.gravity_m_s2)
+        after = _residual((means - np.array(accelerometer.bias_m_s2)) @ matrix.T, procedure.gravity)
     return Found(accelerometer, gyro, tuple(rests), tuple(turns), used, before, after, tuple(sentences))
+
+
+def _resting(log: ImuLog, sections: Sequence[Section] | None) -> list[Section]:
+    """Rests that are given, or found, of which the log has readings."""
+    found = [one for one in sections if not one.label.startswith("turn")] if sections else find_rests(log)
+    return [one for one in found if len(log.time_s[one.rows(log)]) >= 3]
 
 
 def _rest(log: ImuLog, section: Section) -> Rest:
@@ -287,9 +252,9 @@ def _rest(log: ImuLog, section: Section) -> Rest:
         noise = np.maximum(noise, blocks.std(axis=0, ddof=1) / np.sqrt(count))
     # Where noise does not reach the next digit, a mean is no better than a digit.
     steps = np.abs(np.diff(log.values[:20_000], axis=0))
-    digit = np.array([column[column > 0.0].min(initial=np.inf) for column in steps.T])
+    digit = np.where(steps > 0.0, steps, np.inf).min(axis=0)
     coarse = np.isfinite(digit) & (spread < digit / 2.0)
-    noise = np.where(coarse, np.maximum(noise, np.where(coarse, digit, 0.0) / np.sqrt(12.0)), noise)
+    noise = np.maximum(noise, np.where(coarse, digit, 0.0) / np.sqrt(12.0))
     return Rest(log, section, section.label, values.mean(axis=0), noise)
 
 
@@ -332,50 +297,51 @@ def _gyro_bias(rests: Sequence[Rest]) -> tuple[Array, Array]:
     return bias, stddev
 
 
-def _accelerometer(used: Mapping[str, Rest], procedure: Procedure) -> tuple[AccelerometerErrors, list[str]]:
+def _accelerometer(used: Mapping[str, Rest], procedure: Procedure, said: list[str]) -> AccelerometerErrors:
     if missing := [name for name in POSITIONS if name not in used]:
         axes = ", ".join(dict.fromkeys(name[1] for name in missing))
-        return AccelerometerErrors(), [
+        said.append(
             f"accelerometer not calibrated: {len(used)} of 6 positions, {', '.join(missing)} missing; bias and "
             f"gain of {axes} cannot be told apart. Rest 5 s in each position, within 30 degrees"
-        ]
+        )
+        return AccelerometerErrors()
     means, noise = (np.array([getattr(used[name], what)[3:] for name in POSITIONS]) for what in ("mean", "noise"))
-    fit = fit_accelerometer(means, noise, procedure.gravity_m_s2, procedure.tilt_rad)
+    fit = fit_accelerometer(means, noise, procedure.gravity, math.radians(procedure.tilt_deg))
     errors = AccelerometerErrors("bias and matrix", *map(_rounded, fit))
     if faults := list(errors.faults()):
         raise UserError("accelerometer", faults)
     cross = float(np.rad2deg(np.max(fit.matrix_stddev)))
-    said = [f"misalignment of the accelerometer is known to {cross:.1f} deg, as well as the positions are (--tilt-deg)"]
-    short = [name for name, one in used.items() if one.section.duration_s < 2.0 * SHORTEST_REST_S]
-    if short:
+    said.append(
+        f"misalignment of the accelerometer is known to {cross:.1f} deg, as well as the positions are (--tilt-deg)"
+    )
+    if short := [name for name, one in used.items() if one.section.duration_s < 2.0 * SHORTEST_REST_S]:
         said.append(f"the rests {', '.join(short)} are shorter than {2.0 * SHORTEST_REST_S:g} s; 5 s tell more")
-    return errors, said
+    return errors
 
 
 def _gyro(
-    has_gyro: bool, bias: Array, bias_stddev: Array, turns: Sequence[Turn], procedure: Procedure
-) -> tuple[GyroErrors, list[str]]:
+    has_gyro: bool, bias: Array, bias_stddev: Array, turns: Sequence[Turn], procedure: Procedure, said: list[str]
+) -> GyroErrors:
     if not has_gyro:
-        return GyroErrors(), ["gyro not calibrated: the sensor has none"]
-    of_axis = {axis: [one for one in turns if one.axis == axis and not one.fault] for axis in "xyz"}
+        said.append("gyro not calibrated: the sensor has none")
+        return GyroErrors()
     only_bias = GyroErrors("bias", _rounded(bias), _rounded(bias_stddev))
-    if missing := [axis for axis, some in of_axis.items() if not some]:
-        return only_bias, [
-            f"gyro's gains not measured: no turn of {np.rad2deg(procedure.turn_rad):g} deg about {', '.join(missing)}; "
+    if missing := sorted(set("xyz").difference(one.axis for one in turns)):
+        said.append(
+            f"gyro's gains not measured: no turn of {procedure.turn_deg:g} deg about {', '.join(missing)}; "
             "turn by hand once about each axis, with a rest of 2 s before and after, or give --turn-deg"
-        ]
-    along = {axis: [one.turned_rad * np.sign(one.angle_rad) for one in some] for axis, some in of_axis.items()}
-    turned = np.array([np.mean(along[axis], axis=0) for axis in "xyz"])
+        )
+        return only_bias
+    along = [[one.turned_rad * np.sign(one.angle_rad) for one in turns if one.axis == axis] for axis in "xyz"]
+    turned = np.array([np.mean(some, axis=0) for some in along])
     longest_s = max(one.section.duration_s for one in turns)
-    angle_stddev = float(np.hypot(procedure.turn_stddev_rad, bias_stddev.max() * longest_s))
-    angles = np.full(3, procedure.turn_rad)
-    matrix, matrix_stddev = fit_gyro_matrix(turned, angles, angle_stddev, procedure.tilt_rad)
-    errors = replace(
-        only_bias, measured="bias and matrix", matrix=_rounded(matrix), matrix_stddev=_rounded(matrix_stddev)
-    )
+    angle_stddev = float(np.hypot(math.radians(procedure.turn_stddev_deg), bias_stddev.max() * longest_s))
+    angle, tilt = math.radians(procedure.turn_deg), math.radians(procedure.tilt_deg)
+    matrix, stddev = map(_rounded, fit_gyro_matrix(turned, angle, angle_stddev, tilt))
+    errors = replace(only_bias, measured="bias and matrix", matrix=matrix, matrix_stddev=stddev)
     if faults := list(errors.faults()):
         raise UserError("gyro, with the turns found", faults)
-    return errors, []
+    return errors
 
 
 def _residual(means_m_s2: Array, gravity_m_s2: float) -> float:

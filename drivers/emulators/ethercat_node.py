@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from geometry_msgs.msg import WrenchStamped
@@ -42,19 +43,30 @@ class EmulatedPressure(PressureSensors):
 
     def voltage(self, pressure_pa: float) -> float:
         """V, of an absolute pressure."""
-        slope = (self.volts[1] - self.volts[0]) / (self.pascals[1] - self.pascals[0])
-        return self.volts[0] + slope * (pressure_pa - self.ambient_pa - self.pascals[0])
+        return self.volts[0] + (pressure_pa - self.ambient_pa - self.pascals[0]) / self.slope_pa
 
 
 # What the emulated sensors measure: forces, torques and pressures of a bag, of messages as they come, or made up.
 
-_SWINGS = ((2.0, 0.5), (1.5, 0.7), (6.0, 0.3), (0.10, 0.9), (0.08, 1.1), (0.04, 0.6))
-"""Amplitude in N or N m, and frequency in Hz, of a wrench that is made up."""
-_LOAD_N = -12.0
 _WRENCH_TYPE, _PRESSURE_TYPE = "geometry_msgs/msg/WrenchStamped", "sensor_msgs/msg/FluidPressure"
-_PRESSURES_PA = (20_000.0, 15_000.0, 0.2)
-"""Middle and amplitude above the surroundings, and frequency in Hz; each chamber a third of a turn behind the other."""
+_AGAIN_NS = 1000 * NANOSECONDS_PER_SECOND
+"""What is made up begins anew, at the same values."""
 
+
+class Swing(NamedTuple):
+    """A value that is made up: amplitude and middle (N, N m or Pa), and of how many turns it begins behind others."""
+
+    amplitude: float
+    frequency_hz: float
+    middle: float = 0.0
+    turns: float = 0.0
+
+
+_WRENCH = (
+    Swing(2.0, 0.5), Swing(1.5, 0.7), Swing(6.0, 0.3, -12.0), Swing(0.10, 0.9), Swing(0.08, 1.1), Swing(0.04, 0.6)
+)  # fmt: skip
+_PRESSURE = Swing(15_000.0, 0.2, 20_000.0)
+"""Above the surroundings; each chamber a third of a turn behind the other."""
 
 Track = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Times (K,), ns from the start of the bag, rising; values (K, m), each until the next comes."""
@@ -68,14 +80,13 @@ class Played:
     sensors
         Chambers whose pressure is measured, in the order of the analogue inputs, and how.
     bag
-        Plays `wrench` and `pressure/<chamber>`, of any namespace, over and over; None: they are made up.
+        Plays `wrench` and `pressure/<chamber>`, of any namespace, over and over; None: they are made up. The first
+        sample begins it.
 
     Attributes
     ----------
     messages
         Newest of `wrench` (N, N m) and `pressure/<chamber>` (Pa), as far as one has come.
-    start_ns
-        When the bag began, ns since the epoch; None: it has not yet. The first sample begins it.
 
     Raises
     ------
@@ -86,58 +97,46 @@ class Played:
     def __init__(self, sensors: EmulatedPressure, bag: Path | None) -> None:
         self._sensors = sensors
         self.messages: dict[str, tuple[float, ...]] = {}
-        self.start_ns: int | None = None
-        self._tracks: dict[str, Track] = {}
-        self._length_ns = 1
-        if bag is not None:
-            self._tracks = read_tracks(bag, ("wrench", *(f"pressure/{name}" for name in sensors.chambers if name)))
-            self._length_ns = 1 + max(int(times_ns[-1]) for times_ns, _ in self._tracks.values())
+        self._start_ns: int | None = None
+        names = ("wrench", *(f"pressure/{name}" for name in sensors.chambers if name))
+        self._tracks = read_tracks(bag, names) if bag is not None else {}
+        self._length_ns = 1 + max((int(times_ns[-1]) for times_ns, _ in self._tracks.values()), default=0)
 
     def signal(self, description: SensorDescription, first_input: int) -> Signal:
         """What one device measures, whose analogue inputs begin with that one of the bus."""
-        inputs = range(first_input, first_input + len(description.voltages))
-
-        def measured(now_ns: int) -> tuple[float, ...]:
-            if description.has_wrench:
-                return self._wrench_at(now_ns)
-            return tuple(self._voltage_at(now_ns, place) for place in inputs)
-
-        return measured
-
-    def _newest(self, name: str, now_ns: int) -> tuple[float, ...] | None:
-        """Of a message, or of the bag; None: it is in neither."""
-        if name in self.messages or name not in self._tracks:
-            return self.messages.get(name)
-        self.start_ns = now_ns if self.start_ns is None else self.start_ns
-        times_ns, values = self._tracks[name]
-        bag_ns = (now_ns - self.start_ns) % self._length_ns
-        place = max(0, int(np.searchsorted(times_ns, bag_ns, side="right")) - 1)  # before the first, that one
-        return tuple(values[place].tolist())
-
-    def _wrench_at(self, now_ns: int) -> tuple[float, ...]:
-        """(6,) N and N m."""
-        found = self._newest("wrench", now_ns)
-        if found is not None or self._tracks:
-            return found or (0.0,) * 6
-        seconds = now_ns % (1000 * NANOSECONDS_PER_SECOND) / NANOSECONDS_PER_SECOND
-        swung = [size * math.sin(2.0 * math.pi * hertz * seconds) for size, hertz in _SWINGS]
-        swung[2] += _LOAD_N
-        return tuple(swung)
-
-    def _voltage_at(self, now_ns: int, place: int) -> float:
-        """V, at an analogue input; 0 without a sensor."""
+        if description.has_wrench:
+            return lambda now_ns: self._at("wrench", now_ns, _WRENCH)
         sensors = self._sensors
-        name = sensors.chambers[place] if place < len(sensors.chambers) else ""
-        if not name:
-            return 0.0
-        if (found := self._newest(f"pressure/{name}", now_ns)) is not None:
-            return sensors.voltage(*found)
-        above_pa = 0.0
-        if not self._tracks:
-            middle_pa, swing_pa, hertz = _PRESSURES_PA
-            turns = hertz * (now_ns % (1000 * NANOSECONDS_PER_SECOND)) / NANOSECONDS_PER_SECOND - place / 3.0
-            above_pa = middle_pa + swing_pa * math.sin(2.0 * math.pi * turns)
-        return sensors.voltage(sensors.ambient_pa + above_pa)
+        inputs = range(first_input, first_input + len(description.voltages))
+        names = [sensors.chambers[place] if place < len(sensors.chambers) else "" for place in inputs]
+        swings = [_PRESSURE._replace(turns=place / 3.0) for place in inputs]
+
+        def volts(now_ns: int) -> list[float]:
+            """0 without a sensor."""
+            return [
+                sensors.voltage(*self._at(f"pressure/{name}", now_ns, (swing,), sensors.ambient_pa)) if name else 0.0
+                for name, swing in zip(names, swings, strict=True)
+            ]
+
+        return volts
+
+    def _at(self, name: str, now_ns: int, swings: Sequence[Swing], rest: float = 0.0) -> tuple[float, ...]:
+        """Made up of swings about `rest`; that itself where there is a bag without it."""
+        if name in self.messages:
+            return self.messages[name]
+        if name in self._tracks:
+            self._start_ns = now_ns if self._start_ns is None else self._start_ns
+            times_ns, values = self._tracks[name]
+            bag_ns = (now_ns - self._start_ns) % self._length_ns
+            place = max(0, int(np.searchsorted(times_ns, bag_ns, side="right")) - 1)  # before the first, that one
+            return tuple(values[place].tolist())
+        if self._tracks:
+            return (rest,) * len(swings)
+        seconds = now_ns % _AGAIN_NS / NANOSECONDS_PER_SECOND
+        return tuple(
+            rest + one.middle + one.amplitude * math.sin(2.0 * math.pi * (one.frequency_hz * seconds - one.turns))
+            for one in swings
+        )
 
 
 def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
@@ -157,17 +156,12 @@ def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
             raise UserError(f"{path} has nothing to play: none of {', '.join(names)}; it has {there}")
         kinds = {topic: _WRENCH_TYPE if name == "wrench" else _PRESSURE_TYPE for topic, name in topics.items()}
         columns = read_channels(bag, {topic: Channel(topic, kind, topic) for topic, kind in kinds.items()})
-    found: dict[str, Track] = {}
-    for topic, column in columns.items():
-        finite = np.isfinite(column.values).all(axis=1)
-        stamps_ns, values = column.stamps_ns[finite], column.values[finite]
-        order = np.argsort(stamps_ns, kind="stable")
-        if len(order):
-            found[topics[topic]] = stamps_ns[order], values[order]
+    finite = {topics[topic]: one.at(np.asarray(np.isfinite(one.values).all(axis=1))) for topic, one in columns.items()}
+    found = {name: one.at(np.argsort(one.stamps_ns, kind="stable")) for name, one in finite.items() if len(one.values)}
     if not found:
         raise UserError(f"{path} has nothing to play: no message of {', '.join(topics)} holds numbers")
-    first_ns = min(int(stamps_ns[0]) for stamps_ns, _ in found.values())
-    return {name: (stamps_ns - first_ns, values) for name, (stamps_ns, values) in found.items()}
+    first_ns = min(int(one.stamps_ns[0]) for one in found.values())
+    return {name: (one.stamps_ns - first_ns, one.values) for name, one in found.items()}
 
 
 # The node.
@@ -226,15 +220,14 @@ class EthercatEmulatorNode(SteadyNode):
         inputs = [len(one.voltages) for one in descriptions]
         if len(pressure.chambers) > sum(inputs):
             raise UserError(f"pressure.chambers: {len(pressure.chambers)} for {sum(inputs)} analogue inputs")
-        if chosen.fault.slave > (last := len(descriptions) - 1):
-            at = f"the last of {last + 1} devices has the place {last}"
-            raise UserError(f"fault.slave: {chosen.fault.slave}, but {at}")
         self._played = Played(pressure, Path(host.bag) if host.bag else None)
         self._slaves = [
             Slave(one, self._played.signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
         ]
         self._bus = Segment(self._slaves, chosen.fault, host.seed)
+        if fault := self._fault_of_place(chosen):
+            raise UserError(fault)
         self._wire = Wire(chosen.bus.interface)
         self.create_subscription(WrenchStamped, "emulated_wrench", self._on_wrench, _NEWEST)
         for name in filter(None, pressure.chambers):
@@ -263,9 +256,13 @@ class EthercatEmulatorNode(SteadyNode):
         super().destroy_node()
 
     def _change(self, configuration: EmulatorConfiguration) -> None:
-        if configuration.fault.slave >= len(self._slaves):
-            raise ValueError(f"fault.slave: there are {len(self._slaves)} devices, the first is 0")
+        if fault := self._fault_of_place(configuration):
+            raise ValueError(fault)
         self._bus.change(configuration.fault)
+
+    def _fault_of_place(self, configuration: EmulatorConfiguration) -> str:
+        place, last = configuration.fault.slave, len(self._slaves) - 1
+        return f"fault.slave: {place}, but the last of {last + 1} devices has the place {last}" if place > last else ""
 
     def _on_wrench(self, message: WrenchStamped) -> None:
         force, torque = message.wrench.force, message.wrench.torque

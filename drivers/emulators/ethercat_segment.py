@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from drivers.emulators.ethercat_slave import Command, Slave, State
+from drivers.emulators.ethercat_slave import NO_REASON, Command, Slave, State
 from drivers.ethercat.interface import raw_socket
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 
@@ -88,8 +88,6 @@ _LAST, _BETWEEN = 0x5611, 0x5A31
 """DL status: port 0 has a link, or ports 0 and 1; the others are closed."""
 _RETURNED = 0x02
 _STATES = {"pre_op": State.PREOP, "safe_op": State.SAFEOP, "op": State.OP}
-_ABORT = 0x0800_0000
-_NO_REASON = 0x0001
 _COUNTED_UP = frozenset({*range(Command.APRD, Command.FPRD), *range(Command.BRD, Command.LRD)})
 """Commands whose position each slave counts up."""
 _WAIT_S = 0.1
@@ -146,7 +144,8 @@ class Segment:
         self._asked: EthercatFaults | None = None
         self._random = random.Random(seed)
         self._begin_s: float | None = None
-        self._is_off = self._are_set = False
+        self._are_set = False
+        self._off: Slave | None = None
         self.connect(len(self.slaves))
 
     def connect(self, reach: int) -> None:
@@ -191,48 +190,39 @@ class Segment:
     def _lets_through(self, now_s: float) -> bool:
         """Do what is due of the faults; whether the frame gets through."""
         if self._asked is not None:
-            self._end()
-            self._faults, self._asked, self._begin_s = self._asked, None, now_s
-        faults = self._faults
-        if faults is None:
+            self._faults, self._asked, self._begin_s, self._are_set = self._asked, None, now_s, False
+            for slave in self.slaves:
+                _impose(slave, EthercatFaults())
+        if (faults := self._faults) is None:
             return True
         if self._begin_s is None:
             self._begin_s = now_s + faults.after_s
         passed_s = now_s - self._begin_s
         if passed_s < 0.0:
             return True
-        slave = self.slaves[min(faults.slave, len(self.slaves) - 1)]
-        if passed_s < faults.power_off_s and not self._is_off:
-            self._is_off = True
-            self.connect(self.slaves.index(slave))
-        elif self._is_off and passed_s >= faults.power_off_s:
-            self._power_up()
+        slave = self.slaves[faults.slave]
+        off = slave if passed_s < faults.power_off_s else None
+        if self._off is not off:
+            if self._off is not None:
+                self._off.power_up()
+                self._are_set = False
+            self._off = off
+            self.connect(len(self.slaves) if off is None else faults.slave)
         if not self._are_set:
             self._are_set = True
-            slave.sensor.status = frozenset(one for one in ("overload", "error", "warning") if getattr(faults, one))
-            slave.sensor.is_frozen = faults.frozen
-            if faults.refused_state != "none":
-                slave.refused = _STATES[faults.refused_state], _NO_REASON
-            found = [SDO_OBJECT.fullmatch(one) for one in faults.sdo_aborts]
-            slave.dictionary.aborts = {(int(one[1], 16), int(one[2], 16)): _ABORT for one in found if one}
-            if faults.leaves_op and slave.state is State.OP:
-                slave.enter(State.SAFEOP, _NO_REASON)
+            _impose(slave, faults)
         return passed_s >= faults.unplugged_s and self._random.random() >= faults.frame_loss_rate
 
-    def _power_up(self) -> None:
-        """The first slave that is not reached; its faults are set anew."""
-        self.slaves[self.reach].power_up()
-        self._is_off = self._are_set = False
-        self.connect(len(self.slaves))
 
-    def _end(self) -> None:
-        """What lasts is over."""
-        if self._is_off:
-            self._power_up()
-        self._are_set = False
-        for slave in self.slaves:
-            slave.refused, slave.sensor.status, slave.dictionary.aborts = None, frozenset(), {}
-            slave.sensor.is_frozen = False
+def _impose(slave: Slave, faults: EthercatFaults) -> None:
+    """Have a device go wrong by itself, as asked, until told otherwise; of the defaults, in nothing."""
+    slave.sensor.status = frozenset(one for one in ("overload", "error", "warning") if getattr(faults, one))
+    slave.sensor.is_frozen = faults.frozen
+    slave.refused = _STATES.get(faults.refused_state)
+    found = [SDO_OBJECT.fullmatch(one) for one in faults.sdo_aborts]
+    slave.dictionary.unanswered = {(int(one[1], 16), int(one[2], 16)) for one in found if one}
+    if faults.leaves_op and slave.state is State.OP:
+        slave.enter(State.SAFEOP, NO_REASON)
 
 
 class Wire:

@@ -7,16 +7,15 @@ EEPROM says, wherever the master would have them.
 
 from __future__ import annotations
 
-import math
 import struct
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from drivers.ethercat.description import CODES, COUNTER, SdoObject, SensorDescription, UnitCode, limits
+from drivers.ethercat.description import COUNTER, TYPES, SdoObject, SensorDescription, UnitCode
 from drivers.ethercat.device import ASSIGNMENTS, conversion_of, dtype_of
 
 Signal = Callable[[int], Sequence[float]]
@@ -36,6 +35,7 @@ _DOWNLOAD, _UPLOAD, _ABORTED = 1, 2, 4
 
 TOGGLE_OR_COMMAND, NO_COMPLETE_ACCESS, READ_ONLY = 0x0504_0001, 0x0601_0000, 0x0601_0002
 NO_OBJECT, WRONG_LENGTH, NO_SUBINDEX = 0x0602_0000, 0x0607_0010, 0x0609_0011
+GENERAL_ERROR = 0x0800_0000
 
 
 class Abort(Exception):
@@ -49,12 +49,12 @@ class Dictionary:
     ----------
     objects
         Values by index and subindex.
-    aborts
-        Instead of an answer, for these: faults on request.
+    unanswered
+        Those that it does not answer for: faults on request.
     """
 
     def __init__(self, one: SensorDescription, identity: tuple[int, int, int, int]) -> None:
-        self.aborts: dict[tuple[int, int], int] = {}
+        self.unanswered: set[tuple[int, int]] = set()
         self.objects = {(0x1000, 0): struct.pack("<I", 0x1389), (0x1008, 0): _name(one)}
         lists: dict[int, tuple[str, list[int]]] = {0x1018: ("<I", list(identity)), 0x1C00: ("<B", [1, 2, 3, 4])}
         for part, pdos in one.parts.items():
@@ -65,7 +65,7 @@ class Dictionary:
             self.objects |= {(index, place): struct.pack(code, value) for place, value in enumerate(values, 1)}
         asked = {
             (each.index, each.subindex): _packed(each.type, expected(each))
-            for _, scale in one.scales
+            for scale in one.scales.values()
             for each in (scale.factor, scale.offset, scale.unit)
             if isinstance(each, SdoObject)
         }
@@ -78,8 +78,8 @@ class Dictionary:
 
     def read(self, index: int, subindex: int) -> bytes:
         """A value, or `Abort`."""
-        if (index, subindex) in self.aborts:
-            raise Abort(self.aborts[index, subindex])
+        if (index, subindex) in self.unanswered:
+            raise Abort(GENERAL_ERROR)
         if (index, subindex) not in self.objects:
             raise Abort(NO_SUBINDEX if any(one == index for one, _ in self.objects) else NO_OBJECT)
         return self.objects[index, subindex]
@@ -138,7 +138,7 @@ def _name(one: SensorDescription) -> bytes:
 
 def _packed(kind: str, value: float) -> bytes:
     """A number as a device holds it."""
-    return struct.pack(CODES[kind], value if kind.startswith("float") else int(value))
+    return np.array(value).astype(TYPES[kind]).tobytes()
 
 
 # The EEPROM (slave information interface, ETG.1000.6 and ETG.2010): identity, mailboxes, sync managers.
@@ -197,8 +197,6 @@ def eeprom_image(description: SensorDescription, identity: tuple[int, int, int, 
 
 # What it measures, as process data: SI values through the factors of its file into counts, status, bias.
 
-_LARGEST_FLOAT, _FLOAT_DIGIT = 3.4e38, 1e-6
-
 
 class Sensor:
     """A sensor as its file describes it.
@@ -221,13 +219,11 @@ class Sensor:
         self.is_frozen = False
         self._count, self._last = 0, b""
         self._description, self._signal = description, signal
-        inputs, self._outputs = dtype_of(description.input_entries), dtype_of(description.output_entries)
-        assert inputs.fields is not None
-        self._size, self._places = inputs.itemsize, {name: one[1] for name, one in inputs.fields.items()}
-        self._types = {entry.field: entry.type for entry in description.input_entries}
-        si = conversion_of(description, description.fields, expected)
-        self._scales = list(zip(si.fields, si.gain.tolist(), si.offset.tolist(), strict=True))
-        self._bias: Sequence[float] = [0.0] * len(si.fields)
+        self._record = np.zeros(1, dtype_of(description.input_entries))
+        self._outputs = dtype_of(description.output_entries)
+        self._scale = scale = conversion_of(description, description.fields, expected)
+        self._digit = 1e-6 if self._record.dtype[scale.fields[0]].kind == "f" else 1.0
+        self._bias = np.zeros(len(scale.fields))
         self._control = 0
 
     def inputs(self, now_ns: int) -> bytes:
@@ -237,32 +233,22 @@ class Sensor:
         """
         if self.is_frozen and self._last:
             return self._last
-        data = bytearray(self._size)
+        record, scale = self._record, self._scale
         self._count = (self._count + 1) % 256
-        noise = float(self._count % 2)
-        if COUNTER in self._places:
-            noise = 0.0
-            self._put(data, COUNTER, self._count)
-        for value, bias, (field, gain, offset) in zip(self._signal(now_ns), self._bias, self._scales, strict=True):
-            digit = _FLOAT_DIGIT if self._types[field].startswith("float") else 1.0
-            self._put(data, field, (value - bias - offset) / gain + noise * digit)
-            noise = 0.0
-        firsts = {bits.level: bits for bits in reversed(self._description.status) if bits.level in self.status}
-        for field in {bits.field for bits in firsts.values()}:
-            told = [bits.mask & -bits.mask for bits in firsts.values() if bits.field == field]
-            self._put(data, field, sum(set(told)))
-        self._last = bytes(data)
-        return self._last
-
-    def _put(self, data: bytearray, field: str, raw: float) -> None:
-        """As the device holds it: a float, or a whole number within its limits."""
-        kind, place = self._types[field], self._places[field]
-        if kind.startswith("float"):
-            struct.pack_into(CODES[kind], data, place, min(max(raw, -_LARGEST_FLOAT), _LARGEST_FLOAT))
+        raw = (np.array(self._signal(now_ns)) - self._bias - scale.offset) / scale.gain
+        if self._description.has_counter:
+            record[COUNTER] = self._count
         else:
-            least, most = limits(kind)
-            whole = min(max(round(raw), least), most) if math.isfinite(raw) else 0
-            struct.pack_into(CODES[kind], data, place, whole)
+            raw[0] += self._count % 2 * self._digit
+        for field, value in zip(scale.fields, np.nan_to_num(raw).tolist(), strict=True):
+            record[field] = _held(value, record.dtype[field])
+        for bits in self._description.status:
+            record[bits.field] = 0
+        firsts = {bits.level: bits for bits in reversed(self._description.status) if bits.level in self.status}
+        for bits in firsts.values():
+            record[bits.field] |= bits.mask & -bits.mask
+        self._last = record.tobytes()
+        return self._last
 
     def outputs(self, data: bytes, now_ns: int) -> None:
         """Process data from the master: the bits for bias act when they rise."""
@@ -272,9 +258,16 @@ class Sensor:
         control = int(np.frombuffer(data, self._outputs)[bias.output][0])
         risen, self._control = control & ~self._control, control
         if risen & bias.set:
-            self._bias = tuple(self._signal(now_ns))
+            self._bias = np.array(self._signal(now_ns))
         if risen & bias.clear:
-            self._bias = [0.0] * len(self._bias)
+            self._bias = np.zeros_like(self._bias)
+
+
+def _held(value: float, kind: np.dtype[Any]) -> float:
+    """As the device holds it: a float, or a whole number, within its limits."""
+    limits: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    within = min(max(value, limits.min), limits.max)
+    return float(within) if kind.kind == "f" else round(within)
 
 
 def expected(one: SdoObject) -> float:
@@ -296,7 +289,7 @@ class State(IntEnum):
 
 _ERROR = 0x10
 """In AL status: the state is not the one asked for; in AL control: acknowledged."""
-INVALID_CHANGE, UNKNOWN_STATE, WATCHDOG = 0x0011, 0x0012, 0x001B
+NO_REASON, INVALID_CHANGE, UNKNOWN_STATE, WATCHDOG = 0x0001, 0x0011, 0x0012, 0x001B
 
 _STATION_ADDRESS, _LINKS = 0x0010, 0x0110
 _AL_CONTROL, _AL_STATUS, _AL_CODE = 0x0120, 0x0130, 0x0134
@@ -337,7 +330,7 @@ class Slave:
     state, error
         Of the application layer; error: its code, 0: none.
     refused
-        A state that it does not enter, for what code: a fault on request; None: none.
+        A state that it does not enter, a fault on request; None: none.
     """
 
     def __init__(self, description: SensorDescription, signal: Signal, serial: int = 1) -> None:
@@ -346,7 +339,7 @@ class Slave:
         self._identity = vendor_id, next(iter(description.product_ids), 1), 1, serial
         self._eeprom = eeprom_image(description, self._identity)
         _, _, self._out, self._in = sync_managers(description)
-        self.refused: tuple[State, int] | None = None
+        self.refused: State | None = None
         self._links = 0x5611
         self.power_up()
 
@@ -358,10 +351,8 @@ class Slave:
         self._has_reply = False
         self._eeprom_status = _READS_8_BYTES
         self._fmmus: list[tuple[int, int, int, int]] = []  # first and last logical address, physical one, direction
-        self.dictionary, self.sensor = (
-            Dictionary(self.description, self._identity),
-            Sensor(self.description, self._signal),
-        )
+        self.dictionary = Dictionary(self.description, self._identity)
+        self.sensor = Sensor(self.description, self._signal)
         self._put(_WATCHDOG_DIVIDER, 2498)
         self._put(_WATCHDOG_TICKS, 1000)
         self._settle()
@@ -508,8 +499,8 @@ class Slave:
             return
         if wanted not in list(State):
             code = UNKNOWN_STATE
-        elif self.refused is not None and self.refused[0] == wanted:
-            code = self.refused[1]
+        elif wanted == self.refused:
+            code = NO_REASON
         elif wanted > 2 * self.state:  # their numbers double
             code = INVALID_CHANGE
         self.enter(self.state if code else State(wanted), code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tty
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -275,7 +275,11 @@ class PlayedBag:
         renamed = {channel.topic: topic for topic, channel in pair.items()}
         match = match_topics(robot, configuration, bag.topics, renamed, space if space not in ("", first) else None)
         found = {topic: channel for topic, channel in match.channels.items() if channel.sensor not in _PAIR}
-        channels = {**pair, **_of_their_types(bag, {**found, **match.truth})}
+        channels = {
+            topic: one
+            for topic, one in {**pair, **found, **match.truth}.items()
+            if bag.topics[topic].message_type == one.message_type
+        }
         self._truth = {channel.topic for channel in match.truth.values()}
         self.topics = {channel.topic: topic for topic, channel in channels.items()}
         self.absent = next((one.sensor for one in (LOW_G, HIGH_G) if one.topic not in self.topics), "")
@@ -315,13 +319,11 @@ class PlayedBag:
 
 
 def _playable(channel: Channel, column: Column, offset_ns: float) -> Series:
-    """What can be played of a topic, in the order of its stamps; a sensor is not read twice at one time."""
+    """What can be played of a topic, in the order of its stamps, each of which comes once."""
     needed = column.values[:, IMU.linear_acceleration] if channel is HIGH_G else column.values  # that chip has no gyro
     away_ns = np.abs(column.stamps_ns - column.log_times_ns - offset_ns)
     kept = np.flatnonzero(np.isfinite(needed).all(axis=1) & (away_ns <= _FURTHEST_NS))
-    kept = kept[np.argsort(column.stamps_ns[kept], kind="stable")]
-    if channel.sensor in _PAIR:
-        kept = kept[np.diff(column.stamps_ns[kept], prepend=-1) > 0]
+    kept = kept[np.unique(column.stamps_ns[kept], return_index=True)[1]]
     return Series(channel, column.stamps_ns[kept], column.values[kept])
 
 
@@ -335,10 +337,6 @@ def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series,
     stamps_ns = high.stamps_ns.copy()
     stamps_ns[there[paired]] = low.stamps_ns[paired]
     return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
-
-
-def _of_their_types(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Channel]:
-    return {topic: one for topic, one in channels.items() if bag.topics[topic].message_type == one.message_type}
 
 
 def _pair(bag: Bag, asked: SerialBag) -> dict[str, Channel]:

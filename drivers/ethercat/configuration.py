@@ -105,6 +105,11 @@ class PressureSensors:
     volts: tuple[float, float] = parameter((0.0, 10.0), "at the ends of the sensors' range", unit="V")
     pascals: tuple[float, float] = parameter((0.0, 100000.0), "at the ends of the sensors' range", unit="Pa")
 
+    @property
+    def slope_pa(self) -> float:
+        """Pa for each volt."""
+        return (self.pascals[1] - self.pascals[0]) / (self.volts[1] - self.volts[0])
+
     def faults(self) -> Iterable[str]:
         """A line needs two points, a topic a name."""
         for name in ("volts", "pascals"):
@@ -135,9 +140,8 @@ class PressureConfiguration(PressureSensors):
 
     def absolute(self, voltages: Matrix, offsets_pa: Vector) -> Matrix:
         """(K, n) Pa, absolute, of voltages (K, n) of n sensors, whose offsets (n,) are taken off."""
-        slope = (self.pascals[1] - self.pascals[0]) / (self.volts[1] - self.volts[0])
         ambient_pa = self.ambient_pa if self.reference == "gauge" else 0.0
-        pressures: Matrix = self.pascals[0] + slope * (voltages - self.volts[0]) - offsets_pa + ambient_pa
+        pressures: Matrix = self.pascals[0] + self.slope_pa * (voltages - self.volts[0]) - offsets_pa + ambient_pa
         return pressures
 
     def beyond(self, voltages: Matrix) -> NDArray[np.bool_]:

@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
@@ -111,15 +110,14 @@ class Bus:
             return f"no device answers on {self._interface}: is the cable in, and has the device power?"
         self.devices = self._found()
         for device in self.devices:
-            self._master.slaves[device.position].config_func = device.start
+            device.slave.config_func = device.start
         try:
             self._master.config_map()
         except library.ConfigMapError as error:  # of any device, also of one that is not read
             told = "; ".join(" ".join(str(part) for part in one) for one in error.args[0])
             self._tell(f"while process data were mapped, a device told errors: {printable(told[:300])}", True)
-        for device in self.devices:
-            if device.fault is not None:
-                raise device.fault
+        if fault := next((device.fault for device in self.devices if device.fault is not None), None):
+            raise fault
         for device in self.devices:
             device.check_sizes()
         return self._into_operation()
@@ -128,13 +126,9 @@ class Bus:
         """One cycle; the working counter, -1 where no frame came back."""
         for device in self.devices:
             if device.outputs:
-                self._master.slaves[device.position].output = device.outputs
+                device.slave.output = device.outputs
         self._master.send_processdata()
         return int(self._master.receive_processdata(self._timeout_us))
-
-    def inputs(self, device: Device) -> bytes:
-        """What the device sent in the last cycle."""
-        return bytes(self._master.slaves[device.position].input)
 
     def look_after(self) -> None:
         """See how the devices fare, and take each one step nearer to operation; may block for a while."""
@@ -143,19 +137,16 @@ class Bus:
             return
         master.read_state()
         for device in self.devices:
-            slave = master.slaves[device.position]
-            state = slave.state
-            device.state = state
+            slave = device.slave
+            state = device.state = slave.state
             if state == library.OP_STATE:
                 self._change(device, "")
             elif state & library.STATE_ERROR:
                 self._change(device, f"it fell to {_STATES.get(state & 15, state)}: {self._reason(slave)}")
-                slave.state = (state & 15) | library.STATE_ACK
-                slave.write_state()
+                _ask_for(slave, (state & 15) | library.STATE_ACK)
             elif state == library.SAFEOP_STATE:
                 self._change(device, device.trouble or "it fell to SAFEOP")
-                slave.state = library.OP_STATE
-                slave.write_state()
+                _ask_for(slave, library.OP_STATE)
             elif state == library.NONE_STATE:
                 self._change(device, "it does not answer: no power, or no cable")
                 slave.recover(_RECOVER_US)
@@ -166,8 +157,7 @@ class Bus:
                 slave.reconfig(_RECONFIGURE_US)
                 if device.fault is not None:  # the library goes on; the device must not, without its objects
                     self._change(device, f"it came back and cannot be started: {device.fault}")
-                    slave.state = library.INIT_STATE
-                    slave.write_state()
+                    _ask_for(slave, library.INIT_STATE)
 
     def close(self) -> None:
         """Take the devices back to INIT, in which they heed no outputs, and give the interface back as it was."""
@@ -182,19 +172,17 @@ class Bus:
             return
         try:
             if master.slaves:
-                master.state = self._library.INIT_STATE
-                master.write_state()
+                _ask_for(master, self._library.INIT_STATE)
         finally:
             master.close()
 
     def _found(self) -> list[Device]:
         """Devices by description, in their order."""
         slaves = self._master.slaves
-        devices, position = [], 0
+        devices, rest = list[Device](), iter(enumerate(slaves))
         for place, description in enumerate(self._descriptions):
-            while position < len(slaves) and not _is_described(description, slaves[position]):
-                position += 1
-            if position == len(slaves):
+            position = next((each for each, slave in rest if _is_described(description, slave)), None)
+            if position is None:
                 there = ", ".join(f"{_name(one)} (vendor 0x{one.man:X}, product 0x{one.id:X})" for one in slaves)
                 products = " or ".join(f"0x{one:X}" for one in description.product_ids) or "any"
                 vendor = "any" if description.vendor_id is None else f"0x{description.vendor_id:X}"
@@ -203,7 +191,6 @@ class Bus:
                     f"this order; there are {there}: correct bus.sensors"
                 )
             devices.append(Device(description, place, slaves[position], position, self._library))
-            position += 1
         return devices
 
     def _into_operation(self) -> str:
@@ -212,8 +199,7 @@ class Bus:
             return self._states("SAFEOP")
         for _ in range(3):  # a device wants valid outputs before it goes into operation
             self.exchange()
-        master.state = library.OP_STATE
-        master.write_state()
+        _ask_for(master, library.OP_STATE)
         until_s = time.monotonic() + _OPERATION_S
         while time.monotonic() < until_s:
             self.exchange()
@@ -243,6 +229,12 @@ class Bus:
             self._tell(f"{device.name}: in operation again", False)
 
 
+def _ask_for(one: Any, state: int) -> None:
+    """Ask a slave, or all of them by the master, to go to a state."""
+    one.state = state
+    one.write_state()
+
+
 def _name(slave: Any) -> str:
     """As the device's EEPROM has it, which may be anything."""
     try:
@@ -264,6 +256,7 @@ _REOPEN_S = 3.0
 """After so long without any device the bus is opened anew: its interface may have been taken away and come back."""
 _PR_SET_TIMERSLACK, _LOCK_CURRENT, _LOCK_ON_FAULT = 29, 1, 4
 _SWITCH_S = 0.0001
+_SHARES = {"p50": 50, "p99": 99, "worst": 100}
 
 
 class Reading(NamedTuple):
@@ -311,11 +304,9 @@ class Cycle:
         self.trouble = "not started yet"
         self.counter = self.missed = self.cycles = self.overruns = self.overflow = 0
         self.lost_for_s = 0.0
-        self._missed_in_row = 0
-        self._lost_since_ns = 0
-        self._late_ns: list[int] = []
-        self._began_ns: list[int] = []
-        self._asked = (0, 0, 0)
+        self._missed_in_row = self._whole_ns = 0
+        self._instants_ns: list[tuple[int, int]] = []  # when a cycle was due, when it began
+        self._asked = np.zeros(3, dtype=np.int64)
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._running = threading.Event()
@@ -350,17 +341,17 @@ class Cycle:
             long.
         period_p50_us, period_p99_us, period_worst_us
             Between beginnings.
-        jitter_p99_us, jitter_worst_us
+        jitter_p50_us, jitter_p99_us, jitter_worst_us
             By which a cycle began after its instant.
         """
-        late_us, period_us = 1e-3 * np.array(self._late_ns), 1e-3 * np.diff(self._began_ns)
-        self._late_ns, self._began_ns = [], []
-        before, self._asked = self._asked, (self.cycles, self.missed, self.overruns)
-        counts = dict(zip(("cycles", "missed", "overruns"), np.subtract(self._asked, before).tolist(), strict=True))
-        shares = {"p50": 50, "p99": 99, "worst": 100}
-        period = {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
-        return {**counts, **period} | {
-            f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")
+        instants, self._instants_ns = np.array(self._instants_ns, dtype=np.float64).reshape(-1, 2), []
+        taken_us = {"period": 1e-3 * np.diff(instants[:, 1]), "jitter": 1e-3 * (instants[:, 1] - instants[:, 0])}
+        totals = np.array([self.cycles, self.missed, self.overruns])
+        since, self._asked = totals - self._asked, totals
+        return dict(zip(("cycles", "missed", "overruns"), since.tolist(), strict=True)) | {
+            f"{name}_{share}_us": float(np.percentile(values, percent)) if len(values) else math.nan
+            for name, values in taken_us.items()
+            for share, percent in _SHARES.items()
         }
 
     def _run(self) -> None:
@@ -385,8 +376,7 @@ class Cycle:
 
     def _begin(self) -> None:
         names = ", ".join(device.name for device in self._bus.devices)
-        self._missed_in_row = 0
-        self.trouble = ""
+        self._missed_in_row, self._whole_ns, self.trouble = 0, time.monotonic_ns(), ""
         self._tell(f"{names}: in operation, {1e9 / self._period_ns:g} cycles a second", False)
         self._running.set()
 
@@ -429,51 +419,47 @@ class Cycle:
                 time.sleep(1e-9 * rest_ns)
             while (began_ns := time.monotonic_ns()) < due_ns:
                 pass
-            self._late_ns.append(began_ns - due_ns)
-            self._began_ns.append(began_ns)
+            if len(self._instants_ns) > _KEPT:  # nobody asks
+                self._instants_ns = []
+            self._instants_ns.append((due_ns, began_ns))
             self._one(began_ns)
-            if self.counter <= 0 and self._missed_in_row and began_ns - self._lost_since_ns > 1e9 * _REOPEN_S:
+            if self.counter <= 0 and began_ns - self._whole_ns > 1e9 * _REOPEN_S:
                 return
-            if len(self._late_ns) > _KEPT:  # nobody asks
-                self._late_ns, self._began_ns = [], []
 
     def _one(self, began_ns: int) -> None:
         sent_ns = time.time_ns()
-        counter = self._bus.exchange()
+        counter = self.counter = self._bus.exchange()
         stamp_ns = (sent_ns + time.time_ns()) // 2
         self.cycles += 1
-        self.counter = counter
         whole = counter == self._bus.expected
-        if not whole:
-            self.missed += 1
-            self._missing(counter, began_ns)
-        elif self._missed_in_row:
-            self._back(began_ns)
+        if whole:
+            self._keep(began_ns)
+        else:
+            self._miss()
         # Of the others on the bus the data hold where only devices that are known to be gone are missing.
         partly = not whole and counter > 0 and counter == sum(device.counted for device in self._bus.devices)
         for device in self._bus.devices:
             if whole or (partly and device.is_operational):
                 self.overflow += len(self.readings) == _QUEUE
-                self.readings.append(Reading(device, stamp_ns, self._bus.inputs(device)))
+                self.readings.append(Reading(device, stamp_ns, bytes(device.slave.input)))
 
-    def _missing(self, counter: int, began_ns: int) -> None:
+    def _miss(self) -> None:
+        self.missed += 1
         self._missed_in_row += 1
-        self._lost_since_ns = began_ns if self._missed_in_row == 1 else self._lost_since_ns
-        gone_ns = time.monotonic_ns() - self._lost_since_ns
+        gone_ns = time.monotonic_ns() - self._whole_ns
         # By time too: waiting for a frame that does not come takes longer than a cycle.
-        if self._missed_in_row > 1 and gone_ns >= self._chosen.lost_after_cycles * self._period_ns and not self.trouble:
-            found = "no frame came back" if counter < 0 else f"the working counter is {counter}"
+        if self._missed_in_row > 1 and gone_ns > self._chosen.lost_after_cycles * self._period_ns and not self.trouble:
+            found = "no frame came back" if self.counter < 0 else f"the working counter is {self.counter}"
             lasting = f"for {self._missed_in_row} cycles ({1e-6 * gone_ns:.0f} ms)"
             self._say(f"process data are lost: {found}, {self._bus.expected} expected, {lasting}")
             self._hurry.set()
 
-    def _back(self, began_ns: int) -> None:
+    def _keep(self, began_ns: int) -> None:
         if self.trouble:
-            self.lost_for_s = 1e-9 * (began_ns - self._lost_since_ns)
+            self.lost_for_s = 1e-9 * (began_ns - self._whole_ns)
             self._tell(f"process data are back after {self.lost_for_s:.2f} s", False)
-        self._missed_in_row = 0
-        self.trouble = ""
-        self._hurry.clear()
+            self._hurry.clear()
+        self._missed_in_row, self._whole_ns, self.trouble = 0, began_ns, ""
 
     def _look_after(self) -> None:
         """The other thread: states, and the way back."""
@@ -492,7 +478,3 @@ class Cycle:
                 self._stop.wait(_HURRY_S)
             else:
                 self._hurry.wait(_LOOK_S)
-
-
-def _percentile(values: NDArray[Any], share: float) -> float:
-    return float(np.percentile(values, share)) if len(values) else math.nan

@@ -33,20 +33,21 @@ is the device's count of its readings: by it those that come twice are left out,
 stand for longer than a second. `expected` is what such an object usually holds: the emulator answers with it, the
 driver reads the device's own.
 
-Each class here is a mapping of the file, and each of its fields says how it is read; all faults are found at once.
+Each class here is a mapping of the file, and the annotation of each of its fields says what is allowed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal, TypeAlias, get_args
 
+import numpy as np
+
+from drivers.ethercat.typed_reader import Allowed, Flag, Number, Text, number, one_of, read, whole
 from onboard_estimation.base.bounded_file import read_bounded
 from onboard_estimation.base.configuration import ConfigurationError
 from onboard_estimation.base.errors import UserError
@@ -58,11 +59,9 @@ WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
 COUNTER = "counter"
 LARGEST = {"N": 1e5, "N m": 1e4}
 """Of any sensor's forces and torques, where its file does not say."""
-CODES = {
-    "int8": "<b", "uint8": "<B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q",
-    "uint64": "<Q", "float32": "<f", "float64": "<d",
-}  # fmt: skip
-"""Codes, of NumPy as of `struct`, of the types that process data and objects may have."""
+_NAMES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+TYPES = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
+"""That process data and objects may have."""
 
 UNITS = {
     "N": ("N", 1.0),
@@ -89,124 +88,27 @@ UNITS = {
 Level = Literal["warning", "overload", "error"]
 _FIELD = re.compile(r"([a-z][a-z0-9_]*)?", re.ASCII)
 _VOLTAGE = re.compile(r"voltage_([1-9][0-9]?)", re.ASCII)
-_MOST = 256
-"""Of entries, PDOs, SDOs, status bits: more is no sensor."""
 _LARGEST_FRAME = 1486
 """Bytes of process data that fit into one frame."""
 _MOST_BYTES = 65536
 
-_Reader = Callable[[str, Any, list[str]], Any]
-"""Makes a value of what the file has at a place, None where it is wrong, and why is added to the list."""
-
-
-def _read(how: _Reader, default: Any = MISSING) -> Any:
-    """A field that is read so; without a default it has to be there."""
-    return field(default=default, metadata={"how": how})
-
-
-def _leaf(allowed: str, accepts: Callable[[Any], bool]) -> _Reader:
-    def read(where: str, content: Any, faults: list[str]) -> Any:
-        if not accepts(content):
-            given = "nothing" if content is None else type(content).__name__
-            if isinstance(content, (str, int, float)):
-                given = repr(content) if not isinstance(content, int) or abs(content) < 2**70 else "a huge number"
-            faults.append(f"{where}: {given[:80]} is not allowed; has to be {allowed}")
-            return None
-        return content
-
-    return read
-
-
-def _whole(least: int, most: int) -> _Reader:
-    return _leaf(f"a whole number from {least:#x} to {most:#x}", lambda one: type(one) is int and least <= one <= most)
-
-
-def _code(where: str, name: Any, faults: list[str]) -> Any:
-    """A whole number as a name of a mapping, where numbers are read as texts."""
-    with suppress(ValueError):
-        name = int(name, 0)
-    return _whole(0, 2**32 - 1)(where, name, faults)
-
-
-def _number(least: float = -math.inf, most: float = math.inf) -> _Reader:
-    check = _leaf(
-        "a number" if least == -math.inf else f"a number from {least:g} to {most:g}",
-        lambda one: type(one) in (int, float) and abs(one) < 1e300 and least <= one <= most,
-    )
-
-    def read(where: str, content: Any, faults: list[str]) -> Any:
-        number = check(where, content, faults)
-        return None if number is None else float(number)
-
-    return read
-
-
-def _one_of(names: Collection[str]) -> _Reader:
-    return _leaf(f"one of {', '.join(names)}", lambda one: isinstance(one, str) and one in names)
-
-
-def _record(kind: type[Any]) -> _Reader:
-    """A mapping of the fields of a class to its instance."""
-    known = {one.name: one for one in fields(kind)}
-
-    def read(where: str, content: Any, faults: list[str]) -> Any:
-        listed = ", ".join(known)
-        if not isinstance(content, Mapping):
-            return _leaf(f"a mapping with {listed}", lambda _: False)(where or "file", content, faults)
-        strange = [str(name)[:40] for name in content if name not in known]
-        faults += [f"{where or 'file'}: {name!r} is unknown; known: {listed}" for name in strange]
-        values = {}
-        for name, one in known.items():
-            given = content.get(name)
-            left_out = name not in content or (given is None and one.default in (None, ()))
-            if left_out and one.default is not MISSING:
-                values[name] = one.default
-            else:
-                values[name] = one.metadata["how"](f"{where}.{name}".lstrip("."), given, faults)
-        return kind(**values)
-
-    return read
-
-
-def _listed(how: _Reader) -> _Reader:
-    check = _leaf(f"a list of at most {_MOST}", lambda one: isinstance(one, list) and len(one) <= _MOST)
-
-    def read(where: str, content: Any, faults: list[str]) -> Any:
-        rows = check(where, content, faults) or ()
-        return tuple(how(f"{where}[{place}]", one, faults) for place, one in enumerate(rows))
-
-    return read
-
-
-def _named(what: str, name_of: _Reader, how: _Reader) -> _Reader:
-    """A mapping, as pairs of name and value."""
-    check = _leaf(what, lambda one: isinstance(one, Mapping) and len(one) <= _MOST)
-
-    def read(where: str, content: Any, faults: list[str]) -> Any:
-        rows = check(where, content, faults) or {}
-        return tuple((name_of(where, name, faults), how(f"{where}[{name}]", one, faults)) for name, one in rows.items())
-
-    return read
-
-
-def _either(record: _Reader, otherwise: _Reader) -> _Reader:
-    return lambda where, content, faults: (record if isinstance(content, Mapping) else otherwise)(
-        where, content, faults
-    )
-
-
-_FLAG = _leaf("true or false", lambda one: isinstance(one, bool))
-_TEXT = _leaf("a text", lambda one: isinstance(one, str) and 0 < len(one) <= 200 and one.isprintable())
-_UNIT = _one_of(UNITS)
+Index: TypeAlias = Annotated[int, whole(1, 0xFFFF)]
+Byte: TypeAlias = Annotated[int, whole(0, 255)]
+Word: TypeAlias = Annotated[int, whole(0, 2**32 - 1)]
+TypeName: TypeAlias = Annotated[str, one_of(TYPES)]
+Unit: TypeAlias = Annotated[str, one_of(UNITS)]
+FieldName: TypeAlias = Annotated[
+    str, Allowed("small letters, digits and _", lambda one: isinstance(one, str) and bool(_FIELD.fullmatch(one)))
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectAddress:
-    """Where an object stands in the device's dictionary, and its type, one of `CODES`."""
+    """Where an object stands in the device's dictionary, and its type, one of `TYPES`."""
 
-    index: int = _read(_whole(1, 0xFFFF))
-    subindex: int = _read(_whole(0, 255), 0)
-    type: str = _read(_one_of(CODES))
+    index: Index
+    subindex: Byte = 0
+    type: TypeName
 
     def __str__(self) -> str:
         return f"0x{self.index:04X}:{self.subindex:02X}"
@@ -216,23 +118,23 @@ class ObjectAddress:
 class SdoObject(ObjectAddress):
     """An object that is read; `expected` is what it usually holds, where that is known."""
 
-    expected: float | None = _read(_number(), None)
+    expected: Number | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class UnitCode(SdoObject):
     """A unit that an object of the device tells; `otherwise` is taken for codes not listed, empty: they are refused."""
 
-    codes: tuple[tuple[int, str], ...] = _read(_named("a mapping of codes to units", _code, _UNIT))
-    otherwise: str = _read(_UNIT, "")
+    codes: dict[Word, Unit]
+    otherwise: Unit = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SdoWrite(ObjectAddress):
     """A value for an object at start."""
 
-    value: float = _read(_number())
-    why: str = _read(_TEXT, "start-up")
+    value: Number
+    why: Text = "start-up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +146,7 @@ class Entry:
     index, subindex
         Object that is mapped there; index None: not checked.
     type
-        One of `CODES`.
+        One of `TYPES`.
     field
         What the driver calls it; empty: it is not read.
     scale
@@ -253,22 +155,17 @@ class Entry:
         What an output is set to.
     """
 
-    index: int | None = _read(_whole(1, 0xFFFF), None)
-    subindex: int = _read(_whole(0, 255), 0)
-    type: str = _read(_one_of(CODES))
-    field: str = _read(
-        _leaf(
-            "small letters, digits and _, or nothing", lambda one: isinstance(one, str) and bool(_FIELD.fullmatch(one))
-        ),
-        "",
-    )
-    scale: str = _read(_TEXT, "")
-    initial: int = _read(_whole(0, 2**63 - 1), 0)
+    index: Index | None = None
+    subindex: Byte = 0
+    type: TypeName
+    field: FieldName = ""
+    scale: Text = ""
+    initial: Annotated[int, whole(0, 2**63 - 1)] = 0
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return struct.calcsize(CODES[self.type])
+        return TYPES[self.type].itemsize
 
     @property
     def mapping(self) -> int:
@@ -280,36 +177,36 @@ class Entry:
 class Pdo:
     """A process data object: index in the dictionary, and what is in it."""
 
-    pdo: int = _read(_whole(0x1600, 0x1BFF))
-    entries: tuple[Entry, ...] = _read(_listed(_record(Entry)), ())
+    pdo: Annotated[int, whole(0x1600, 0x1BFF)]
+    entries: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """From raw numbers to a unit: raw * factor + offset, or raw / factor + offset."""
 
-    factor: float | SdoObject = _read(_either(_record(SdoObject), _number()), 1.0)
-    divide: bool = _read(_FLAG, False)
-    offset: float | SdoObject = _read(_either(_record(SdoObject), _number()), 0.0)
-    largest: float | None = _read(_number(1e-9, 1e9), None)
-    unit: str | UnitCode = _read(_either(_record(UnitCode), _UNIT))
+    factor: Number | SdoObject = 1.0
+    divide: Flag = False
+    offset: Number | SdoObject = 0.0
+    largest: Annotated[float, number(1e-9, 1e9)] | None = None
+    unit: Unit | UnitCode
 
     @property
     def units(self) -> tuple[str, ...]:
         """All that may come out."""
         if isinstance(self.unit, str):
             return (self.unit,)
-        return tuple(filter(None, (*(name for _, name in self.unit.codes), self.unit.otherwise)))
+        return tuple(filter(None, (*self.unit.codes.values(), self.unit.otherwise)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bias:
     """Bits of an output that make the device take its present reading as zero, and forget that."""
 
-    output: str = _read(_TEXT)
-    set: int = _read(_whole(1, 2**32 - 1))
-    clear: int = _read(_whole(0, 2**32 - 1), 0)
-    hold_s: float = _read(_number(0.001, 5.0), 0.05)
+    output: Text
+    set: Annotated[int, whole(1, 2**32 - 1)]
+    clear: Word = 0
+    hold_s: Annotated[float, number(0.001, 5.0)] = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,28 +219,26 @@ class StatusBits:
         `warning`: readings hold; `overload`: a reading is out of range; `error`: readings are none.
     """
 
-    field: str = _read(_TEXT)
-    mask: int = _read(_whole(1, 2**64 - 1))
-    level: Level = _read(_one_of(("warning", "overload", "error")))
-    meaning: str = _read(_TEXT)
+    field: Text
+    mask: Annotated[int, whole(1, 2**64 - 1)]
+    level: Annotated[Level, one_of(get_args(Level))]
+    meaning: Text
 
 
 @dataclass(frozen=True, kw_only=True)
 class SensorDescription:
     """One kind of device, see the module."""
 
-    name: str = _read(_TEXT)
-    vendor_id: int | None = _read(_whole(0, 2**32 - 1), None)
-    product_ids: tuple[int, ...] = _read(_listed(_whole(0, 2**32 - 1)), ())
-    inputs: tuple[Pdo, ...] = _read(_listed(_record(Pdo)), ())
-    outputs: tuple[Pdo, ...] = _read(_listed(_record(Pdo)), ())
-    assign: bool = _read(_FLAG, False)
-    scales: tuple[tuple[str, Scale], ...] = _read(
-        _named("a mapping of names to scales", lambda _, name, __: str(name), _record(Scale)), ()
-    )
-    startup: tuple[SdoWrite, ...] = _read(_listed(_record(SdoWrite)), ())
-    bias: Bias | None = _read(_record(Bias), None)
-    status: tuple[StatusBits, ...] = _read(_listed(_record(StatusBits)), ())
+    name: Text
+    vendor_id: Word | None = None
+    product_ids: tuple[Word, ...] = ()
+    inputs: tuple[Pdo, ...] = ()
+    outputs: tuple[Pdo, ...] = ()
+    assign: Flag = False
+    scales: dict[Text, Scale] = field(default_factory=dict)
+    startup: tuple[SdoWrite, ...] = ()
+    bias: Bias | None = None
+    status: tuple[StatusBits, ...] = ()
 
     @property
     def parts(self) -> dict[str, tuple[Pdo, ...]]:
@@ -384,9 +279,15 @@ class SensorDescription:
     @property
     def largest(self) -> tuple[float, ...]:
         """Of each of `fields`, the largest absolute value that such a sensor gives, in SI units."""
-        scales, name_of = dict(self.scales), {entry.field: entry.scale for entry in self.input_entries}
-        given = ((scales[name_of[one]].largest, LARGEST.get(_dimension(one), math.inf)) for one in self.fields)
-        return tuple(otherwise if largest is None else largest for largest, otherwise in given)
+        return tuple(
+            LARGEST.get(_dimension(one), math.inf) if (largest := self.scale_of[one].largest) is None else largest
+            for one in self.fields
+        )
+
+    @property
+    def scale_of(self) -> dict[str, Scale]:
+        """By field of the inputs, of those that have one."""
+        return {entry.field: self.scales[entry.scale] for entry in self.input_entries if entry.scale}
 
 
 def shipped() -> dict[str, Path]:
@@ -425,74 +326,69 @@ def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
         content, faults = read_yaml(data.decode())
     except (UserError, UnicodeDecodeError) as error:
         raise ConfigurationError(source, [f"no YAML: {str(error)[:300]}"]) from error
-    description = _record(SensorDescription)("", content, faults)
-    faults = faults or list(_contradictions(description))
-    if faults:
+    description: SensorDescription = read(SensorDescription, content, faults)
+    if faults := faults or list(_contradictions(description)):
         raise ConfigurationError(source, faults)
-    found: SensorDescription = description
-    return found
+    return description
 
 
-def limits(kind: str) -> tuple[int, int]:
-    """Least and largest number of an integer type of that name, `uint8`."""
-    bits = int(kind.lstrip("uint"))
-    return (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-def _fits(value: float, kind: str) -> bool:
-    least, most = limits(kind)
-    return value == int(value) and least <= value <= most
+def _holds(one: Entry | ObjectAddress | None, *values: float) -> bool:
+    """Whether something of a whole type is there, and these are numbers of it."""
+    if one is None or one.type.startswith("float"):
+        return False
+    info = np.iinfo(TYPES[one.type])
+    return all(value == int(value) and info.min <= value <= info.max for value in values)
 
 
 def _contradictions(one: SensorDescription) -> Iterator[str]:
     """What is right by itself, and does not go together."""
-    scales = dict(one.scales)
-    inputs = {entry.field: entry for entry in one.input_entries if entry.field}
-    outputs = {entry.field: entry for entry in one.output_entries if entry.field}
-    for where, first, entries in (("inputs", 0x1A00, one.input_entries), ("outputs", 0x1600, one.output_entries)):
-        for pdo in one.parts[where]:
+    for part, first, entries in (("inputs", 0x1A00, one.input_entries), ("outputs", 0x1600, one.output_entries)):
+        for pdo in one.parts[part]:
             if not first <= pdo.pdo <= first + 0x1FF:
-                yield f"{where}: pdo {pdo.pdo:#x} is not allowed; has to be from {first:#x} to {first + 0x1FF:#x}"
+                yield f"{part}: pdo {pdo.pdo:#x} is not allowed; has to be from {first:#x} to {first + 0x1FF:#x}"
         named = [entry.field for entry in entries if entry.field]
         for name in sorted({name for name in named if named.count(name) > 1}):
-            yield f"{where}: field {name} is there {named.count(name)} times"
-        size = sum(entry.size for entry in entries)
-        if size > _LARGEST_FRAME:
-            yield f"{where}: {size} bytes, at most {_LARGEST_FRAME} fit into a frame"
+            yield f"{part}: field {name} is there {named.count(name)} times"
+        if (size := sum(entry.size for entry in entries)) > _LARGEST_FRAME:
+            yield f"{part}: {size} bytes, at most {_LARGEST_FRAME} fit into a frame"
         for entry in entries:
-            if entry.scale and entry.scale not in scales:
-                yield f"{where}: {entry.field or 'an entry'} has scale {entry.scale}, which `scales` does not have"
-    present = [name for name in WRENCH if name in inputs]
-    if present and len(present) < len(WRENCH):
-        missing = ", ".join(name for name in WRENCH if name not in inputs)
-        yield f"inputs: {missing} missing beside {', '.join(present)}"
-    if not present and not one.voltages:
-        yield "inputs: neither force_x to torque_z nor voltage_1 among the fields: nothing to publish"
-    for name, entry in inputs.items():
-        wanted = _dimension(name)
-        if wanted and not entry.scale:
-            yield f"inputs: {name} has no scale"
-        elif wanted and entry.scale in scales:
-            wrong = [unit for unit in scales[entry.scale].units if UNITS[unit][0] != wanted]
-            if wrong:
-                yield f"scales.{entry.scale}: unit {', '.join(wrong)} of {name}, which is in {wanted}"
-    for name, scale in scales.items():
+            if entry.scale and entry.scale not in one.scales:
+                yield f"{part}: {entry.field or 'an entry'} has scale {entry.scale}, which `scales` does not have"
+    yield from _without_reading(one)
+    for name, scale in one.scales.items():
         if scale.factor == 0.0:
             yield f"scales.{name}.factor: 0 is not allowed"
     for place, write in enumerate(one.startup):
-        if not write.type.startswith("float") and not _fits(write.value, write.type):
+        if not write.type.startswith("float") and not _holds(write, write.value):
             yield f"startup[{place}].value: {write.value:g} is not allowed; has to be a number that {write.type} holds"
-    for entry in outputs.values():
-        if entry.type.startswith("float") or not _fits(entry.initial, entry.type):
-            yield f"outputs: initial {entry.initial} of {entry.field} is no number that {entry.type} holds"
-    if one.bias is not None:
-        output = outputs.get(one.bias.output)
-        if output is None or not (_fits(one.bias.set, output.type) and _fits(one.bias.clear, output.type)):
-            yield f"bias: no output {one.bias.output} that holds {one.bias.set:#x} and {one.bias.clear:#x}"
+    inputs, outputs = ({each.field: each for each in part} for part in (one.input_entries, one.output_entries))
+    for name, entry in outputs.items():
+        if name and not _holds(entry, entry.initial):
+            yield f"outputs: initial {entry.initial} of {name} is no number that {entry.type} holds"
+    if (bias := one.bias) is not None and not _holds(outputs.get(bias.output), bias.set, bias.clear):
+        yield f"bias: no output {bias.output} that holds {bias.set:#x} and {bias.clear:#x}"
     for bits in one.status:
-        entry_of = inputs.get(bits.field)
-        if entry_of is None or not entry_of.type.startswith("uint") or not _fits(bits.mask, entry_of.type):
+        told = inputs.get(bits.field)
+        if not _holds(told, bits.mask) or (told and not told.type.startswith("uint")):
             yield f"status: no input {bits.field} of an unsigned type that holds the mask {bits.mask:#x}"
+
+
+def _without_reading(one: SensorDescription) -> Iterator[str]:
+    """Why there are no forces, torques or voltages in the inputs."""
+    inputs = {entry.field: entry for entry in one.input_entries}
+    missing = [name for name in WRENCH if name not in inputs]
+    if 0 < len(missing) < len(WRENCH):
+        yield f"inputs: {', '.join(missing)} missing beside {', '.join(name for name in WRENCH if name in inputs)}"
+    if missing == list(WRENCH) and not one.voltages:
+        yield "inputs: neither force_x to torque_z nor voltage_1 among the fields: nothing to publish"
+    for name, entry in inputs.items():
+        if wanted := _dimension(name):
+            units = one.scales[entry.scale].units if entry.scale in one.scales else ()
+            wrong = [unit for unit in units if UNITS[unit][0] != wanted]
+            if not entry.scale:
+                yield f"inputs: {name} has no scale"
+            elif wrong:
+                yield f"scales.{entry.scale}: unit {', '.join(wrong)} of {name}, which is in {wanted}"
 
 
 def _dimension(name: str) -> str:

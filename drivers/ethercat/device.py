@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import TYPES, UNITS, Entry, Pdo, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix
 
@@ -33,14 +32,10 @@ def dtype_of(entries: Sequence[Entry]) -> np.dtype[Any]:
     entries
         One behind the other, without gaps.
     """
-    names, formats, offsets, place = [], [], [], 0
-    for entry in entries:
-        if entry.field:
-            names.append(entry.field)
-            formats.append(CODES[entry.type])
-            offsets.append(place)
-        place += entry.size
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": max(place, 1)})
+    *places, size = accumulate((entry.size for entry in entries), initial=0)
+    named = {entry.field: (TYPES[entry.type], at) for entry, at in zip(entries, places, strict=True) if entry.field}
+    formats, offsets = zip(*named.values(), strict=True) if named else ((), ())
+    return np.dtype({"names": list(named), "formats": formats, "offsets": offsets, "itemsize": max(size, 1)})
 
 
 def check_mapping(name: str, part: str, pdos: Sequence[Pdo], assigned: Mapping[int, Sequence[int]]) -> None:
@@ -137,10 +132,9 @@ def conversion_of(
     UserError
         A factor is zero, it or an offset is not finite, or a unit's code is unknown.
     """
-    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
     gains, offsets, remarks = [], [], []
     for field in fields:
-        scale = scales[name_of[field]]
+        scale = description.scale_of[field]
         factor, offset = (held(one) if isinstance(one, SdoObject) else one for one in (scale.factor, scale.offset))
         unit, remark = scale.unit, ""
         if isinstance(unit, UnitCode):
@@ -161,12 +155,11 @@ def conversion_of(
 def _told_unit(name: str, unit: UnitCode, told: float) -> tuple[str, str]:
     """Name of the unit, and a remark where it was assumed."""
     code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
-    known = dict(unit.codes)
-    if code in known:
-        return known[code], ""
+    if code in unit.codes:
+        return unit.codes[code], ""
     if unit.otherwise:
         return unit.otherwise, f"{name}: unit {code:#x} in {unit} is not known, {unit.otherwise} is assumed"
-    listed = ", ".join(f"{each:#x} {word}" for each, word in unit.codes)
+    listed = ", ".join(f"{each:#x} {word}" for each, word in unit.codes.items())
     raise UserError(f"{name}: the device tells unit {code:#x} in {unit}; known: {listed}")
 
 
@@ -183,6 +176,8 @@ class Device:
         Among the descriptions, and on the bus, from 0.
     input_type
         NumPy's type of its inputs.
+    slave
+        Of pysoem.
     conversion
         What is read of it, and to which units; there after the first start.
     starts
@@ -199,20 +194,18 @@ class Device:
 
     def __init__(self, description: SensorDescription, place: int, slave: Any, position: int, library: Any) -> None:
         self.description, self.place, self.position = description, place, position
-        self._slave, self._library = slave, library
+        self.slave, self._library = slave, library
         self.input_type = dtype_of(description.input_entries)
-        self._output_type = dtype_of(description.output_entries)
         self.conversion: Conversion | None = None
         self.starts = 0
         self.fault: UserError | None = None
         self.trouble = "not started yet"
         self.state = 0
-        record = np.zeros(1, self._output_type)
+        self._record = np.zeros(1, dtype_of(description.output_entries))
         for entry in description.output_entries:
             if entry.field:
-                record[entry.field] = entry.initial
-        self._record = record
-        self.outputs = record.tobytes() if description.output_entries else b""
+                self._record[entry.field] = entry.initial
+        self.outputs = self._record.tobytes() if description.output_entries else b""
 
     @property
     def name(self) -> str:
@@ -232,9 +225,8 @@ class Device:
 
     def set_output(self, field: str, value: int) -> None:
         """Send another value from the next cycle on."""
-        record = self._record.copy()
-        record[field] = value
-        self._record, self.outputs = record, record.tobytes()
+        self._record[field] = value
+        self.outputs = self._record.tobytes()
 
     def output(self, field: str) -> int:
         """What is sent."""
@@ -256,7 +248,7 @@ class Device:
 
     def check_sizes(self) -> None:
         """Against what the master has mapped; UserError on a difference, with both lengths."""
-        mapped = {"inputs": len(self._slave.input), "outputs": len(self._slave.output)}
+        mapped = {"inputs": len(self.slave.input), "outputs": len(self.slave.output)}
         for part, pdos in self.description.parts.items():
             described = sum(entry.size for pdo in pdos for entry in pdo.entries)
             if mapped[part] != described:
@@ -268,17 +260,17 @@ class Device:
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
-        data = bytes(self._ask(self._slave.sdo_read, one.index, one.subindex, "reading it"))
-        is_float = one.type.startswith("float")
-        if len(data) != struct.calcsize(CODES[one.type]) if is_float else not 1 <= len(data) <= 8:
+        data = bytes(self._ask(self.slave.sdo_read, one.index, one.subindex, "reading it"))
+        kind = TYPES[one.type]
+        if len(data) != kind.itemsize if kind.kind == "f" else not 1 <= len(data) <= 8:
             raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
-        if is_float:
-            return float(struct.unpack(CODES[one.type], data)[0])
-        return float(int.from_bytes(data, "little", signed=one.type.startswith("int")))
+        if kind.kind == "f":
+            return float(np.frombuffer(data, kind)[0])
+        return float(int.from_bytes(data, "little", signed=kind.kind == "i"))
 
     def _write_startup(self) -> None:
         for write in self.description.startup:
-            self._download(write.index, write.subindex, np.array(write.value).astype(CODES[write.type]), write.why)
+            self._download(write.index, write.subindex, np.array(write.value).astype(TYPES[write.type]), write.why)
         if self.description.assign:
             why = "choice of PDOs"
             for part, pdos in self.description.parts.items():
@@ -289,7 +281,7 @@ class Device:
 
     def _download(self, index: int, subindex: int, value: Any, why: str) -> None:
         """Write a NumPy number."""
-        self._ask(self._slave.sdo_write, index, subindex, f"writing it ({why})", value.tobytes())
+        self._ask(self.slave.sdo_write, index, subindex, f"writing it ({why})", value.tobytes())
 
     def _check_mapping(self, part: str, pdos: Sequence[Pdo]) -> None:
         assignment = ASSIGNMENTS[part]
@@ -307,7 +299,7 @@ class Device:
     def _number(self, index: int, subindex: int, most: int | None = None) -> int | None:
         """A number of the mapping; None: there is no such object."""
         try:
-            data = self._ask(self._slave.sdo_read, index, subindex, "reading its mapping")
+            data = self._ask(self.slave.sdo_read, index, subindex, "reading its mapping")
         except UserError as error:
             if getattr(error.__cause__, "abort_code", None) in _NOT_THERE:
                 return None

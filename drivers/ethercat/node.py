@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import repeat
@@ -17,7 +18,7 @@ from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import Batch, PressureStream, Stream, Tare, WrenchStream
+from drivers.ethercat.stream import Readout, Stream, Tare, Wrench, pressure_readout
 from drivers.node import MeasuringNode
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement
@@ -65,11 +66,15 @@ class EthercatWrenchNode(MeasuringNode):
         self._reminded_s = self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_standing: set[int] = set()
-        self._streams: dict[int, WrenchStream | PressureStream] = {}  # by the place of their device
-        self._channels: dict[int, list[Channel]] = {}
+        self._said_slow: set[int] = set()
+        self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
         self._tare: Tare | None = None
         self._make_wrench()
         self._make_pressures()
+        self._streams = {
+            place: Stream(self._descriptions[place], readouts, configuration.bus.cycle_hz)
+            for place, readouts in self._readouts.items()
+        }
         self._bus = Bus(configuration.bus, self._descriptions, self._tell)
         self._cycle = Cycle(self._bus, configuration.bus, self._tell)
         self.every(_TICK_S, self._tick)
@@ -81,52 +86,44 @@ class EthercatWrenchNode(MeasuringNode):
         super().destroy_node()
 
     def _make_wrench(self) -> None:
-        chosen, cycle_hz = self._configuration.wrench, self._configuration.bus.cycle_hz
+        chosen = self._configuration.wrench
         places = [place for place, one in enumerate(self._descriptions) if one.has_wrench]
         if len(places) > 1:
             names = ", ".join(self._descriptions[place].name for place in places)
             raise UserError(f"bus.sensors: {names} are force-torque sensors; this node reads one, start another one")
         if places:
-            (place,) = places
-            stream = self._streams[place] = WrenchStream(self._descriptions[place], chosen, cycle_hz)
-            self._say_delay("wrench", stream)
-            self._offer(place, WRENCH, WrenchStamped, partial(_set_frame, self._prefix + chosen.frame))
-            self._tare = tare = Tare(chosen, stream, self._read)
+            (place,), wrench = places, Wrench(chosen, self._configuration.bus.cycle_hz)
+            readout = wrench.readout(self._descriptions[place])
+            self._offer(place, WRENCH, readout, WrenchStamped, partial(_set_frame, self._prefix + chosen.frame))
+            self._tare = tare = Tare(chosen, wrench, self._read)
             self.offer("tare", lambda: tare.make(self._running_device(place)))
             self.offer("clear_tare", lambda: tare.clear(self._running_device(place)))
 
     def _make_pressures(self) -> None:
         chosen, cycle_hz = self._configuration.pressure, self._configuration.bus.cycle_hz
-        inputs = [
-            (place, column) for place, one in enumerate(self._descriptions) for column in range(len(one.voltages))
-        ]
+        inputs = [(place, field) for place, one in enumerate(self._descriptions) for field in one.voltages]
         if len(chosen.chambers) > len(inputs):
             raise UserError(
                 f"pressure.chambers: {len(chosen.chambers)} for {len(inputs)} analogue inputs of bus.sensors "
                 f"{', '.join(self._configuration.bus.sensors)}"
             )
         offsets_pa = iter(chosen.offsets_pa or repeat(0.0))
-        named: dict[int, list[tuple[int, float]]] = {}
-        for (place, column), name in zip(inputs, chosen.chambers, strict=False):
+        for (place, field), name in zip(inputs, chosen.chambers, strict=False):
             if name:
-                named.setdefault(place, []).append((column, next(offsets_pa)))
-                topic = f"pressure/{name}"
-                channel = Channel(topic, "sensor_msgs/msg/FluidPressure", topic)
-                self._offer(place, channel, FluidPressure, partial(_set_variance, chosen.variance_pa2))
-        for place, columns in named.items():
-            self._streams[place] = PressureStream(self._descriptions[place], chosen, columns, cycle_hz)
-            self._say_delay("pressures", self._streams[place])
+                channel = Channel(f"pressure/{name}", "sensor_msgs/msg/FluidPressure", f"pressure/{name}")
+                readout = pressure_readout(self._descriptions[place], field, chosen, next(offsets_pa), cycle_hz)
+                self._offer(place, channel, readout, FluidPressure, partial(_set_variance, chosen.variance_pa2))
 
-    def _offer(self, place: int, channel: Channel, kind: Any, complete: Callable[[Any], None]) -> None:
+    def _offer(
+        self, place: int, channel: Channel, readout: Readout, kind: Any, complete: Callable[[Any], None]
+    ) -> None:
         self.offer_readings(channel, kind)
-        self._channels.setdefault(place, []).append(channel)
+        self._readouts.setdefault(place, {})[channel.sensor] = readout
         self.messages[channel.sensor] = sensor_writer(channel, new, serialized, self._prefix, complete)
-
-    def _say_delay(self, name: str, stream: Stream) -> None:
-        if stream.decimator is not None:
-            rate_hz = self._configuration.bus.cycle_hz / stream.decimator.factor
-            late_ms = 1e3 * stream.decimator.delay_s
-            self.get_logger().info(f"{name}: {rate_hz:g} Hz, low-passed; {late_ms:.1f} ms late, as the stamps know")
+        if (decimator := readout.decimator) is not None:
+            told = f"{self._configuration.bus.cycle_hz / decimator.factor:g} Hz, low-passed"
+            late_ms = 1e3 * decimator.delay_s
+            self.get_logger().info(f"{channel.sensor}: {told}; {late_ms:.1f} ms late, as the stamps know")
 
     def _tell(self, sentence: str, is_bad: bool) -> None:
         """From any thread."""
@@ -160,9 +157,16 @@ class EthercatWrenchNode(MeasuringNode):
 
     def _look_for_repeats(self) -> None:
         for place, stream in self._streams.items():
-            name = self._descriptions[place].name
-            before = self._standing.get(place, "")
-            now = self._standing[place] = stream.repeats.told(name, "power it off and on")
+            name, own = self._descriptions[place].name, stream.repeats
+            before, now = self._standing.get(place, ""), own.told(name, "power it off and on")
+            if now and own.per_fresh:  # its own rate is no fault
+                asked_hz, now = self._configuration.bus.cycle_hz, ""
+                if place not in self._said_slow:
+                    self._said_slow.add(place)
+                    own_hz = f"{asked_hz / own.per_fresh:.0f}"
+                    told = f"{name} gives {own_hz} readings a second, bus.cycle_hz asks for {asked_hz:g}"
+                    self._tell(f"{told}: repeats are left out; bus.cycle_hz {own_hz} would do", False)
+            self._standing[place] = now
             if now and before and place not in self._said_standing:  # not by a part of such a time
                 self._said_standing.add(place)
                 self._tell(now, True)
@@ -181,23 +185,12 @@ class EthercatWrenchNode(MeasuringNode):
         handed: list[Measurement] = []
         for place, (device, stamps, pieces) in by_place.items():
             if place in self._streams:
-                batch, channels = self._streams[place](device, stamps, b"".join(pieces)), self._channels[place]
-                width = batch.values.shape[1] // len(channels)
-                for number, channel in enumerate(channels):
-                    self._publish(channel, batch, slice(number * width, (number + 1) * width), handed)
+                for sensor, batch in self._streams[place](device, stamps, b"".join(pieces)).items():
+                    for stamp_ns, value in zip(*batch, strict=True):
+                        self.publish(sensor, stamp_ns, value)
+                        if sensor in self._taken:
+                            handed.append(Measurement(stamp_ns, sensor, value))
         return self.hand_over(handed)
-
-    def _publish(self, channel: Channel, batch: Batch, columns: slice, handed: list[Measurement]) -> None:
-        """One topic's part of a batch; a pressure that is NaN is none."""
-        is_taken = channel.sensor in self._taken
-        if not is_taken and channel.sensor not in self.heard:
-            return
-        for stamp_ns, row in zip(*batch, strict=True):
-            value = row[columns]
-            if value[0] == value[0]:
-                self.publish(channel.sensor, stamp_ns, value)
-                if is_taken:
-                    handed.append(Measurement(stamp_ns, channel.sensor, value))
 
     def _report(self) -> None:
         """Diagnostics, and a reminder of what is waited for."""
@@ -233,21 +226,21 @@ class EthercatWrenchNode(MeasuringNode):
         remarks = list(device.conversion.remarks) if device.conversion is not None else []
         values: dict[str, float] = {"starts": device.starts}
         said: Mapping[StatusBits, int] = {}
-        stream = self._streams.get(device.place)
-        if stream is not None:
-            said = stream.said()
-            values |= {"received": stream.received, "repeats": stream.repeats.count}
+        if (stream := self._streams.get(device.place)) is not None:
+            said, stream.said = stream.said, Counter()
+            refused = sum(readout.refused for readout in stream.readouts.values())
+            values |= {"received": stream.received, "repeats": stream.repeats.count, "refused": refused}
             remarks += filter(None, [self._standing.get(device.place, "")])
-            for channel, beyond in zip(self._channels[device.place], stream.beyond(), strict=True):
-                remarks += [f"{channel.sensor}: {beyond} {stream.unlike}"] if beyond else []
-        if isinstance(stream, WrenchStream) and self._tare is not None:
+            for sensor, readout in stream.readouts.items():
+                remarks += [f"{sensor}: {readout.beyond} {readout.unlike}"] if readout.beyond else []
+                readout.beyond = 0
+        if device.description.has_wrench and self._tare is not None:
             remarks += filter(None, [self._tare.lost(device)])
             values |= {
-                "refused": stream.refused,
                 "tared": self._tare.is_made,
                 "tared_on_device": self._tare.on_device is not None,
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,
-                **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, stream.compensation.zero, strict=True)},
+                **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, self._tare.zero, strict=True)},
             }
         sentences = [device.trouble] if device.trouble else []
         sentences += [f"{bits.level}: {bits.meaning} ({count} readings)" for bits, count in said.items()]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import compress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.configuration import PressureConfiguration, WrenchConfiguration
-from drivers.ethercat.description import COUNTER, SensorDescription, StatusBits
+from drivers.ethercat.description import COUNTER, WRENCH, SensorDescription, StatusBits
 from drivers.ethercat.device import Device
 from drivers.repeats import Repeats
 from onboard_estimation.base.errors import UserError
@@ -55,8 +56,6 @@ class Decimator:
     ----------
     delay_s
         By which what comes out is later than its stamp.
-    filled, restarts
-        Readings put in; times that the filter started anew.
     """
 
     def __init__(self, factor: int, period_s: float) -> None:
@@ -64,7 +63,6 @@ class Decimator:
         self._taps = low_pass(factor)
         self._period_ns = period_s * NANOSECONDS_PER_SECOND
         self.delay_s = 0.5 * (len(self._taps) - 1) * period_s
-        self.filled = self.restarts = 0
         self._values: list[Vector] = []
         self._stamps: list[int] = []
 
@@ -81,17 +79,13 @@ class Decimator:
 
     def _add(self, stamp_ns: int, value: Vector) -> None:
         """The reading, with those before it that are missing."""
-        steps = 1
         if self._stamps:
             before_ns, before = self._stamps[-1], self._values[-1]
             steps = max(1, round((stamp_ns - before_ns) / self._period_ns))
             if steps > MOST_FILLED or stamp_ns <= before_ns:
-                self.restarts, steps = self.restarts + 1, 1
-                self._values, self._stamps = [], []
-        for step in range(1, steps):
-            self._stamps.append(before_ns + (stamp_ns - before_ns) * step // steps)
-            self._values.append(before + (value - before) * (step / steps))
-        self.filled += steps - 1
+                self._values, self._stamps, steps = [], [], 1
+            self._stamps += [before_ns + (stamp_ns - before_ns) * step // steps for step in range(1, steps)]
+            self._values += [before + (value - before) * (step / steps) for step in range(1, steps)]
         self._stamps.append(stamp_ns)
         self._values.append(value)
 
@@ -111,13 +105,13 @@ class Decimator:
 LEAST_READINGS = 20
 
 
-def rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
+def _rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
     """(3, 3) Rz(yaw) Ry(pitch) Rx(roll), as in URDF: turns a vector of the sensor's axes into the published frame's."""
-    cosine, sine = np.cos(np.radians(roll_pitch_yaw_deg)), np.sin(np.radians(roll_pitch_yaw_deg))
-    about_x = np.array([[1.0, 0.0, 0.0], [0.0, cosine[0], -sine[0]], [0.0, sine[0], cosine[0]]])
-    about_y = np.array([[cosine[1], 0.0, sine[1]], [0.0, 1.0, 0.0], [-sine[1], 0.0, cosine[1]]])
-    about_z = np.array([[cosine[2], -sine[2], 0.0], [sine[2], cosine[2], 0.0], [0.0, 0.0, 1.0]])
-    rotation: Matrix = about_z @ about_y @ about_x
+    if not any(roll_pitch_yaw_deg):
+        return np.eye(3)
+    from scipy.spatial.transform import Rotation  # where it is used only: it takes much memory
+
+    rotation: Matrix = Rotation.from_euler("xyz", roll_pitch_yaw_deg, degrees=True).as_matrix()
     return rotation
 
 
@@ -138,7 +132,7 @@ class Compensation:
         self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
         self._chosen = chosen
         x, y, z = chosen.lever_arm_m
-        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), rotation_of(chosen.mounting_rpy_deg)
+        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), _rotation_of(chosen.mounting_rpy_deg)
         self._matrix = np.zeros((6, 6))
         self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
         self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
@@ -188,8 +182,7 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
 
 
 _BAD = ("overload", "error")
-_GAP_NS = 100_000_000
-"""What was read before such a gap, or one of three cycles, is no part of a zero."""
+_NO_VOLTAGE = "voltages that its sensor does not give: is a wire off?"
 _STANDS_S = 1.0
 """So long the process data of a device without a counter may be the same: of a quiet pressure they are."""
 
@@ -201,8 +194,118 @@ class Batch(NamedTuple):
     values: Matrix
 
 
+_Decides: TypeAlias = Callable[[Matrix], NDArray[np.bool_]]
+
+
+class Readout:
+    """What is published of some fields of a device: readings that the device does not speak against, and can be.
+
+    Parameters
+    ----------
+    fields
+        Of the description's.
+    convert
+        What is published, of values (K, m).
+    is_beyond
+        (K, m) whether no such sensor gives a value.
+    unlike
+        What is to be said of such.
+    latency_s
+        By which readings are older than their stamps.
+    keeps_faulty
+        Whether also those against which the device speaks.
+
+    Attributes
+    ----------
+    columns
+        Of the fields among the description's.
+    status
+        Bits that speak against it: those of `status_2` of `voltage_2` only, others of all.
+    beyond
+        Readings that no such sensor gives, for whoever sets it back; they are left out.
+    refused
+        Readings left out.
+    """
+
+    def __init__(
+        self,
+        description: SensorDescription,
+        fields: Sequence[str],
+        convert: Callable[[Matrix], Matrix],
+        is_beyond: _Decides,
+        unlike: str,
+        decimation: int,
+        cycle_hz: float,
+        latency_s: float = 0.0,
+        keeps_faulty: bool = False,
+    ) -> None:
+        self.columns = [description.fields.index(one) for one in fields]
+        bad = [bits for bits in description.status if bits.level in _BAD]
+        self.status = [bits for bits in bad if not _is_of_another(bits.field, fields[0])]
+        self.beyond = self.refused = 0
+        self.decimator = Decimator(decimation, 1.0 / cycle_hz) if decimation > 1 else None
+        self.unlike, self._convert, self._is_beyond = unlike, convert, is_beyond
+        self._latency_ns, self._keeps_faulty = round(latency_s * NANOSECONDS_PER_SECOND), keeps_faulty
+
+    def __call__(self, stamps_ns: Sequence[int], values: Matrix, faulty: NDArray[np.bool_]) -> Batch:
+        """Of fresh readings (K, m), and (K,) whether the device speaks against them."""
+        beyond = np.asarray(self._is_beyond(values).any(axis=1))
+        keeps = ~beyond if self._keeps_faulty else ~(beyond | faulty)
+        self.beyond += int(beyond.sum())
+        self.refused += int((~keeps).sum())
+        kept_ns = [at_ns - self._latency_ns for at_ns in compress(stamps_ns, keeps)]
+        return Batch(*(self.decimator or Batch)(kept_ns, self._convert(values[keeps])))
+
+
+def _is_of_another(status: str, field: str) -> bool:
+    told, number = (name.rpartition("_")[2] for name in (status, field))
+    return told.isdigit() and number.isdigit() and told != number
+
+
+class Wrench:
+    """From readings of a force-torque sensor to wrenches.
+
+    Attributes
+    ----------
+    raw
+        Of the last readings (6,) each: N, N m, along the sensor's axes, robot on sensor, nothing taken off.
+    """
+
+    def __init__(self, chosen: WrenchConfiguration, cycle_hz: float) -> None:
+        self.compensation = Compensation(chosen)
+        self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
+        self._sign = 1.0 if chosen.device_sign == "robot_on_sensor" else -1.0
+        self._chosen, self._cycle_hz = chosen, cycle_hz
+
+    def __call__(self, values: Matrix) -> Matrix:
+        """(K, 6) wrenches to publish, of what the device gives."""
+        readings = self._sign * values
+        self.raw.extend(readings)
+        return self.compensation(readings)
+
+    def readout(self, description: SensorDescription) -> Readout:
+        """Of a force-torque sensor."""
+        largest, chosen = np.array(description.largest), self._chosen
+        unlike = f"readings beyond {largest[0]:g} N and {largest[3]:g} N m, or no numbers: is it calibrated?"
+        kept = chosen.decimation, self._cycle_hz, chosen.latency_s, chosen.publish_faulty
+        return Readout(description, WRENCH, self, lambda values: ~(np.abs(values) <= largest), unlike, *kept)
+
+
+def pressure_readout(
+    description: SensorDescription, field: str, chosen: PressureConfiguration, offset_pa: float, cycle_hz: float
+) -> Readout:
+    """Absolute pressure, Pa, of a sensor on that analogue input."""
+    convert = partial(chosen.absolute, offsets_pa=np.array([offset_pa]))
+    return Readout(description, [field], convert, chosen.beyond, _NO_VOLTAGE, chosen.decimation, cycle_hz)
+
+
 class Stream:
     """Readings of one device.
+
+    Parameters
+    ----------
+    readouts
+        What is published of them, by name.
 
     Attributes
     ----------
@@ -210,139 +313,39 @@ class Stream:
         Readings that came.
     repeats
         Those that came again.
-    unlike
-        What is to be said of a reading that no such sensor gives.
+    said
+        Status bits that were set, and in how many readings, for whoever clears it.
     """
 
-    def __init__(
-        self, description: SensorDescription, decimation: int, cycle_hz: float, names: Sequence[str] = ("wrench",)
-    ) -> None:
-        self._has_counter = description.has_counter
-        self._said: dict[StatusBits, int] = {}
-        self._beyond = np.zeros(len(names), dtype=np.int64)
-        # Which channels status bits speak of: those of `status_2` of `voltage_2`, others of all.
-        self._status: dict[StatusBits, NDArray[np.bool_]] = {}
-        for bits in description.status:
-            number = bits.field.rpartition("_")[2]
-            about = [not number.isdigit() or name in (f"voltage_{number}", "wrench") for name in names]
-            self._status[bits] = np.array(about)
+    def __init__(self, description: SensorDescription, readouts: Mapping[str, Readout], cycle_hz: float) -> None:
+        self.readouts, self._description = readouts, description
+        self._fields = {bits.field for bits in description.status}
         self.received = 0
-        self.repeats = Repeats(0 if self._has_counter else round(_STANDS_S * cycle_hz))
-        self.unlike = "voltages that its sensor does not give: is a wire off?"
-        self.decimator = Decimator(decimation, 1.0 / cycle_hz) if decimation > 1 else None
+        self.repeats = Repeats(0 if description.has_counter else round(_STANDS_S * cycle_hz))
+        self.said: Counter[StatusBits] = Counter()
 
-    def said(self) -> dict[StatusBits, int]:
-        """Status bits that were set since the last call, and in how many readings."""
-        said, self._said = self._said, {}
-        return said
-
-    def beyond(self) -> NDArray[np.int64]:
-        """Of each channel, readings since the last call that no such sensor gives; they are left out."""
-        beyond, self._beyond = self._beyond, np.zeros_like(self._beyond)
-        return beyond
-
-    def _read(
-        self, device: Device, stamps_ns: Sequence[int], data: bytes
-    ) -> tuple[list[int], Matrix, NDArray[np.bool_]]:
-        """Of K cycles' process data, those that repeat none.
-
-        Returns
-        -------
-        stamps, values
-            (L,) and (L, m).
-        faulty
-            (L, n) whether the device itself speaks against the reading of a channel.
-        """
+    def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> dict[str, Batch]:
+        """By name, what is to be published of K cycles' process data, one behind the other."""
         records = np.frombuffer(data, device.input_type)
         self.received += len(records)
         assert device.conversion is not None  # it was in operation
-        compared = records[COUNTER] if self._has_counter else np.frombuffer(data, np.uint8).reshape(len(records), -1)
-        fresh = self.repeats.fresh(compared)
-        faulty = np.zeros((len(records), len(self._beyond)), dtype=np.bool_)
-        words = {name: int(np.bitwise_or.reduce(records[name])) for name in {bits.field for bits in self._status}}
-        for bits, about in self._status.items():
-            if words[bits.field] & bits.mask:
-                is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
-                self._said[bits] = self._said.get(bits, 0) + int(is_set.sum())
-                if bits.level in _BAD:
-                    faulty |= is_set[:, None] & about
-        return list(compress(stamps_ns, fresh)), device.conversion(records[fresh]), faulty[fresh]
-
-    def _thinned(self, stamps_ns: list[int], values: Matrix) -> Batch:
-        return Batch(*(self.decimator or Batch)(stamps_ns, values))
-
-
-class WrenchStream(Stream):
-    """Wrenches of a force-torque sensor.
-
-    Attributes
-    ----------
-    raw
-        Of the last readings (6,) each: N, N m, along the sensor's axes, robot on sensor, nothing taken off.
-    refused
-        Readings not published for what the device says of them, or for what they are.
-    """
-
-    def __init__(self, description: SensorDescription, chosen: WrenchConfiguration, cycle_hz: float) -> None:
-        super().__init__(description, chosen.decimation, cycle_hz)
-        self.compensation = Compensation(chosen)
-        self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
-        self._newest_ns = self.refused = 0
-        self._gap_ns = max(_GAP_NS, round(3 * NANOSECONDS_PER_SECOND / cycle_hz))
-        self._sign = 1.0 if chosen.device_sign == "robot_on_sensor" else -1.0
-        self._publish_faulty = chosen.publish_faulty
-        self._latency_ns = round(chosen.latency_s * NANOSECONDS_PER_SECOND)
-        self._largest = np.array(description.largest)
-        force_n, torque_n_m = self._largest[0], self._largest[3]
-        self.unlike = f"readings beyond {force_n:g} N and {torque_n_m:g} N m, or no numbers: is it calibrated?"
-
-    def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
-        """What is to be published of K cycles' process data, one behind the other."""
-        fresh_ns, readings, faulty = self._read(device, stamps_ns, data)
-        readings = self._sign * readings
-        keeps = np.asarray((np.abs(readings) <= self._largest).all(axis=1))
-        self._beyond += np.count_nonzero(~keeps)
-        if not self._publish_faulty:
-            keeps &= ~faulty[:, 0]
-        self.refused += int(np.count_nonzero(~keeps))
-        kept_ns, readings = list(compress(fresh_ns, keeps)), readings[keeps]
-        if (kept_ns or stamps_ns[-1:])[0] - self._newest_ns > self._gap_ns:
-            self.raw.clear()
-        self._newest_ns = kept_ns[-1] if kept_ns else self._newest_ns
-        self.raw.extend(readings)
-        return self._thinned([at_ns - self._latency_ns for at_ns in kept_ns], self.compensation(readings))
-
-
-class PressureStream(Stream):
-    """Absolute pressures of sensors on analogue inputs of one device.
-
-    Parameters
-    ----------
-    inputs
-        Of those that have a sensor: its column among the device's, and the offset to be taken off, Pa.
-    """
-
-    def __init__(
-        self,
-        description: SensorDescription,
-        chosen: PressureConfiguration,
-        inputs: Sequence[tuple[int, float]],
-        cycle_hz: float,
-    ) -> None:
-        self._chosen, self._columns = chosen, [column for column, _ in inputs]
-        self._offsets_pa = np.array([offset_pa for _, offset_pa in inputs])
-        names = [description.voltages[column] for column in self._columns]
-        super().__init__(description, chosen.decimation, cycle_hz, names)
-
-    def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> Batch:
-        """Stamps and pressures (L, n), Pa; NaN where there is none."""
-        fresh_ns, values, faulty = self._read(device, stamps_ns, data)
-        voltages = values[:, self._columns]
-        beyond = self._chosen.beyond(voltages)
-        self._beyond += beyond.sum(axis=0)
-        pressures = self._chosen.absolute(voltages, self._offsets_pa)
-        pressures[beyond | faulty] = np.nan
-        return self._thinned(fresh_ns, pressures)
+        bytewise = np.frombuffer(data, np.uint8).reshape(len(records), -1)
+        fresh = self.repeats.fresh(records[COUNTER] if self._description.has_counter else bytewise)
+        words = {name: int(np.bitwise_or.reduce(records[name])) for name in self._fields}
+        is_set = {
+            bits: records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
+            for bits in self._description.status
+            if words[bits.field] & bits.mask
+        }
+        self.said.update({bits: int(one.sum()) for bits, one in is_set.items()})
+        values, fresh_ns = device.conversion(records[fresh]), list(compress(stamps_ns, fresh))
+        none = np.zeros(len(records), dtype=np.bool_)
+        return {
+            name: one(
+                fresh_ns, values[:, one.columns], sum((is_set.get(bits, none) for bits in one.status), none)[fresh]
+            )
+            for name, one in self.readouts.items()
+        }
 
 
 # Zero of a force-torque sensor: by the host or by the device's own bias, and what is said of it.
@@ -367,10 +370,15 @@ class Tare:
         The device whose own bias is in use, and its count of starts then: a later start has lost it.
     """
 
-    def __init__(self, configuration: WrenchConfiguration, stream: WrenchStream, advance: Callable[[], object]) -> None:
-        self._configuration, self._stream, self._advance = configuration, stream, advance
+    def __init__(self, configuration: WrenchConfiguration, wrench: Wrench, advance: Callable[[], object]) -> None:
+        self._configuration, self._wrench, self._advance = configuration, wrench, advance
         self.is_made = False
         self.on_device: tuple[Device, int] | None = None
+
+    @property
+    def zero(self) -> Vector:
+        """(6,) N, N m, what the host takes off."""
+        return self._wrench.compensation.zero
 
     def make(self, device: Device) -> str:
         """Take what is read at rest as zero; what was done, in a sentence.
@@ -380,15 +388,14 @@ class Tare:
         UserError
             The sensor moves, or gives too few readings.
         """
-        chosen, stream = self._configuration, self._stream
-        mean, by = self._mean("before the tare"), ""
+        chosen, compensation = self._configuration, self._wrench.compensation
+        mean, by = self._mean("for the tare"), ""
         bias = device.description.bias
         if chosen.tare_on_device and bias is None:
             raise UserError(f"{device.name} has no bias of its own: set wrench.tare_on_device to false")
         if chosen.tare_on_device and bias is not None:
             before = mean
             self._pulse(device, bias.output, bias.set, bias.hold_s)
-            stream.raw.clear()
             mean = self._mean("after the device's bias")
             if np.linalg.norm(mean) > 0.5 * np.linalg.norm(before) and np.abs(before[:3]).max() > chosen.still_force_n:
                 raise UserError(
@@ -397,8 +404,8 @@ class Tare:
                 )
             self.on_device, by = (device, device.starts), "by the device's own bias"
             by += f", which took off {_shown(before)}, and "
-        stream.compensation.zero_at(mean)
-        self.is_made, taken_off = True, _shown(stream.compensation.zero)
+        compensation.zero_at(mean)
+        self.is_made, taken_off = True, _shown(compensation.zero)
         return f"zeroed {by}on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
 
     def clear(self, device: Device) -> str:
@@ -408,7 +415,7 @@ class Tare:
         if bias is not None and bias.clear and self.on_device is not None:
             self._pulse(device, bias.output, bias.clear, bias.hold_s)
             told += ", and the device's own bias cleared"
-        self._stream.compensation.set_zero(np.zeros(6))
+        self._wrench.compensation.set_zero(np.zeros(6))
         self.is_made, self.on_device = False, None
         return told
 
@@ -439,8 +446,9 @@ class Tare:
         self._wait(hold_s)
 
     def _mean(self, when: str) -> Vector:
-        """Of as many readings as a zero takes."""
-        chosen, raw = self._configuration, self._stream.raw
+        """Of as many readings from now on as a zero takes."""
+        chosen, raw = self._configuration, self._wrench.raw
+        raw.clear()
         until_s = time.monotonic() + _LONGEST_S + chosen.tare_s
         while len(raw) < (raw.maxlen or 0):
             if time.monotonic() > until_s:

@@ -165,12 +165,14 @@ def _settings(payload: bytes) -> Settings | Fault:
     _, *numbers, major, minor, patch, device = _SETTINGS.unpack(payload)
     values: tuple[Any, ...] = (*numbers, (major, minor, patch), device)
     found = Settings(*values)
-    are_known = (
+    is_known = (
         found.low_g_range in LOW_G_COUNTS_PER_G
         and found.gyro_range in GYRO_COUNTS_PER_DEG_S
         and found.high_g_range in HIGH_G_G_PER_DIGIT
+        and found.low_pass <= 7
+        and found.rate_hz > 0
     )
-    return found if are_known and found.low_pass <= 7 and found.rate_hz > 0 else Fault.CODE
+    return found if is_known else Fault.CODE
 
 
 class FrameReader:

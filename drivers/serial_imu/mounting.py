@@ -71,6 +71,8 @@ class Mounting:
 
 
 _ALIKE = 0.05
+_SETTINGS = ("LOW_G_RANGE", "GYRO_RANGE", "HIGH_G_RANGE", "RATE_HZ", "LOW_PASS")
+"""Of the firmware, in the order of what is expected of them."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,12 @@ class Expected:
     def difference(self, told: Scales) -> str:
         """A sentence on what the device tells of itself, and is not so; empty where all is."""
         gyro, low = told.ends[LOW_G][[0, 3]].tolist()
-        found = []
-        for name, is_told, setting in (
-            ("low_g_m_s2", low, "LOW_G_RANGE"),
-            ("gyro_rad_s", gyro, "GYRO_RANGE"),
-            ("high_g_m_s2", told.ends[HIGH_G][3], "HIGH_G_RANGE"),
-            ("rate_hz", told.rate_hz, "RATE_HZ"),
-            ("low_g_bandwidth_hz", told.low_bandwidth_hz, "LOW_PASS"),
-        ):
-            expected = getattr(self, name)
-            if expected and abs(is_told - expected) > _ALIKE * expected:
-                found.append(f"its {setting} is {is_told:.4g}, and expected.{name} {expected:g}")
+        values = (low, gyro, told.ends[HIGH_G][3], told.rate_hz, told.low_bandwidth_hz)
+        found = [
+            f"its {setting} is {is_told:.4g}, and expected.{name} {expected:g}"
+            for (name, expected), is_told, setting in zip(vars(self).items(), values, _SETTINGS, strict=True)
+            if expected and abs(is_told - expected) > _ALIKE * expected
+        ]
         way_out = "change firmware/settings.py, or `expected` and what the robot's estimators take for it"
         return f"the device is set to others than expected: {'; '.join(found)}: {way_out}" if found else ""
 
@@ -161,7 +158,7 @@ class Mounted:
             value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
             value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
         value -= self.taken_off[name]
-        if clipped.any():
+        if np.count_nonzero(clipped):
             ends = self._expected_ends[name]
             at_end = (clipped.reshape(2, 3) @ np.abs(axes).T).ravel() * (ends > 0.0) > 0.0
             value[at_end] = np.copysign(ends, value)[at_end]

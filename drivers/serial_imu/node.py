@@ -6,7 +6,6 @@ import math
 import re
 import time
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -17,13 +16,13 @@ import numpy as np
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Imu, Temperature
 
-from drivers.at_rest import HIGH_G, LOW_G, HighGAlignment, faults, refuse_unless_still
+from drivers.at_rest import HIGH_G, LOW_G, faults, high_g_offset, refuse_unless_still
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode, set_variances
 from drivers.repeats import Repeats
 from drivers.serial_imu.frames import CHIPS, CLOCK_TICK_S, CLOCK_WRAP
 from drivers.serial_imu.mounting import Mounted, SerialImu
-from drivers.serial_imu.readings import Scales, SerialReadings
+from drivers.serial_imu.readings import Scales, SerialReadings, short
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement, Vector
@@ -40,7 +39,8 @@ CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
-_SILENT_S = 2.0
+_SILENT, _REMINDED_EVERY = 2, 10
+"""So many reports without a sample are said, and from then on every so many."""
 _RECENT = 2000
 _NUMBERS = re.compile(r"\d+")
 
@@ -80,11 +80,11 @@ class SerialImuNode(MeasuringNode):
         configuration, host = parameters.configuration, parameters.host
         self._configuration = configuration
         self._mounted = Mounted(configuration.mounting, configuration.expected)
-        self._alignment = HighGAlignment(configuration.mounting.align_at_start)
+        # Why the high-g sensor is not aligned though it is to be.
+        self._waits_for = "not both there for a second yet" if configuration.mounting.align_at_start else ""
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
         self._repeats = {name: Repeats() for name in CHANNELS}
-        self._fresh = dict.fromkeys(CHANNELS, 0)
         self._troubles: dict[str, str] = {}
         self._log, self._logging = _new_file(host.raw_log), self.aside(f"raw_log {host.raw_log}")
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
@@ -97,7 +97,7 @@ class SerialImuNode(MeasuringNode):
         self._telling_temperature = self.aside("publishing imu/low_g/temperature")
         self._before: dict[str, float] = {}
         self._bytes = 0
-        self._silent_since_s = time.monotonic()
+        self._silent = 0  # reports in a row
         self._check_at_s = math.inf
         self.offer("zero_gyro", self._zero_gyro)
         self.offer("align_high_g", self._align_high_g)
@@ -137,7 +137,6 @@ class SerialImuNode(MeasuringNode):
             self._recent[name].append(reading)
             if self._repeats[name].fresh(reading.value[None]):
                 fresh.append(reading)
-                self._fresh[name] += 1
                 self.publish(name, reading.stamp_ns, reading.value)
         return self.hand_over(fresh)
 
@@ -147,12 +146,10 @@ class SerialImuNode(MeasuringNode):
             self._check_at_s = time.monotonic() + _CHECKED_AFTER_S
         self._scales = scales
         self._mounted.tell(scales)
-        self._repeats = {name: Repeats(by_chance) for name, by_chance in scales.equal_by_chance.items()}
         self._tell("settings", self._configuration.expected.difference(scales), "the device is set as expected")
-        accelerometers = {LOW_G: scales.low_variance, HIGH_G: scales.high_variance}
         for name, channel in CHANNELS.items():
-            variances = {"angular_velocity": scales.gyro_variance, "linear_acceleration": accelerometers[name]}
-            complete = partial(set_variances, **variances)
+            self._repeats[name].by_chance = scales.equal_by_chance[name]
+            complete = partial(set_variances, **scales.variances[name])
             self.messages[name] = sensor_writer(channel, new, serialized, self._prefix, complete)
 
     def _zero_gyro(self) -> str:
@@ -163,9 +160,10 @@ class SerialImuNode(MeasuringNode):
         return f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
 
     def _align_high_g(self) -> str:
-        before = self._alignment.offset_m_s2
-        sentence = self._alignment.align(self._last_second(LOW_G), self._last_second(HIGH_G))
-        self._take_off(HIGH_G, np.concatenate([np.zeros(3), self._alignment.offset_m_s2 - before]))
+        before = self._mounted.taken_off[HIGH_G][IMU.linear_acceleration]
+        offset, _, sentence = high_g_offset(self._last_second(LOW_G), self._last_second(HIGH_G), before)
+        self._take_off(HIGH_G, np.concatenate([np.zeros(3), offset - before]))
+        self._waits_for = ""
         return sentence
 
     def _take_off(self, name: str, found: Vector) -> None:
@@ -191,9 +189,11 @@ class SerialImuNode(MeasuringNode):
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
         self.look_who_listens()
         self._telling_temperature(self._tell_temperature)
-        if self._alignment.waits_for and self._has_second():
-            with suppress(UserError):  # it is in the diagnostics
+        if self._waits_for and self._has_second():
+            try:
                 self.get_logger().info(self._align_high_g())
+            except UserError as error:  # it is in the diagnostics
+                self._waits_for = str(error)
         now = self._counts(line)
         since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
         self._watch_chips(since)
@@ -210,32 +210,21 @@ class SerialImuNode(MeasuringNode):
             self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
 
     def _counts(self, line: SerialLine) -> dict[str, float]:
-        found, clock = self._readings, self._device_clock
+        clock = self._device_clock
+        offset = self._mounted.taken_off[HIGH_G][IMU.linear_acceleration]
         return {
             "bytes": self._bytes,
-            "samples": found.samples,
-            "lost": found.lost,
-            "before_ranges": found.before_ranges,
-            **{f"corrupted_{fault}": count for fault, count in found.faults.items()},
-            **{
-                f"{what}_{sensor.removeprefix('imu/')}": float(count)
-                for what, counts in (
-                    ("readings", self._fresh),
-                    ("unread", found.unread),
-                    ("unknown_chip", found.unknown),
-                    ("repeated", {name: one.count for name, one in self._repeats.items()}),
-                )
-                for sensor, count in counts.items()
-            },
-            **{f"clipped_{what.removeprefix('imu/').replace(' ', '_')}": n for what, n in found.at_end.items()},
+            **self._readings.counts,
+            **{f"readings_{short(name)}": one.fresh_count for name, one in self._repeats.items()},
+            **{f"repeated_{short(name)}": one.count for name, one in self._repeats.items()},
             "gyro_late_us": 1e6 * self._scales.gyro_late_s if self._scales is not None else math.nan,
             "implausible_times": clock.implausible,
             "restarts": clock.jumps,
             "line_losses": line.losses,
             "clock_skew_ppm": clock.skew_ppm,
             "clock_stddev_us": 1e6 * clock.stddev_s,
-            "temperature_celsius": found.temperature_celsius,
-            **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", self._alignment.offset_m_s2, strict=True)},
+            "temperature_celsius": self._readings.temperature_celsius,
+            **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", offset, strict=True)},
         }
 
     def _state(self, line: SerialLine, since: dict[str, float]) -> tuple[bytes, str]:
@@ -244,11 +233,10 @@ class SerialImuNode(MeasuringNode):
             return ERROR, line.trouble
         if not since["samples"]:
             return ERROR, f"no sample since the last report; {since['bytes']:.0f} bytes came"
-        corrupted = sum(count for key, count in since.items() if key.startswith("corrupted"))
-        counts = {"lost": since["lost"], "corrupted": corrupted, "restarts": since["restarts"]}
-        counts |= {key: count for key, count in since.items() if key.startswith("unread")}
-        wrong = ", ".join(f"{count:.0f} {key}" for key, count in counts.items() if count)
-        waits_for = f"high-g not aligned: {self._alignment.waits_for}" if self._alignment.waits_for else ""
+        kinds = ("lost", "corrupted", "restarts", "unread_low_g", "unread_high_g")
+        counts = {kind: sum(n for key, n in since.items() if key.startswith(kind)) for kind in kinds}
+        wrong = ", ".join(f"{count:.0f} {kind}" for kind, count in counts.items() if count)
+        waits_for = f"high-g not aligned: {self._waits_for}" if self._waits_for else ""
         wrong = "; ".join(filter(None, [wrong, *self._troubles.values(), self._logging.trouble, waits_for]))
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
@@ -257,7 +245,7 @@ class SerialImuNode(MeasuringNode):
         """One that repeats itself, one that is another."""
         for name, repeats in self._repeats.items():
             told = repeats.told(name, "its chip hangs; power it off and on")
-            if told or since[f"readings_{name.removeprefix('imu/')}"]:
+            if told or since[f"readings_{short(name)}"]:
                 self._tell(f"repeats of {name}", told, f"{name} gives new readings again")
         for name, identity in self._readings.left_out.items():
             chip, known = CHIPS[name]
@@ -277,13 +265,13 @@ class SerialImuNode(MeasuringNode):
 
     def _say_silence(self, line: SerialLine, since: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
-        if since["samples"] != since["before_ranges"] or not line.is_open:
-            self._silent_since_s = time.monotonic()
         if since["restarts"]:
             self.get_logger().warning("the device has restarted: its clock is mapped anew")
-        if time.monotonic() - self._silent_since_s < _SILENT_S:
+        self._silent += 1
+        if since["samples"] != since["before_ranges"] or not line.is_open:
+            self._silent = 0
+        if self._silent % _REMINDED_EVERY != _SILENT:
             return
-        self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
         said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
@@ -308,6 +296,7 @@ def _new_file(path: str) -> FileIO | None:
     try:
         return Path(path).open("xb", buffering=0) if path else None
     except FileExistsError as error:
-        raise UserError(f"raw_log: {path} exists already and is not overwritten; name another, or remove it") from error
+        remedy = ", or remove it" if Path(path).is_file() else ": it is no file"
+        raise UserError(f"raw_log: {path} exists already and is not overwritten; name another{remedy}") from error
     except OSError as error:
         raise UserError(f"raw_log: cannot write {path}: {error.strerror}") from error

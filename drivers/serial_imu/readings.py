@@ -56,6 +56,18 @@ _LOW_ALIKE, _HIGH_ALIKE = 5, 8
 """So many readings in a row are hardly ever (1 in 10^10) alike by chance, be noise half as much, and ranges widest."""
 
 
+def short(sensor: str) -> str:
+    """Its name in names of counts."""
+    return sensor.removeprefix("imu/")
+
+
+_COUNTED = (
+    *("samples", "lost", "before_ranges", "changes_of_range"),
+    *(f"{why}_{short(sensor)}" for why in ("unread", "unknown_chip") for sensor in (LOW_G, HIGH_G)),
+    *("clipped_low_g_accelerometer", "clipped_low_g_gyro", "clipped_high_g_accelerometer"),
+)
+
+
 class Scales:
     """What a count is, by the device's own settings; noise by the sensors' data sheets.
 
@@ -63,8 +75,8 @@ class Scales:
     ----------
     low_g, gyro_deg_s, high_g
         g a count, deg/s a count, g a digit of 16 counts.
-    low_variance, gyro_variance, high_variance
-        Of a reading, (m/s^2)^2 and (rad/s)^2.
+    variances
+        By sensor and part of an `Imu`, of a reading, (rad/s)^2 and (m/s^2)^2.
     rate_hz, low_bandwidth_hz
         That the device reads at; of the low-g accelerometer's filter.
     delay_ns
@@ -84,9 +96,12 @@ class Scales:
         self.rate_hz = settings.rate_hz
         self.low_bandwidth_hz, low_delay_s, gyro_hz, gyro_delay_s = _LOW_PASS[settings.low_pass]
         self.gyro_late_s = gyro_delay_s - low_delay_s
-        self.low_variance = _LOW_DENSITY_M_S2**2 * self.low_bandwidth_hz
-        self.gyro_variance = _GYRO_DENSITY_RAD_S**2 * gyro_hz
-        self.high_variance = _HIGH_DENSITY_M_S2**2 * self.rate_hz / 2.0 + (self.high_g * _G) ** 2 / 12.0
+        low_variance, gyro_variance = _LOW_DENSITY_M_S2**2 * self.low_bandwidth_hz, _GYRO_DENSITY_RAD_S**2 * gyro_hz
+        high_variance = _HIGH_DENSITY_M_S2**2 * self.rate_hz / 2.0 + (self.high_g * _G) ** 2 / 12.0
+        self.variances = {
+            LOW_G: {"angular_velocity": gyro_variance, "linear_acceleration": low_variance},
+            HIGH_G: {"linear_acceleration": high_variance},
+        }
         delays_s = {LOW_G: low_delay_s, HIGH_G: _HIGH_DELAY_S}
         self.delay_ns = {name: round(delay_s * NANOSECONDS_PER_SECOND) for name, delay_s in delays_s.items()}
         gyro, low = math.radians(_FULL_COUNT * self.gyro_deg_s), _FULL_COUNT * self.low_g * _G
@@ -122,16 +137,8 @@ class SerialReadings:
         What the bytes hold.
     settings, scales
         What it told last; None before.
-    samples, lost, before_ranges
-        Valid samples; missing by their numbers and times; left out for want of ranges.
-    changes
-        Of the ranges.
     left_out
         Identity of each sensor whose readings are left out: those of another chip.
-    unread, unknown
-        By sensor, samples that the device itself could not read; that were left out as another chip's.
-    at_end
-        By what is measured, readings at the end of its range.
     temperature_celsius
         Of the low-g sensor, at its last reading; NaN before.
     """
@@ -142,20 +149,23 @@ class SerialReadings:
         self.frames = FrameReader()
         self.settings: Settings | None = None
         self.scales: Scales | None = None
-        self.samples = self.lost = self.before_ranges = self.changes = 0
-        self.unread = {LOW_G: 0, HIGH_G: 0}
-        self.unknown = {LOW_G: 0, HIGH_G: 0}
+        self._counts = dict.fromkeys(_COUNTED, 0)
         self.left_out: dict[str, int] = {}
-        self.at_end = {f"{LOW_G} accelerometer": 0, f"{LOW_G} gyro": 0, f"{HIGH_G} accelerometer": 0}
         self.temperature_celsius = math.nan
         self._last: tuple[int, int, int] | None = None  # sequence number, device time, and jumps of the clock then
         self._frames, self._frames_us = 0, 0  # that followed each other, and in what time: which is a frame's
         self._measured_ns = dict.fromkeys((LOW_G, HIGH_G), -(1 << 62))
 
     @property
-    def faults(self) -> dict[str, int]:
-        """Stretches of bytes that were no frames, by fault."""
-        return {fault.name.lower(): self.frames.faults[fault] for fault in Fault}
+    def counts(self) -> dict[str, int]:
+        """Valid samples, and by name what was wrong with some.
+
+        Missing by numbers and times (`lost`), left out for want of ranges (`before_ranges`), read by another range than
+        the one before (`changes_of_range`); by sensor what the device itself could not read (`unread`), what is left
+        out as another chip's (`unknown_chip`), what is at the end of its range (`clipped`); stretches of bytes that
+        were no frames, by fault (`corrupted`).
+        """
+        return self._counts | {f"corrupted_{fault.name.lower()}": self.frames.faults[fault] for fault in Fault}
 
     def feed(self, data: bytes, received_ns: int) -> list[Measurement]:
         """The readings that these bytes complete, of each sensor in the order of their stamps: when it measured.
@@ -174,7 +184,7 @@ class SerialReadings:
             if isinstance(frame, Settings):
                 self._take_settings(frame)
             else:
-                self.samples += 1
+                self._counts["samples"] += 1
                 self._take_sample(frame, stamp_ns, found)
         return found
 
@@ -187,14 +197,14 @@ class SerialReadings:
                 frames = step_us * self._frames / self._frames_us
                 lost = max(0, lost + _SEQUENCES * round((frames - 1 - lost) / _SEQUENCES))
             if lost:
-                self.lost += lost
+                self._counts["lost"] += lost
             else:
                 self._frames, self._frames_us = self._frames + 1, self._frames_us + step_us
         self._last = sequence, time_us, jumps
 
     def _take_settings(self, settings: Settings) -> None:
         before, self.settings = self.settings, settings
-        self.changes += before is not None and before.ranges != settings.ranges
+        self._counts["changes_of_range"] += before is not None and before.ranges != settings.ranges
         if before is None or before.scaling != settings.scaling:
             self.scales = Scales(settings)
             self._frames, self._frames_us = settings.rate_hz + 1, round(1.0 / CLOCK_TICK_S)
@@ -203,16 +213,16 @@ class SerialReadings:
     def _take_sample(self, sample: Sample, stamp_ns: int, found: list[Measurement]) -> None:
         scales = self.scales
         if scales is None:
-            self.before_ranges += 1
+            self._counts["before_ranges"] += 1
             return
         if self._is_read(HIGH_G, sample.status & HIGH_G_MISSING):
             digits = [count // COUNTS_PER_DIGIT for count in sample.high_g]
-            self._watch_end(f"{HIGH_G} accelerometer", digits, _FULL_DIGIT)
+            self._watch_end("clipped_high_g_accelerometer", digits, _FULL_DIGIT)
             values = [math.nan] * 3 + [digit * scales.high_g * _G for digit in digits]
             found.append(Measurement(self._measured(HIGH_G, stamp_ns, scales), HIGH_G, np.array(values)))
         if self._is_read(LOW_G, sample.status & LOW_G_MISSING):
-            self._watch_end(f"{LOW_G} accelerometer", sample.low_g, _FULL_COUNT)
-            self._watch_end(f"{LOW_G} gyro", sample.gyro, _FULL_COUNT)
+            self._watch_end("clipped_low_g_accelerometer", sample.low_g, _FULL_COUNT)
+            self._watch_end("clipped_low_g_gyro", sample.gyro, _FULL_COUNT)
             values = [math.radians(count * scales.gyro_deg_s) for count in sample.gyro]
             values += [count * scales.low_g * _G for count in sample.low_g]
             found.append(Measurement(self._measured(LOW_G, stamp_ns, scales), LOW_G, np.array(values)))
@@ -220,10 +230,10 @@ class SerialReadings:
 
     def _is_read(self, sensor: str, is_missing: int) -> bool:
         """Whether a sample holds a reading of this sensor that counts."""
-        is_unknown = sensor in self.left_out
-        self.unread[sensor] += bool(is_missing)
-        self.unknown[sensor] += is_unknown and not is_missing
-        return not is_missing and not is_unknown
+        why = "unread" if is_missing else "unknown_chip" if sensor in self.left_out else ""
+        if why:
+            self._counts[f"{why}_{short(sensor)}"] += 1
+        return not why
 
     def _measured(self, sensor: str, stamp_ns: int, scales: Scales) -> int:
         """When what was read then was measured; later than the one before, also where the filter was changed."""
@@ -234,4 +244,4 @@ class SerialReadings:
         return measured_ns
 
     def _watch_end(self, what: str, counts: Sequence[int], full: int) -> None:
-        self.at_end[what] += max(counts) >= full or min(counts) <= -full
+        self._counts[what] += max(counts) >= full or min(counts) <= -full

@@ -11,11 +11,17 @@ EXIT_BAD_INPUT = 2
 """Exit code of commands and nodes on bad input or wrong usage."""
 EXIT_NOT_JUDGED = 3
 """Of an evaluation in which estimates and truth together cover too little of the recording."""
+_LONGEST_NAME = 80
 
 
 def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """Without control characters and ends of lines: terminals obey them, fonts have no glyph for them."""
     return "".join(character if character.isprintable() else replacement for character in text)
+
+
+def short(text: str) -> str:
+    """Printable, and no longer than a name is: one that stands in a file may have any length."""
+    return printable(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}")
 
 
 def first_of(words: Sequence[str], most: int, between: str = ", ", rest: str = " and {} more") -> str:

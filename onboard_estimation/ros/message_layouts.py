@@ -130,7 +130,7 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
     except (KeyError, struct.error, UnicodeDecodeError, MessageFault) as error:
         raise NoLayout from error
     tail = len(message) - cursor.position
-    if not is_tail(tail, cursor.position if cursor.cdr else 0):
+    if not is_tail(tail, cursor.position - _CDR_HEADER_BYTES if cursor.cdr else 0):
         raise NoLayout
     orientation = found.runs[0][0] if channel.field == "orientation" else None
     layout = Layout(len(message), tuple(cursor.fixed), stamp, *found, orientation, tail)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.topics import listed
-from onboard_estimation.base.errors import UserError, first_of, printable
+from onboard_estimation.base.errors import UserError, first_of, short
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 Rows = NDArray[np.float64]
@@ -83,12 +83,12 @@ def columns_of(file: Path, names: Sequence[str]) -> Columns:
     """
 
     def refused(what: str) -> UserError:
-        return UserError(f"{file}: {what}; its columns are {listed(names)}; expected: {_EXPECTED}")
+        return UserError(f"{file}: {what}; its columns are {listed(list(map(short, names)))}; expected: {_EXPECTED}")
 
     known = [_OTHER_NAMES.get(name.lower(), name.lower()) for name in names]
     doubled = [name for name in dict.fromkeys(known) if known.count(name) > 1]
     if doubled:
-        raise refused(f"{printable(doubled[0])} stands there {known.count(doubled[0])} times")
+        raise refused(f"{short(doubled[0])} stands there {known.count(doubled[0])} times")
     stamps = [name for name in STAMPS if name in known]
     if len(stamps) != 1:
         raise refused("it has both stamp_ns and time_s" if stamps else "it has neither stamp_ns nor time_s")
@@ -105,7 +105,7 @@ def columns_of(file: Path, names: Sequence[str]) -> Columns:
     stamp = known.index(stamps[0])
     read = {name: place for place, name in enumerate(known) if name in wanted}
     others = [names[place] for place in range(len(names)) if place not in (*read.values(), stamp)]
-    note = f"{file.name}: columns not read: {first_of(list(map(printable, others)), _NAMED)}." if others else ""
+    note = f"{file.name}: columns not read: {first_of(list(map(short, others)), _NAMED)}." if others else ""
     return Columns((stamp, 1 if stamps[0] == "stamp_ns" else NANOSECONDS_PER_SECOND), read, note)
 
 

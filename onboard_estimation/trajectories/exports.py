@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.errors import UserError, short
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.trajectories.lines import Lines, cells, chosen_body, is_number, numbers_of
 
@@ -101,10 +101,10 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
     told = dict(zip(first[::2], first[1::2], strict=False))
     for name, wanted in (("Rotation Type", "Quaternion"), ("Coordinate Space", "Global")):
         if told.get(name, wanted) != wanted:
-            raise UserError(f"{file}: its {name} is {printable(told[name])}: export it again as {wanted}")
+            raise UserError(f"{file}: its {name} is {short(told[name])}: export it again as {wanted}")
     unit = told.get("Length Units", "Meters")
     if unit.lower() not in _METRES:
-        raise UserError(f"{file}: its Length Units are {printable(unit)}, none of {', '.join(_METRES)}")
+        raise UserError(f"{file}: its Length Units are {short(unit)}, none of {', '.join(_METRES)}")
     end = next((i for i, row in enumerate(lines.rows) if row[0] == "Frame"), None)
     heads = {row[1]: row for row in lines.rows[:end] if len(row) > 1}
     if end is None or "Time (Seconds)" not in lines.rows[end] or not {"Type", "Name"} <= set(heads):
@@ -116,11 +116,11 @@ def _motive(file: Path, lines: Lines, body: str | None) -> _Layout:
             bodies.setdefault(name.strip('"'), {})[kind, axis] = column
     name = chosen_body(file, bodies, body)
     if absent := [f"{kind} {axis}" for kind, axis in _Z_UP if (kind, axis) not in bodies[name]]:
-        raise UserError(f"{file}: {printable(name)} has no {', '.join(absent)}: export rotations and positions")
+        raise UserError(f"{file}: {short(name)} has no {', '.join(absent)}: export rotations and positions")
     factors = {"Position": _METRES[unit.lower()], "Rotation": 1.0}
     columns = {bodies[name][one]: -factors[one[0]] if one[1] == "Z" else factors[one[0]] for one in _Z_UP}
     began_ns, note = _start(told.get("Capture Start Time", ""))
-    note = f"rigid body {printable(name)}, turned from y up to z up; {note}"
+    note = f"rigid body {short(name)}, turned from y up to z up; {note}"
     stamp = (axes.index("Time (Seconds)"), NANOSECONDS_PER_SECOND)
     return _Layout(slice(end + 1, None), len(axes), stamp, began_ns, columns, note)
 
@@ -135,7 +135,7 @@ def _start(text: str) -> tuple[int, str]:
                 return began_ns, f"its start {text} is taken as UTC (--shift moves it)"
     return (
         0,
-        f"{printable(text) + ' is no time' if text else 'when the capture started is not said'}: stamps count from 0",
+        f"{short(text) + ' is no time' if text else 'when the capture started is not said'}: stamps count from 0",
     )
 
 
@@ -147,7 +147,7 @@ def _vicon(file: Path, lines: Lines, body: str | None) -> _Layout:
     (rate, *_), _, axes, units = lines.rows[head - 2 : head + 2]
     if not is_number(rate) or not _RATES_HZ[0] < float(rate) < _RATES_HZ[1]:
         raise UserError(f"{file}: line {lines.numbers[head - 2]} holds no rate in Hz")
-    note = f"{printable(name)} at {float(rate):g} Hz, stamps count from frame 0 (--shift moves them)"
+    note = f"{short(name)} at {float(rate):g} Hz, stamps count from frame 0 (--shift moves them)"
     if len(columns) == 6:
         note += "; RX RY RZ are taken as a rotation vector, Vicon's helical angles"
     count = len(list(takewhile(lambda row: is_number(row[0]), lines.rows[head + 2 :])))

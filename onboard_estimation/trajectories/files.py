@@ -181,7 +181,7 @@ def _poses(values: Rows) -> Rows:
     turns = matrices[:, :, :3]
     out = np.zeros((len(values), 7))
     out[:, :3] = matrices[:, :, 3]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
     good = (off < _ROTATION_TOLERANCE) & (np.linalg.det(np.where(np.isfinite(turns), turns, 0.0)) > 0.0)
     if good.any():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.bounded_file import open_regular
-from onboard_estimation.base.errors import UserError, first_of, printable
+from onboard_estimation.base.errors import UserError, first_of, short
 from onboard_estimation.trajectories.units import stamp_unit
 
 Rows = NDArray[np.float64]
@@ -147,7 +147,7 @@ def chosen_body(file: Path, bodies: Collection[str], body: str | None) -> str:
     """The body asked for, or the only one; UserError, naming all, where it is not there or one has to be chosen."""
     if not bodies:
         raise UserError(f"{file} holds no rigid body")
-    offers = first_of([f"--body {printable(name)}" for name in bodies], 20)
+    offers = first_of([f"--body {short(name)}" for name in bodies], 20)
     if body is not None and body not in bodies:
         raise UserError(f"--body {body}: {file} has no such rigid body; it has {offers}")
     if body is None and len(bodies) != 1:
@@ -157,4 +157,4 @@ def chosen_body(file: Path, bodies: Collection[str], body: str | None) -> str:
 
 def shown(cell: str) -> str:
     """A cell for a message."""
-    return repr(printable(cell[:40]))
+    return repr(short(cell))

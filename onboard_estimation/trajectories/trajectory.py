@@ -40,6 +40,7 @@ _IN_PLANE = 1e-6
 _SYMMETRIC = 1e-6
 _LEAST_VARIANCE = 1e-20  # of a tenth of a nanometre or nanoradian
 _YAW = 5
+_FARTHEST_M = 1e8  # farther than any place on Earth from its centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +120,8 @@ def cleaned(
     if len(rows) and (lost_ns := stamps_ns.max() - stamps_ns[rows].max()) > _END_SHARE * np.ptp(stamps_ns):
         span_s = np.ptp(stamps_ns) / NANOSECONDS_PER_SECOND
         notes.append(f"{name}: none of the last {lost_ns / NANOSECONDS_PER_SECOND:.3g} of {span_s:.3g} s is finite.")
+    far = (np.abs(values[rows, :3]) > _FARTHEST_M).any(axis=1)
+    leave_out(far, f"more than {_FARTHEST_M:g} m from the origin")
     if turns:
         leave_out(is_no_rotation(*values[rows, 3:].T), "no unit quaternion")
     back = np.flatnonzero(np.diff(stamps_ns[rows]) < 0)

@@ -115,7 +115,7 @@ def test_a_serial_log(tmp_path: Path) -> None:
 
 def test_refusals(table: Path) -> None:
     for words, sentence in (
-        (["--turn-deg", "5"], "--turn-deg 5: must be from 30 to 36000"),
+        (["--turn-deg", "5"], "--turn-deg 5.0: must be from 30 to 36000"),
         (["--tilt-deg", "nan"], "--tilt-deg nan: must be"),
         (["--gyro-unit", "rpm"], "must be rad/s or deg/s"),
         (["--sensor", "imu/link_1"], "has no imu/link_1; choose by --sensor: imu"),

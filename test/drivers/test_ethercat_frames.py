@@ -73,7 +73,7 @@ def test_faults_come_when_asked_for_and_go_again() -> None:
 
     first.enter(State.OP)
     assert reached(overload=True, sdo_aborts=("0x2021:37",), refused_state="op") == 2
-    assert (status(), abort_code(), first.refused) == (0x4000_0000, 0x0800_0000, (State.OP, 1))
+    assert (status(), abort_code(), first.refused) == (0x4000_0000, 0x0800_0000, State.OP)
     assert reached(leaves_op=True) == 2
     assert (status(), abort_code(), first.refused) == (0, 0, None)
     assert (first.state, first.error) == (State.SAFEOP, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -146,9 +147,9 @@ def test_a_tare_on_the_host_keeps_the_weight_and_readings_out_of_range_are_not_p
     since_s = time.time()
     one.until_said("overload: a force or torque is out of range", AXIA)
     assert one.state(AXIA).level == b"\x02"
-    stream = one.node._streams[0]
-    refused = stream.refused
-    one.until(lambda: stream.refused > refused + 200)
+    readout = one.node._streams[0].readouts["wrench"]
+    refused = readout.refused
+    one.until(lambda: readout.refused > refused + 200)
     assert all(stamp_s(message) < since_s for message in heard)
 
 
@@ -205,12 +206,28 @@ def test_readings_of_a_frozen_device_are_left_out_counted_and_said(
         slaves.do("freeze 0")
         one.until_said("reads the same all the time", name)
         heard.clear()
-        assert "0 of 200 readings came before the tare" in one.call("tare").message
+        assert "0 of 200 readings came for the tare" in one.call("tare").message
         assert (heard, one.state(name).level) == ([], b"\x01")
         slaves.do("thaw 0")
         one.until(lambda: len(heard) > 50 and one.state(name).level == b"\x00")
     said = "".join(capfd.readouterr())
     assert said.index("reads the same all the time, ") < said.index("readings are fresh again")
+
+
+def test_a_sensor_slower_than_the_bus_is_no_fault_and_said_once(
+    line: Cable, axia: EmulatedSlaves, running: Running, capfd: Any
+) -> None:
+    axia.do("halve 0")
+    one, said = running(line.near), list[str]()
+    one.until(lambda: bool(said.append("".join(capfd.readouterr()))) or "readings a second" in "".join(said))
+    stream = one.node._streams[0]
+    enough = stream.received + 2000
+    one.until(lambda: stream.received > enough)
+    told = "".join([*said, *capfd.readouterr()])
+    assert re.findall(r"(\w+).*: ATI Axia80 gives [45]\d\d readings a second, bus.cycle_hz asks for 1000", told) == [
+        "INFO"
+    ]
+    assert ("repeat the one before" in told, one.state(AXIA).level) == (False, b"\x00")
 
 
 def test_readings_go_on_without_the_report_and_where_looking_after_the_bus_fails(

@@ -104,7 +104,7 @@ def test_the_node_plays_a_bag_to_the_count_then_messages_and_fails_on_request(tm
             ill = ask("pysoem", here.near)
             assert bytes.fromhex(ill["inputs"][-1][0])[24:28] == struct.pack("<I", 0x4000_0000)
             refused = set_parameter(node, "/base/ethercat_wrench_emulator", "fault.slave", 2)
-            assert "there are 2 devices" in refused.reason
+            assert "the last of 2 devices has the place 1" in refused.reason
     assert "frames came" in emulator.output
     assert "Traceback" not in emulator.output
 

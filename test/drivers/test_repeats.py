@@ -36,6 +36,7 @@ def test_a_frozen_sensor_is_told_and_one_read_a_little_often_is_not(fresh: int, 
     repeats.fresh(np.concatenate((np.arange(1, fresh + 1), np.full(repeated, fresh))))
     told = repeats.told("imu", "power it off and on")
     assert (said in told) if said else not told
+    assert not repeats.per_fresh  # it stood still for longer than between others
     assert not repeats.told("imu", "power it off and on")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drivers.at_rest import HighGAlignment
+from drivers.at_rest import high_g_offset
 from onboard_estimation.base.errors import UserError
 
 G = 9.80665
@@ -28,12 +28,10 @@ def test_the_offset_is_found_within_the_uncertainty_that_is_told() -> None:
     scaled, twice = [], []
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        found, doubled = HighGAlignment(at_start=False), HighGAlignment(at_start=False)
-        found.align(low_g(rng), high_g(rng))
-        np.testing.assert_allclose(found.stddev_m_s2, 4.6 / np.sqrt(840), rtol=0.6)
-        scaled.append((found.offset_m_s2 - OFFSET) / found.stddev_m_s2)
-        doubled.align(low_g(rng), np.repeat(high_g(rng, 420), 2, axis=0))
-        twice.append(doubled.stddev_m_s2)
+        offset, stddev, _ = high_g_offset(low_g(rng), high_g(rng), np.zeros(3))
+        np.testing.assert_allclose(stddev, 4.6 / np.sqrt(840), rtol=0.6)
+        scaled.append((offset - OFFSET) / stddev)
+        twice.append(high_g_offset(low_g(rng), np.repeat(high_g(rng, 420), 2, axis=0), np.zeros(3))[1])
     # By the number of batches Student's t of 24 degrees of freedom: standard deviation 1.04.
     assert np.std(scaled) == pytest.approx(1.04, abs=0.12)
     assert np.abs(scaled).max() < 5.0
@@ -56,8 +54,5 @@ def test_what_is_no_offset_is_refused_with_numbers() -> None:
         (low, hanging, "imu/high_g reads the same all the time along y: its chip hangs"),
         (low, fallen, r"z -19.\d+ \+- 0\.\d\d m/s\^2: 19.\d is no offset, .*set mounting.high_g_axes"),
     ):
-        alignment = HighGAlignment(at_start=True)
         with pytest.raises(UserError, match=words):
-            alignment.align(first, second)
-        assert not alignment.offset_m_s2.any()
-        assert alignment.waits_for
+            high_g_offset(first, second, np.zeros(3))

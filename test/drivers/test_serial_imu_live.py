@@ -22,6 +22,7 @@ from drivers.lines import SerialLine
 from drivers.serial_imu.frames import Settings
 from hopper_estimation.serial_log import read_serial_log
 from onboard_estimation.bags.bag import open_bag
+from onboard_estimation.base.errors import UserError
 
 TOLD = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=500)
 PERIOD_NS = 2_000_000
@@ -192,6 +193,17 @@ def test_the_node_publishes_and_outlives_a_full_disk_a_frozen_chip_and_its_devic
     assert raw.stat().st_size == most
     assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
     assert log.counts["samples"] > 1000
+
+
+def test_a_raw_log_goes_over_nothing_that_is_there_and_a_device_is_not_to_be_removed(tmp_path: Path) -> None:
+    from drivers.serial_imu.node import _new_file
+
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"frames")
+    for path, way_out in ((kept, "name another, or remove it"), (Path("/dev/full"), "name another: it is no file")):
+        with pytest.raises(UserError, match=f"{path} exists already and is not overwritten; {way_out}$"):
+            _new_file(str(path))
+    assert kept.read_bytes() == b"frames"
 
 
 def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_domain: None) -> None:

@@ -57,8 +57,8 @@ def test_live_readings_are_those_of_the_converter_to_the_last_bit(tmp_path: Path
     for sensor in (LOW_G, HIGH_G):
         mine = np.array([one.value for one in found if one.sensor == sensor])
         np.testing.assert_array_equal(mine, expected[sensor].values)
-    assert (live.samples, live.lost, live.before_ranges) == (400, 0, 0)
-    assert sum(live.unread.values()) == 800 - len(found)
+    assert [live.counts[name] for name in ("samples", "lost", "before_ranges")] == [400, 0, 0]
+    assert live.counts["unread_low_g"] + live.counts["unread_high_g"] == 800 - len(found)
 
 
 @pytest.mark.parametrize("rate_hz", [1000, 840])
@@ -71,7 +71,7 @@ def test_what_is_missing_is_counted_by_the_device_s_time_where_the_numbers_go_ro
         frames = [Sample(k % 256, us, (0, 0, 2048), (k, 0, 0), 0, (0, 0, 0), 0) for k, us in times]
         head = b"" if lost else encode_settings(replace(TOLD, sequence=255, time_us=2**32 - 1000))
         live.feed(head + b"".join(map(encode_sample, frames)), 0)
-        assert live.lost == lost
+        assert live.counts["lost"] == lost
         lost += missing
 
 
@@ -98,7 +98,7 @@ def test_another_chip_s_readings_are_left_out_and_the_other_s_are_not(low: int, 
         counts = Counter(one.sensor for one in live.feed(data, EPOCH_NS))
         assert counts[LOW_G] == 5 * (accepts or low in (0, 0x68))
         assert counts[HIGH_G] == 5 * (accepts or high in (0, 0x32))
-        assert sum(live.unknown.values()) == 10 - sum(counts.values())
+        assert live.counts["unknown_chip_low_g"] + live.counts["unknown_chip_high_g"] == 10 - sum(counts.values())
 
 
 def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() -> None:
@@ -119,10 +119,15 @@ def test_a_clipped_axis_reads_the_end_of_the_range_that_estimators_are_told() ->
 def test_noise_of_the_chips_repeats_less_often_than_what_is_taken_for_frozen(low_pass: int) -> None:
     rng, scales = default_rng(0), Scales(replace(TOLD, low_g_range=3, gyro_range=3, low_pass=low_pass))
     pole = np.exp(-2.0 * np.pi * scales.low_bandwidth_hz / scales.rate_hz)  # of its filter
-    variances, steps = (scales.gyro_variance, scales.low_variance), (np.deg2rad(scales.gyro_deg_s), scales.low_g * G)
+    variances, steps = tuple(scales.variances[LOW_G].values()), (np.deg2rad(scales.gyro_deg_s), scales.low_g * G)
     noise = rng.normal(size=(20_000, 6)) * np.sqrt(np.repeat(variances, 3) * (1.0 - pole**2)) / 2.0
     low = np.round(lfilter([1.0], [1.0, -pole], noise, axis=0) / np.repeat(steps, 3))
-    high = np.round(rng.normal(size=(20_000, 3)) * np.sqrt(scales.high_variance) / 2.0 / (scales.high_g * G))
+    high = np.round(
+        rng.normal(size=(20_000, 3))
+        * np.sqrt(scales.variances[HIGH_G]["linear_acceleration"])
+        / 2.0
+        / (scales.high_g * G)
+    )
     for name, values in ((LOW_G, low), (HIGH_G, high)):
         repeats = Repeats(scales.equal_by_chance[name])
         assert repeats.fresh(values).all()
@@ -189,7 +194,7 @@ def test_a_restarted_device_begins_anew() -> None:
             found = live.feed(os.read(port, 4096), EPOCH_NS + 1_000_000 * k + 200_000)
             stamps += [one.stamp_ns - EPOCH_NS - 1_000_000 * k for one in found if one.sensor == LOW_G]
     assert live.clock.jumps == 2
-    assert live.lost == 0  # it counts from anew
+    assert live.counts["lost"] == 0  # it counts from anew
     assert len(stamps) >= 2000 - 20
     assert np.abs(np.array(stamps[-200:]) + 3_000_000).max() < 400_000  # by its filter's delay earlier
 

