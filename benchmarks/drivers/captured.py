@@ -198,11 +198,12 @@ def _natnet(kept: str, seconds: float, folder: str) -> int:
     from drivers.motion_capture.bodies import BodyPoses
 
     server = NatNetServer(NAMES, NatNetServerConfiguration(clock_skew_ppm=NATNET_SKEW_PPM, **NATNET_PORTS))
-    quaternions, tracked = np.tile([0.0, 0.0, 0.0, 1.0], (BODIES, 1)), np.ones(BODIES, dtype=np.bool_)
+    tracked, turn = np.ones(BODIES, dtype=np.bool_), (0.0, 0.0, 0.0, 1.0)
     late_ns = round(1e9 * LATENCY_S)
 
     def send(number: int, now_ns: int) -> None:
-        server.send(BodyPoses(now_ns - late_ns, NAMES, np.full((BODIES, 3), float(number)), quaternions, tracked))
+        poses = np.tile([*3 * (float(number),), *turn], (BODIES, 1))
+        server.send(BodyPoses(now_ns - late_ns, NAMES, poses, tracked))
 
     np.save(kept, _sent(NATNET_HZ, seconds, send) - late_ns)
     server.close()

@@ -43,9 +43,8 @@ _LATEST_NS, _LONGEST_AGO_NS = _SECOND_NS, 20 * _SECOND_NS
 
 def check_poses(poses: BodyPoses, arrived_ns: int) -> None:
     """What goes out."""
-    count = len(poses.names)
-    positions_m, quaternions = poses.positions_m[poses.tracked], poses.quaternions_xyzw[poses.tracked]
-    assert (poses.positions_m.shape, poses.quaternions_xyzw.shape) == ((count, 3), (count, 4))
+    positions_m, quaternions = np.split(poses.poses[poses.tracked], [3], axis=1)
+    assert poses.poses.shape == (len(poses.names), 7)
     assert not positions_m.size or np.abs(positions_m).max() <= _FARTHEST_M
     assert not quaternions.size or np.abs(np.linalg.norm(quaternions, axis=1) - 1.0).max() < 0.1
     assert -_LATEST_NS <= arrived_ns - poses.stamp_ns <= _LONGEST_AGO_NS, "a stamp far from its arrival"
@@ -186,11 +185,11 @@ def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list
         "Motive", (3, 0, 1, 0), version, *((_CLOCK_HZ, group[1], group[2], group[0]) if version >= (3, 0) else ())
     )
     positions = np.array([[0.1, 1.2, -0.3], [2.0, 0.5, 1.5]])
-    quaternions = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5]]).as_quat()
+    poses = np.hstack([positions, Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5]]).as_quat()])
     ids, tracked = np.array([1, 2], dtype=np.int32), np.array([True, True])
     frames = []
     for changed in (False, True):
-        sent = Frame(1, ids, positions, quaternions, tracked, 12.25, *struct.unpack("<3Q", _TICKS), changed)
+        sent = Frame(1, ids, poses, tracked, 12.25, struct.unpack("<3Q", _TICKS), changed)
         frames += [natnet.frame(sent, version), natnet.frame(sent, version, natnet_others(version))]
     channels = natnet.i32(2) + natnet.text("Fx") + natnet.text("Fy")
     bone = natnet.rigid_body_model("bone", 1, version, markers=2)
@@ -206,7 +205,7 @@ def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list
 
 def natnet_others(version: tuple[int, int]) -> dict[str, bytes]:
     """One of each kind of thing in a frame."""
-    bone = natnet.rigid_body(version, 1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, markers=2)
+    bone = natnet.rigid_body(version, 1, (*6 * (0.0,), 1.0), True, markers=2)
     marker = struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
     channels = natnet.i32(1, 2) + 2 * (natnet.i32(3) + natnet.f32(*range(3)))
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from abc import abstractmethod
 from collections import deque
@@ -19,7 +20,7 @@ from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
-from drivers.motion_capture.bodies import Axes, BodyPoses, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration, to_stream
 from drivers.node import NoRobot
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
@@ -77,7 +78,7 @@ class TopicFeed:
             rows, places = np.zeros((len(self.names), 7)), list(self._poses)
             rows[places] = list(self._poses.values())
             tracked = np.isin(np.arange(len(self.names)), places)
-            self._found.append(BodyPoses(self._stamp_ns, self.names, rows[:, :3], rows[:, 3:], tracked))
+            self._found.append(BodyPoses(self._stamp_ns, self.names, rows, tracked))
             self._poses = {}
 
     def take(self) -> list[BodyPoses]:
@@ -118,7 +119,7 @@ class BagFeed:
             at = np.searchsorted(stamps_ns, column.stamps_ns)
             rows[at, place], tracked[at, place] = column.values, True
         self._frames = deque(
-            BodyPoses(at_ns, self.names, poses[:, :3], poses[:, 3:], seen)
+            BodyPoses(at_ns, self.names, poses, seen)
             for at_ns, poses, seen in zip(stamps_ns.tolist(), rows, tracked, strict=True)
         )
         self._first_ns, self._began_ns = (self._frames[0].stamp_ns if self._frames else 0), 0
@@ -169,7 +170,11 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Of its noise and faults.
     waiting
         Frames that are not due yet.
+    delays_s
+        From exposure to sending, as the system knows; mean of what the network adds, and nobody tells.
     """
+
+    delays_s: tuple[float, float]
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
         self.server: S | None = None
@@ -188,11 +193,6 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if self.server is not None:
             self.server.close()
         super().destroy_node()
-
-    @property
-    @abstractmethod
-    def delays_s(self) -> tuple[float, float]:
-        """From exposure to sending, as the system knows; mean of what the network adds, and nobody tells."""
 
     @abstractmethod
     def begin(self, names: tuple[str, ...], is_over: bool) -> S | None:
@@ -233,8 +233,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         latency_s, jitter_s = self.delays_s
         network_ns = round(NANOSECONDS_PER_SECOND * self.rng.exponential(jitter_s))
         due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * latency_s) + network_ns
-        noise_m = self.chosen.noise_m * self.rng.standard_normal(poses.positions_m.shape)
-        poses = replace(poses, positions_m=poses.positions_m + noise_m)
+        poses = replace(poses, poses=poses.poses.copy())
+        poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
         self.waiting.append(_Late(max(due_ns, self.waiting[-1].due_ns if self.waiting else 0), network_ns, poses))
 
     def _found(self) -> TopicFeed | BagFeed | None:
@@ -245,9 +245,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         if names:
             return TopicFeed(self, names)
         first = f"{self.get_namespace().rstrip('/')}/{_SEEN}"
-        topics = [name for name, _ in self.get_topic_names_and_types() if name.startswith(first)]
-        seen = tuple(sorted(name.removeprefix(first).removesuffix(_SUFFIX) for name in topics))
-        seen = tuple(name for name in seen if "/" not in name)
+        found = (re.fullmatch(f"{first}([^/]+){_SUFFIX}", name) for name, _ in self.get_topic_names_and_types())
+        seen = tuple(sorted(one[1] for one in found if one))
         if seen != self._seen:
             self._seen, self._since_s = seen, time.monotonic()
         return TopicFeed(self, seen) if seen and time.monotonic() - self._since_s > _SETTLED_S else None
@@ -268,11 +267,7 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
-
-    @property
-    def delays_s(self) -> tuple[float, float]:
-        """See `TruthEmulatorNode`."""
-        return self.chosen.camera_latency_s, 0.0
+        self.delays_s = self.chosen.camera_latency_s, 0.0
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
         """See `TruthEmulatorNode`."""
@@ -297,16 +292,11 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self._axes = Axes(self.chosen.up_axis)
+        self.delays_s = self.chosen.latency_s, self.chosen.network_jitter_s
         self._rate_hz = self.chosen.rate_hz
-        self._first_ns: int | None = None
+        self._first_ns = 0
         self._number = -1
         self._began_s = self._disconnected_s = time.monotonic()
-
-    @property
-    def delays_s(self) -> tuple[float, float]:
-        """See `TruthEmulatorNode`."""
-        return self.chosen.latency_s, self.chosen.network_jitter_s
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> DataStreamServer | None:
         """See `TruthEmulatorNode`; once it is known how often the bodies are seen."""
@@ -329,33 +319,29 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if chosen.disconnect_every_s and now_s - self._disconnected_s > chosen.disconnect_every_s:
             self._disconnected_s = now_s
             server.disconnect()
-        if not chosen.restart_every_s:
-            return
-        if now_s - self._began_s > chosen.restart_every_s + chosen.restart_takes_s:
-            self._began_s, self._first_ns, self._number = now_s, None, -1
+        gone_s = now_s - self._began_s - chosen.restart_every_s if chosen.restart_every_s else 0.0
+        if gone_s > chosen.restart_takes_s:
+            self._began_s, self._first_ns, self._number = now_s, 0, -1
             server.listen()
-        elif now_s - self._began_s > chosen.restart_every_s:
+        elif gone_s > 0.0:
             server.close()
 
     def send(self, server: DataStreamServer, late: _Late) -> None:
         """Numbers count exposures at the rate, so that a frame which is not there leaves a gap in them."""
         poses = late.poses
-        if self._first_ns is None:
-            self._first_ns = poses.stamp_ns
+        self._first_ns = self._first_ns or poses.stamp_ns
         number = round((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND * self._rate_hz)
         if number <= self._number:
             return
         self._number = number
         if self.rng.random() < self.chosen.frame_drop_rate:
             return
-        positions_m, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
+        streamed = to_stream(poses.poses, self.chosen.up_axis)
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         places = np.flatnonzero(seen).tolist()
-        rotations = Rotation.from_quat(quaternions[seen]).as_matrix() if places else ()
-        bodies = {
-            poses.names[place]: (1e3 * positions_m[place], rotation)
-            for place, rotation in zip(places, rotations, strict=True)
-        }
+        rotations = Rotation.from_quat(streamed[seen, 3:]).as_matrix() if places else ()
+        pairs = zip(places, rotations, strict=True)
+        bodies = {poses.names[place]: (1e3 * streamed[place, :3], rotation) for place, rotation in pairs}
         seen_ns = poses.stamp_ns + late.network_ns  # what the network adds, the system does not know
         server.send(
             _FIRST_NUMBER + number,

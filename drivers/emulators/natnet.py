@@ -6,7 +6,6 @@ whatever else the process does.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import threading
@@ -18,17 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthEmulatorConfiguration
-from drivers.motion_capture.optitrack_protocol import (
-    VERSIONS,
-    Frame,
-    Kind,
-    NatNetFault,
-    ServerInfo,
-    Version,
-    message,
-    shown,
-)
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
+from drivers.motion_capture.optitrack_protocol import Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -42,10 +32,9 @@ def server_info(info: ServerInfo) -> bytes:
     """Message 1."""
     body = info.application.encode()[:255].ljust(protocol.NAME_BYTES, b"\0")
     body += protocol.APPLICATION.pack(*info.application_version, *info.version, 0, 0)
-    if info.version >= (3, 0):
-        group = map(int, (info.group or "0.0.0.0").split("."))
-        body += protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
-    return message(Kind.SERVER_INFO, body)
+    group = map(int, (info.group or "0.0.0.0").split("."))
+    way = protocol.CONNECTION.pack(info.clock_hz or 0, info.data_port or 0, bool(info.is_multicast), *group)
+    return message(Kind.SERVER_INFO, body + _since((3, 0), way, info.version))
 
 
 def models(names: Sequence[str], version: Version, others: Sequence[tuple[int, bytes]] = ()) -> bytes:
@@ -63,6 +52,12 @@ def rigid_body_model(name: str, number: int, version: Version, markers: int = 0)
     return data + _since((3, 0), i32(markers) + bytes(16 * markers) + labels, version)
 
 
+_SECTIONS = ["marker sets", "other markers", "bodies", "skeletons", "assets"]
+_SECTIONS += ["labelled markers", "force plates", "devices"]
+_LATER_SECTIONS = {"assets": (4, 1), "force plates": (2, 9), "devices": (2, 11)}
+"""Since when a frame has them."""
+
+
 def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = None) -> bytes:
     """Message 7, of rigid bodies without markers.
 
@@ -73,44 +68,28 @@ def frame(sent: Frame, version: Version, others: Mapping[str, bytes] | None = No
         `force plates` and `devices`, which are empty otherwise.
     """
     given = {name: [content] for name, content in (others or {}).items()}
-    fields = (sent.ids, sent.positions_m, sent.quaternions_xyzw, sent.tracked)
+    fields = (sent.ids, sent.poses, sent.tracked)
     rows = zip(*(field.tolist() for field in fields), strict=True)
     given["bodies"] = [rigid_body(version, *row) for row in rows]
     data = i32(sent.number)
-    for since, name in (
-        ((2, 5), "marker sets"),
-        ((2, 5), "other markers"),
-        ((2, 5), "bodies"),
-        ((2, 5), "skeletons"),
-        ((4, 1), "assets"),
-        ((2, 5), "labelled markers"),
-        ((2, 9), "force plates"),
-        ((2, 11), "devices"),
-    ):
+    for name in _SECTIONS:
         things = given.get(name, [])
         content = b"".join(things)
-        data += _since(since, i32(len(things)) + _since((4, 1), i32(len(content)), version) + content, version)
+        section = i32(len(things)) + _since((4, 1), i32(len(content)), version) + content
+        data += _since(_LATER_SECTIONS.get(name, (2, 5)), section, version)
     data += (b"" if version >= (3, 0) else f32(0.004)) + i32(0, 0)  # what the software took, time code
     data += struct.pack("<d", sent.time_s) if version >= (2, 7) else _since((2, 6), f32(sent.time_s), version)
-    if version >= (3, 0):
-        data += protocol.TICKS.pack(sent.exposure_ticks, sent.received_ticks, sent.transmitted_ticks)
+    data += _since((3, 0), protocol.TICKS.pack(*(sent.ticks or (0, 0, 0))), version)
     data += _since((4, 1), i32(0, 0), version) + _since((2, 6), u16(2 * sent.models_changed), version)
     return message(Kind.FRAME, data + i32(0))
 
 
-def rigid_body(
-    version: Version,
-    number: int,
-    position: Sequence[float],
-    quaternion: Sequence[float],
-    tracked: bool,
-    markers: int = 0,
-) -> bytes:
+def rigid_body(version: Version, number: int, pose: Sequence[float], tracked: bool, markers: int = 0) -> bytes:
     """Its part of a frame; markers, which it has before 3.0, are at the origin."""
     if not tracked and version < (2, 6):  # which have no flag
-        position, quaternion = (0.0,) * 3, (0.0,) * 4
+        pose = (0.0,) * 7
     inside = b"" if version >= (3, 0) else i32(markers) + bytes(20 * markers)
-    return i32(number) + f32(*position, *quaternion) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
+    return i32(number) + f32(*pose) + inside + f32(0.0003) + _since((2, 6), u16(tracked), version)
 
 
 def _since(first: Version, content: bytes, version: Version) -> bytes:
@@ -150,7 +129,7 @@ _DOWN_S, _LOOK_S = 0.5, 0.05
 class NatNetServerConfiguration(TruthEmulatorConfiguration):
     """The server, its clock, and what goes wrong; nothing by default."""
 
-    version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, VERSIONS)))
+    version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, protocol.VERSIONS)))
     interface: str = parameter("127.0.0.1", "address of this host that the server is at")
     transport: str = parameter("multicast", "where frames go", choices=("multicast", "unicast"))
     multicast_group: str = parameter(protocol.MULTICAST_GROUP, "where they go by multicast")
@@ -178,6 +157,8 @@ class NatNetServer:
 
     Attributes
     ----------
+    info
+        What it tells of itself.
     dropped
         Frames that were left out on request.
     number
@@ -191,8 +172,9 @@ class NatNetServer:
 
     def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
         self._names, self._chosen = names, configuration
-        self._version = next(one for one in VERSIONS if shown(one) == configuration.version)
-        self._axes = Axes(configuration.up_axis)
+        self._version = next(one for one in protocol.VERSIONS if shown(one) == configuration.version)
+        way = configuration.data_port, configuration.transport == "multicast", configuration.multicast_group
+        self.info = ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way)
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
@@ -222,8 +204,6 @@ class NatNetServer:
 
     def close(self) -> None:
         """Stop serving."""
-        if self._is_closed:
-            return
         self._is_closed = True
         self._thread.join(5.0)
         self._socket.close()
@@ -246,34 +226,18 @@ class NatNetServer:
                 f"no NatNet server at {chosen.interface}:{chosen.command_port}: {error.strerror or error}; choose "
                 "another command_port, or an address of this host as interface"
             ) from error
-        one.setblocking(False)
+        one.settimeout(_LOOK_S)
         return one
 
     def _serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
         while not self._is_closed:
-            poll.poll(1e3 * _LOOK_S)
-            self._answer_all()
-            self._break_down()
-
-    def _answer_all(self) -> None:
-        for _ in range(100):
-            try:
+            with suppress(OSError, NatNetFault):  # nobody asked, a client has gone, no message
                 data, client = self._socket.recvfrom(2048)
-            except BlockingIOError:
-                return
-            except OSError:  # a client that has gone
-                continue
-            now_ns = time.time_ns()
-            if now_ns < self._boot_ns:
-                continue
-            try:
-                answer = self._answer(*protocol.payload(data), client, now_ns)
-            except NatNetFault:
-                continue
-            if answer:
-                self._put(answer, client)
+                now_ns = time.time_ns()
+                answer = self._answer(*protocol.payload(data), client, now_ns) if now_ns >= self._boot_ns else b""
+                if answer:
+                    self._put(answer, client)
+            self._break_down()
 
     def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
         if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
@@ -281,17 +245,16 @@ class NatNetServer:
         if kind == Kind.ECHO_REQUEST and self._version >= (3, 0):
             if len(content) != 8:
                 raise NatNetFault("echo of another length")
-            return protocol.message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
+            return message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
         if kind == Kind.CONNECT:
-            way = (self._chosen.data_port, self._chosen.transport == "multicast", self._chosen.multicast_group)
-            return server_info(ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way))
+            return server_info(self.info)
         if kind == Kind.MODELS_REQUEST:
             return models(self.names, self._version)
         if kind == Kind.REQUEST:
-            return protocol.message(Kind.RESPONSE, struct.pack("<i", 0))
+            return message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
-        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else protocol.message(Kind.UNRECOGNIZED)
+        return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else message(Kind.UNRECOGNIZED)
 
     def _break_down(self) -> None:
         chosen, now_ns = self._chosen, time.time_ns()
@@ -316,9 +279,8 @@ class NatNetServer:
         self._changed_frames -= changed
         of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
         ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
-        bodies = (ids, of.positions_m, of.quaternions_xyzw, of.tracked)
-        sent = Frame(self.number, *bodies, time_s, exposure, (exposure + now) // 2, now, changed)
-        data = frame(sent, self._version)
+        times = exposure, (exposure + now) // 2, now
+        data = frame(Frame(self.number, ids, of.poses, of.tracked, time_s, times, changed), self._version)
         if self._chosen.transport == "multicast":
             self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
         else:
@@ -336,11 +298,10 @@ class NatNetServer:
             if turn >= 1.0 and passed_s < chosen.occlude_for_s:
                 tracked = tracked.copy()
                 tracked[int(turn - 1.0) % len(tracked)] = False
-        positions, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
+        streamed = to_stream(poses.poses, chosen.up_axis)
         if len(names) > len(poses.names):
-            positions, quaternions = (np.vstack([of, of[:1]]) for of in (positions, quaternions))
-            tracked = np.append(tracked, True)
-        return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
+            streamed, tracked = np.vstack([streamed, streamed[:1]]), np.append(tracked, True)
+        return replace(poses, names=names, poses=streamed, tracked=tracked)
 
     def _put(self, data: bytes, to: tuple[str, int]) -> None:
         with suppress(OSError):  # nobody there, or no room: lost, as on a network

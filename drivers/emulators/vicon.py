@@ -16,8 +16,6 @@ from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
-LOCAL_SEGMENTS = 8
-OFFERED = protocol.WANTED | {LOCAL_SEGMENTS}
 _STATIC = (protocol.STREAM_INFO, protocol.SUBJECT_INFO)
 _MOST_CLIENTS = 32
 
@@ -61,7 +59,6 @@ class _Client:
     packets: protocol.Packets = field(default_factory=protocol.Packets)
     wanted: frozenset[int] = frozenset()
     is_streaming: bool = False
-    frames_asked: int = 0
     told: frozenset[int] = frozenset()  # of the kinds that change seldom, those it has
 
 
@@ -100,7 +97,7 @@ class DataStreamServer:
     @property
     def clients(self) -> int:
         """How many there are that want frames."""
-        return sum(client.is_streaming or client.frames_asked > 0 for client in self._clients)
+        return sum(client.is_streaming for client in self._clients)
 
     def tell(self, bodies: Sequence[str], rate_hz: float) -> None:
         """Have these from now on, which clients are told."""
@@ -167,10 +164,7 @@ class DataStreamServer:
             Latencies by stage, s; or what measures them when the frame goes out.
         """
         made: dict[frozenset[int], bytes] = {}
-        for client in list(self._clients):
-            if not (client.is_streaming or client.frames_asked):
-                continue
-            client.frames_asked = max(client.frames_asked - 1, 0)
+        for client in [one for one in self._clients if one.is_streaming]:
             wanted = client.wanted - client.told
             if wanted not in made:
                 held = client.wanted & client.told
@@ -187,15 +181,13 @@ class DataStreamServer:
         told: Mapping[str, float] | Callable[[], Mapping[str, float]],
     ) -> bytes:
         """Of a frame, of those kinds; `unchanged` are said to be as they were."""
-        seen = self._segments(poses) if wanted & {LOCAL_SEGMENTS, protocol.GLOBAL_SEGMENTS} else []
         made: dict[int, Callable[[], list[bytes]]] = {
             protocol.STREAM_INFO: lambda: [protocol.PERIOD.pack(round(protocol.PERIOD_TICKS_PER_S / self._rate_hz))],
             protocol.SUBJECT_INFO: lambda: [encode_subject(subject) for subject in self._subjects],
             protocol.FRAME_INFO: lambda: [_u32(number)],
             protocol.HARDWARE_FRAME: lambda: [_u32(number)],
             protocol.FRAME_RATE: lambda: [encode_named_numbers({"Cameras": self._rate_hz})],
-            LOCAL_SEGMENTS: lambda: seen,  # no segment has a parent here: what is local is global
-            protocol.GLOBAL_SEGMENTS: lambda: seen,
+            protocol.GLOBAL_SEGMENTS: lambda: self._segments(poses),
         }
         found = {kind: make() for kind, make in made.items() if kind in wanted}
         if protocol.CONTENTS in wanted:
@@ -232,17 +224,16 @@ class DataStreamServer:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = _Client(made)
         self._clients.append(client)
-        offer = protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))
+        offer = protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(protocol.WANTED))
         self._write(client, protocol.block(protocol.PACKET, offer))
 
     def _heed(self, client: _Client, packet: bytes) -> None:
         for kind, content in protocol.blocks(packet):
             if kind == protocol.OBJECT_ENUMS:
-                client.wanted = frozenset(protocol.decode_uints(content)) & OFFERED
+                client.wanted = frozenset(protocol.decode_uints(content)) & protocol.WANTED
                 client.told = frozenset()
             elif kind == protocol.REQUEST_FRAME and content:
                 client.is_streaming = content[0] != 0
-                client.frames_asked += content[0] == 0
 
     def _write(self, client: _Client, data: bytes) -> None:
         """A client that does not take what it asked for is sent away; it may come again."""

@@ -20,32 +20,23 @@ from onboard_estimation.ros.transforms import AUTOMATIC
 # are set to stream with z up, so poses do not depend on that setting, if `up_axis` says what it is.
 
 UP_AXES = ("y", "z")
+_Y_AND_Z_SWAPPED = np.array([0, 2, 1, 3, 5, 4, 6])
+_SIGNS = np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0])
 _LARGEST_ERROR = 0.02
 _IDENTITY = np.eye(4).ravel()
 
 
-class Axes:
-    """Turns poses of a stream with that one of `UP_AXES` up."""
-
-    def __init__(self, up_axis: str) -> None:
-        self._is_turned = up_axis == "y"
-
-    def to_world(self, positions_m: Matrix, quaternions_xyzw: Matrix) -> tuple[Matrix, Matrix]:
-        """Positions (B, 3) and quaternions (B, 4) of the stream in the world; only places and signs change."""
-        return self._turned(positions_m, quaternions_xyzw, 1.0)
-
-    def to_stream(self, positions_m: Matrix, quaternions_xyzw: Matrix) -> tuple[Matrix, Matrix]:
-        """The inverse, for emulators."""
-        return self._turned(positions_m, quaternions_xyzw, -1.0)
-
-    def _turned(self, positions_m: Matrix, quaternions_xyzw: Matrix, sign: float) -> tuple[Matrix, Matrix]:
-        if not self._is_turned:
-            return positions_m, quaternions_xyzw
-        x, y, z = positions_m.T
-        qx, qy, qz, qw = quaternions_xyzw.T
-        return np.column_stack([x, -sign * z, sign * y]), np.column_stack([qx, -sign * qz, sign * qy, qw])
+def to_world(poses: Matrix, up_axis: str) -> Matrix:
+    """Poses (B, 7) of a stream with that one of `UP_AXES` up in the world; only places and signs change."""
+    return poses if up_axis == "z" else poses.take(_Y_AND_Z_SWAPPED, axis=1) * _SIGNS
 
 
+def to_stream(poses: Matrix, up_axis: str) -> Matrix:
+    """The inverse, for emulators."""
+    return poses if up_axis == "z" else (poses * _SIGNS).take(_Y_AND_Z_SWAPPED, axis=1)
+
+
+@np.errstate(all="ignore")  # whatever a stream holds
 def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     """(B, 4) unit quaternions xyzw, w not negative, of rotations (B, 3, 3); NaN where a matrix is none.
 
@@ -53,15 +44,13 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     quaternion but for their lengths, that with the largest diagonal is taken, which is never near zero (Shepperd,
     1978). A matrix that is mirrored or no rotation has another such product than the quaternion that it leads to.
     """
-    with np.errstate(all="ignore"):  # whatever a stream holds
-        outer = matrices.reshape(-1, 9) @ _OUTER + _IDENTITY
-        largest = outer[:, ::5].argmax(axis=1)
-        found: Matrix = outer.reshape(-1, 4, 4)[np.arange(len(outer)), largest]
-        found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
-        outer -= np.einsum("bi,bj->bij", 4.0 * found, found).reshape(-1, 16)
-        is_rotation = np.abs(outer, out=outer).max(axis=1) < _LARGEST_ERROR
-    if not is_rotation.all():
-        found[~is_rotation] = np.nan
+    outer = matrices.reshape(-1, 9) @ _OUTER + _IDENTITY
+    largest = outer[:, ::5].argmax(axis=1)
+    found: Matrix = outer.reshape(-1, 4).take(np.arange(0, 4 * len(outer), 4) + largest, axis=0)
+    found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
+    outer -= (4.0 * found[:, :, None] @ found[:, None, :]).reshape(-1, 16)
+    if not np.vdot(outer, outer) < _LARGEST_ERROR**2:
+        found[~(np.abs(outer).max(axis=1) < _LARGEST_ERROR)] = np.nan
     return found
 
 
@@ -100,27 +89,23 @@ class BodyPoses:
         When the cameras exposed, ns since the epoch by this host's clock.
     names
         (B,) as the stream has them.
-    positions_m
-        (B, 3) in the world, z up.
-    quaternions_xyzw
-        (B, 4) from the body to the world.
+    poses
+        (B, 7): position in the world, z up, m; quaternion xyzw from the body to the world.
     tracked
         (B,) whether the body was seen; where not, its pose is of no use.
     """
 
     stamp_ns: int
     names: tuple[str, ...]
-    positions_m: Matrix
-    quaternions_xyzw: Matrix
+    poses: Matrix
     tracked: NDArray[np.bool_]
 
 
-def plausible(positions_m: Matrix, quaternions_xyzw: Matrix, farthest_m: float) -> NDArray[np.bool_]:
-    """(B,) which of the poses can be some: finite, no farther from the origin, a quaternion of length one."""
-    with np.errstate(all="ignore"):  # whatever a stream holds
-        length = np.sqrt(np.einsum("ij,ij->i", quaternions_xyzw, quaternions_xyzw))
-        distance2_m2 = np.einsum("ij,ij->i", positions_m, positions_m)
-        found: NDArray[np.bool_] = (np.abs(length - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
+@np.errstate(all="ignore")  # whatever a stream holds
+def plausible(poses: Matrix, farthest_m: float) -> NDArray[np.bool_]:
+    """(B,) which of poses (B, 7) can be some: finite, no farther from the origin, a quaternion of length one."""
+    distance2_m2, length2 = np.add.reduceat(poses * poses, (0, 3), axis=1).T
+    found: NDArray[np.bool_] = (np.abs(np.sqrt(length2) - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
     return found
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import numpy as np
 from geometry_msgs.msg import PoseStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
@@ -15,7 +14,7 @@ from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from drivers.node import DriverNode, NoRobot
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.series import truth_channel
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -30,27 +29,27 @@ _MOST_TEMPLATES = 64
 _FIRST_REMINDER_S, _LONGEST_REMINDER_S = 10.0, 600.0
 """What is waited for is said again when it was for so long, then for twice as long, and so on."""
 
-C = TypeVar("C", bound=TruthConfiguration)
-R = TypeVar("R", NatNetClient, Receiver)
+Client = NatNetClient | Receiver
 
 
-class TruthNode(DriverNode, Generic[C, R]):
+class TruthNode(DriverNode):
     """Publishes `ground_truth/<name>/pose` of bodies that are tracked and listened to, `/tf` by choice, `/diagnostics`.
 
     Messages are written and published as bytes, and only where somebody listens: to hand one over costs some 35 us,
     which is too much for twenty bodies 600 times a second that nobody asked for.
 
-    Attributes
+    Parameters
     ----------
-    chosen, client
-        Its parameters, and what `connect` made.
+    client_type
+        What reads the server, made of the parameters and of what says a sentence.
     """
 
-    def __init__(self, name: str, configuration_type: type[C]) -> None:
-        self.client: R | None = None
+    def __init__(
+        self, name: str, configuration_type: type[TruthConfiguration], client_type: Callable[..., Client]
+    ) -> None:
+        self._client: Client | None = None
         super().__init__(name)
-        parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
-        self.chosen = chosen = parameters.host
+        chosen = NodeParameters(self, NoRobot, configuration_type).host
         self._prefix = resolved_prefix(chosen.frame_prefix, self.get_namespace())
         self._wanted = parsed_names(chosen.bodies)
         self._names: tuple[str, ...] = ()
@@ -64,20 +63,16 @@ class TruthNode(DriverNode, Generic[C, R]):
         self._transforming = self.aside("publishing /tf")
         self._waits_since_s, self._remind_after_s = time.monotonic(), 0.0
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
-        self.client = client = self.connect(chosen)
+        self._client = client = client_type(chosen, self.say)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
-
-    @abstractmethod
-    def connect(self, chosen: C) -> R:
-        """The client for these parameters."""
 
     def destroy_node(self) -> None:
         """Leave the server."""
-        if self.client is not None:
-            self.client.close()
+        if self._client is not None:
+            self._client.close()
         super().destroy_node()
 
-    def _read(self, client: R, timeout_s: float) -> None:
+    def _read(self, client: Client, timeout_s: float) -> None:
         """Publish what arrives."""
         for frame in client.read(timeout_s):
             if frame.names is not self._names:
@@ -108,16 +103,14 @@ class TruthNode(DriverNode, Generic[C, R]):
 
     def _publish(self, frame: BodyPoses) -> None:
         """Of bodies that are not tracked nothing goes out."""
-        poses: Matrix = np.concatenate((frame.positions_m, frame.quaternions_xyzw), axis=1)
-        tracked = frame.tracked.tolist()
+        poses, tracked = frame.poses, frame.tracked.tolist()
         for place, output in self._heard:
             if tracked[place]:
                 output.publish(self._pose.message(frame.stamp_ns, poses[place]))
-        if self._tf is not None:
+        if self._tf is not None and any(tracked[place] for place in self._places.values()):
             seen = {topic: place for topic, place in self._places.items() if tracked[place]}
-            if seen:
-                values = poses[list(seen.values())].ravel()
-                self._transforming(self._publish_transforms, tuple(seen), frame.stamp_ns, values)
+            values = poses[list(seen.values())].ravel()
+            self._transforming(self._publish_transforms, tuple(seen), frame.stamp_ns, values)
 
     def _publish_transforms(self, names: tuple[str, ...], stamp_ns: int, values: Vector) -> None:
         self._tf.publish(self._tf_template(names).message(stamp_ns, values))
@@ -129,7 +122,7 @@ class TruthNode(DriverNode, Generic[C, R]):
 
         return MessageTemplate(make, serialized, 7 * len(names))
 
-    def _report(self, client: R) -> None:
+    def _report(self, client: Client) -> None:
         self._look()
         clock, was_settled = client.device_clock, self._is_settled
         self._is_settled = clock is not None and clock.is_settled
@@ -138,7 +131,7 @@ class TruthNode(DriverNode, Generic[C, R]):
             self.say(
                 f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
             )
-        self._remind(client.waits_for(time.monotonic()), bool(client.trouble))
+        self._remind(client.trouble or client.waits_for(time.monotonic()), bool(client.trouble))
         self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
 
     def _remind(self, waits_for: str, is_told: bool) -> None:
@@ -155,7 +148,7 @@ class TruthNode(DriverNode, Generic[C, R]):
             self._remind_after_s += min(self._remind_after_s, _LONGEST_REMINDER_S)
 
 
-class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
+class OptitrackNode(TruthNode):
     """Publishes what a NatNet server tracks, 2.5 to 4.2.
 
     Publishes `ground_truth/<name>/pose` (PoseStamped in `world`, best effort; stamps: the middle of the exposure in
@@ -170,16 +163,10 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
     """
 
     def __init__(self) -> None:
-        super().__init__("optitrack", OptitrackConfiguration)
-
-    def connect(self, chosen: OptitrackConfiguration) -> NatNetClient:
-        """See `TruthNode`."""
-        way = f"{chosen.transport}, at {chosen.interface}"
-        self.get_logger().info(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})")
-        return NatNetClient(chosen, self.say)
+        super().__init__("optitrack", OptitrackConfiguration, NatNetClient)
 
 
-class ViconNode(TruthNode[ViconConfiguration, Receiver]):
+class ViconNode(TruthNode):
     """Publishes what a Vicon system tracks; protocol: `drivers.motion_capture.vicon_protocol`.
 
     Publishes `ground_truth/<name>/pose` (PoseStamped in `world`, stamped at the exposure in host time) of each body
@@ -195,8 +182,4 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
     """
 
     def __init__(self) -> None:
-        super().__init__("vicon", ViconConfiguration)
-
-    def connect(self, chosen: ViconConfiguration) -> Receiver:
-        """See `TruthNode`."""
-        return Receiver(chosen, self.say)
+        super().__init__("vicon", ViconConfiguration, Receiver)

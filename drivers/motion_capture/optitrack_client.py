@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import select
 import socket
 import time
@@ -13,18 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.lines import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, Axes, BodyPoses, TruthConfiguration
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthConfiguration, to_world
 from drivers.motion_capture.optitrack_answers import HOLDS_S, Answers
 from drivers.motion_capture.optitrack_protocol import (
-    COMMAND_PORT,
-    DATA_PORT,
     LONGEST_MESSAGE,
-    MULTICAST_GROUP,
-    VERSIONS,
     Frame,
     Kind,
     NatNetFault,
@@ -32,7 +26,7 @@ from drivers.motion_capture.optitrack_protocol import (
     ServerInfo,
     shown,
 )
-from drivers.motion_capture.stream import StreamHealth
+from drivers.motion_capture.stream import Places, StreamHealth, places_of
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -50,9 +44,9 @@ class OptitrackConfiguration(TruthConfiguration):
     transport: str = parameter(
         "multicast", "how Motive streams: Streaming Settings, Transmission Type", choices=("multicast", "unicast")
     )
-    multicast_group: str = parameter(MULTICAST_GROUP, "Multicast Interface of Motive's settings")
-    command_port: int = bounded(COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
-    data_port: int = bounded(DATA_PORT, 1, 65535, "Data Port of Motive's settings")
+    multicast_group: str = parameter(protocol.MULTICAST_GROUP, "Multicast Interface of Motive's settings")
+    command_port: int = bounded(protocol.COMMAND_PORT, 1, 65535, "Command Port of Motive's settings")
+    data_port: int = bounded(protocol.DATA_PORT, 1, 65535, "Data Port of Motive's settings")
     up_axis: str = parameter("y", "Up Axis of Motive's settings", choices=UP_AXES)
     silent_s: float = bounded(2.0, 0.05, 60.0, "a server that sends nothing for so long is said to be silent", "s")
     latency_s: float = bounded(
@@ -105,7 +99,7 @@ class NatNetSockets:
 
     def __init__(self, chosen: OptitrackConfiguration) -> None:
         self._server = chosen.server, chosen.command_port
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[int, socket.socket] = {}  # by their number
         self._poll = select.poll()
         self.foreign = 0
         try:
@@ -120,11 +114,10 @@ class NatNetSockets:
                 f"interface {chosen.interface}, group {chosen.group}, port {chosen.data_port}: "
                 f"{error.strerror or error}; interface has to be an address of this host (`ip address` lists them)"
             ) from error
-        self._by_number = {one.fileno(): one for one in self._sockets}
 
     def _add(self, address: str, port: int) -> socket.socket:
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sockets.append(one)
+        self._sockets[one.fileno()] = one
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other clients on this host
         one.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)  # not what others have joined, elsewhere
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
@@ -144,7 +137,7 @@ class NatNetSockets:
         for number, _ in self._poll.poll(1e3 * timeout_s):
             for _ in range(_MOST_AT_ONCE):
                 try:
-                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
+                    data, ancillary, _, sender = self._sockets[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
                 except BlockingIOError:
                     break
                 except OSError:  # a port that is closed at the other end: the server is not there
@@ -156,7 +149,7 @@ class NatNetSockets:
 
     def close(self) -> None:
         """Give the ports back."""
-        for one in self._sockets:
+        for one in self._sockets.values():
             one.close()
         self._sockets.clear()
 
@@ -204,12 +197,8 @@ class FrameStamps:
         self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
         self.is_echoed = info.clock_hz is not None
         self._has_software_time = info.version >= (2, 7)
-        self.clock = DeviceClock(
-            1.0 / info.clock_hz if info.clock_hz else _SOFTWARE_TICK_S,
-            None,
-            0.0 if self.is_echoed else latency_s,
-            epoch_offset_ns,
-        )
+        tick_s, least_s = (1.0 / info.clock_hz, 0.0) if info.clock_hz else (_SOFTWARE_TICK_S, latency_s)
+        self.clock = DeviceClock(tick_s, None, least_s, epoch_offset_ns)
         self.echoes = 0
         self._open: deque[int] = deque(maxlen=_MOST_OPEN)
         self._first_ns = 0
@@ -229,25 +218,21 @@ class FrameStamps:
         self.clock.echo(asked_ns, ticks, arrived_ns)
 
     def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
-        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
+        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet.
+
+        A server that plays a take has no exposures, and one whose echoes never come no clock: then it is by arrival.
+        """
+        by_arrival_ns, stamp_ns = arrived_ns - self._latency_ns, None
         if self.is_echoed:
-            return self._by_echoes(frame.exposure_ticks, arrived_ns)
-        if not self._has_software_time:
-            return arrived_ns - self._latency_ns
-        stamp_ns = None
-        if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
+            self._first_ns = self._first_ns or arrived_ns
+            if not frame.exposure or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
+                self._health.counts["unstamped"] += 1
+                return by_arrival_ns
+            stamp_ns = self.clock.at(frame.exposure)
+        elif not self._has_software_time:
+            return by_arrival_ns
+        elif 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
             stamp_ns = self.clock.stamp_ns(round(frame.time_s / _SOFTWARE_TICK_S), arrived_ns)
-        return self._checked(stamp_ns, arrived_ns)
-
-    def _by_echoes(self, ticks: int | None, arrived_ns: int) -> int | None:
-        """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
-        self._first_ns = self._first_ns or arrived_ns
-        if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
-            self._health.counts["unstamped"] += 1
-            return arrived_ns - self._latency_ns
-        return self._checked(self.clock.at(ticks), arrived_ns)
-
-    def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
         if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
             return stamp_ns
         self._health.counts["unstamped"] += 1
@@ -291,7 +276,7 @@ class NatNetClient:
 
     def __init__(self, chosen: OptitrackConfiguration, say: Callable[[str, bool], object]) -> None:
         self._chosen, self._say = chosen, say
-        self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
+        self._sockets = NatNetSockets(chosen)
         self.health = StreamHealth(chosen.largest_distance_m, say)
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
@@ -303,12 +288,13 @@ class NatNetClient:
         self._models: Answers[tuple[RigidBody, ...]] = Answers(_MODELS_S)
         self._bodies: tuple[RigidBody, ...] | None = None  # those whose names and ids follow
         self._names: tuple[str, ...] = ()
-        self._ids = np.zeros(0, dtype=np.int32)
-        self._sets: set[bytes] = set()  # ids of frames, as the models were confirmed with
+        self._sets: dict[bytes, Places] = {}  # by the ids of frames, as the models were confirmed with
         self._was_changed = False
         self._due_s = {"echo": 0.0, "alive": 0.0}
         self._heard_s = self._began_s = -1.0
         self._refused: ServerInfo | None = None
+        way = f"{chosen.transport}, at {chosen.interface}"
+        say(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})", False)
 
     def close(self) -> None:
         """Say goodbye, and give the ports back."""
@@ -322,9 +308,7 @@ class NatNetClient:
         return self.stamps.clock if self.stamps is not None else None
 
     def waits_for(self, now_s: float) -> str:
-        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
-        if self.trouble:
-            return self.trouble
+        """What keeps poses from going out, beside a trouble; empty where nothing does. Time: of the monotonic clock."""
         if now_s - max(self._models.confirmed_s, self._began_s) > HOLDS_S and not self._models.is_certain(now_s):
             return (
                 f"the server at {self._chosen.server} does not say for certain which bodies its frames are of: "
@@ -395,7 +379,7 @@ class NatNetClient:
     def _take_info(self, info: ServerInfo, now_s: float) -> None:
         if not self._infos.take(info, now_s):
             raise NatNetFault("answer not asked for")
-        is_understood = info.version in VERSIONS
+        is_understood = info.version in protocol.VERSIONS
         if self._infos.is_certain(now_s) and is_understood and (info != self.info or self.trouble):
             self._meet(info)
         elif self._infos.is_certain(now_s) and not is_understood and info != self._refused:
@@ -407,8 +391,8 @@ class NatNetClient:
         """A server whose stream is not understood: it may have been another program all along, or is now."""
         found = (
             f"the server {info.application[:40]!r} at {self._chosen.server} streams NatNet {shown(info.version)}; "
-            f"understood are {', '.join(map(shown, VERSIONS))}: choose one of them in its streaming settings, or "
-            "update this package"
+            f"understood are {', '.join(map(shown, protocol.VERSIONS))}: choose one of them in its streaming settings, "
+            "or update this package"
         )
         if self.info is None:
             raise UserError(found)
@@ -453,8 +437,7 @@ class NatNetClient:
         self.health.counts["model_changes"] += self._bodies is not None
         self._bodies = bodies
         self._names = tuple(body.name for body in bodies)
-        self._ids = np.array([body.number for body in bodies], dtype=np.int32)
-        self._sets = {self._ids.tobytes()}
+        self._sets = {np.array([body.number for body in bodies], dtype=np.int32).tobytes(): None}
 
     def _take_frame(self, payload: bytes, arrived_ns: int, now_s: float) -> BodyPoses | None:
         if self.info is None or self.stamps is None:
@@ -464,36 +447,31 @@ class NatNetClient:
                 self._infos.doubt(now_s)
             return None
         frame = protocol.parse_frame(payload, self.info.version)
-        if not self.health.follows(frame.number, frame.exposure_ticks or None, arrived_ns):
+        if not self.health.follows(frame.number, frame.exposure, arrived_ns):
             return None
         if self.health.began_anew:
             # Its answer to the next greeting is no other return.
             self.health.counts["reconnections"] += 1
             self._begin_anew(self.info)
             return None
-        self._doubt_models(frame, now_s)
+        places = self._places(frame, now_s)
         stamp_ns = self.stamps(frame, arrived_ns)
         if stamp_ns is None:
             return None
         if not self._models.is_certain(now_s):
             self.health.counts["unconfirmed"] += 1
             return None
-        poses = self._axes.to_world(frame.positions_m, frame.quaternions_xyzw)
-        return self.health.placed(stamp_ns, arrived_ns, self._names, self._places(frame.ids), *poses, frame.tracked)
+        poses = to_world(frame.poses, self._chosen.up_axis)
+        return self.health.placed(stamp_ns, arrived_ns, self._names, places, poses, frame.tracked)
 
-    def _doubt_models(self, frame: Frame, now_s: float) -> None:
-        """Where a frame says that they are others, or is of other bodies than any before under these models."""
+    def _places(self, frame: Frame, now_s: float) -> Places:
+        """Of its bodies; models are doubted where it says that they are others, or is of another set than before."""
         ids = frame.ids.tobytes()
         if (frame.models_changed and not self._was_changed) or ids not in self._sets:
             self._models.doubt(now_s)
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            self._sets.add(ids)
+            place_of = {body.number: place for place, body in enumerate(self._bodies or ())}
+            self._sets[ids] = places_of(frame.ids.tolist(), place_of, len(self._names))
         self._was_changed = frame.models_changed
-
-    def _places(self, ids: NDArray[np.int32]) -> NDArray[np.intp]:
-        """Of bodies among the models; of one that is not, beyond them."""
-        if np.array_equal(ids, self._ids):
-            return np.arange(len(ids))
-        place_of = {number: place for place, number in enumerate(self._ids.tolist())}
-        return np.array([place_of.get(number, len(self._ids)) for number in ids.tolist()], dtype=np.intp)
+        return self._sets[ids]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,11 +101,25 @@ class Reader:
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The next values."""
-        if layout.size > self.left:
-            raise NatNetFault("too short")
-        values = layout.unpack_from(self.data, self.place)
+        try:
+            values = layout.unpack_from(self.data, self.place)
+        except struct.error as error:
+            raise NatNetFault("too short") from error
         self.place += layout.size
         return values
+
+    def pass_over(self, layout: Iterable[Any]) -> None:
+        """Pass what is laid out like that, see `TEXT`."""
+        for part in layout:
+            if isinstance(part, int):
+                self.skip(part)
+            elif part == TEXT:
+                self.text()
+            elif callable(part):
+                part(self)
+            else:
+                for _ in range(self.count(sum(one if isinstance(one, int) else 1 for one in part))):
+                    self.pass_over(part)
 
     def i32(self) -> int:
         """The next int32."""
@@ -126,12 +141,15 @@ class Reader:
         self.place = end + 1
         return found
 
-    def section(self) -> int:
-        """Place after a section whose length, of 4.1 and later, stands here."""
+    def section(self, version: Version) -> Reader:
+        """Reads what follows; from 4.1 on its length stands here, and this one is past it."""
+        if version < (4, 1):
+            return self
         size = self.i32()
         if not 0 <= size <= self.left:
             raise NatNetFault("section beyond its message")
-        return self.place + size
+        self.place += size
+        return Reader(self.data[self.place - size : self.place])
 
 
 _I32 = struct.Struct("<i")
@@ -210,11 +228,13 @@ def shown(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
+TEXT = "text"
+"""In a layout, whose other parts are numbers of bytes, what passes them by itself, and lists: of so many as is told."""
+
+
 # Model definitions of NatNet (message 5): the rigid bodies by name and number; all else is passed over.
 
-
-Model = IntEnum("Model", "MARKER_SET RIGID_BODY SKELETON FORCE_PLATE DEVICE CAMERA ASSET", start=0)
-"""Kind of a description."""
+_RIGID_BODY = 1
 
 
 @dataclass(frozen=True)
@@ -244,18 +264,27 @@ def rigid_bodies(data: bytes, version: Version) -> tuple[RigidBody, ...]:
     """
     reader = Reader(data)
     found: list[RigidBody] = []
+    others = _other_models(version)
     for _ in range(reader.count(8)):
         kind = reader.i32()
-        end = reader.section() if version >= (4, 1) else None
-        if kind == Model.RIGID_BODY:
-            found.append(_rigid_body(reader, version))
-        elif end is None:
-            _pass_model(reader, kind, version)
-        if end is not None:
-            if reader.place > end:
-                raise NatNetFault("model beyond its section")
-            reader.place = end
+        section = reader.section(version)
+        if kind == _RIGID_BODY:
+            found.append(_rigid_body(section, version))
+        elif section is reader and kind not in others:
+            raise NatNetFault("model of an unknown kind")
+        elif section is reader:
+            reader.pass_over(others[kind])
     return tuple(found)
+
+
+def _other_models(version: Version) -> dict[int, tuple[Any, ...]]:
+    """Layouts of those that are passed, by their kind; later ones say their length."""
+    marker_set, camera, channels = (TEXT, [TEXT]), (TEXT, 28), [TEXT]
+    found: dict[int, tuple[Any, ...]] = {0: marker_set, 5: camera}
+    found[2] = (TEXT, 4, [lambda reader: _rigid_body(reader, version)])  # a skeleton's bones
+    if version >= (3, 0):  # force plate: sizes and place, calibration, four corners, kinds; device
+        found |= {3: (4, TEXT, 20 + 4 * 144 + 4 * 12 + 8, channels), 4: (4, TEXT, TEXT, 8, channels)}
+    return found
 
 
 def _rigid_body(reader: Reader, version: Version) -> RigidBody:
@@ -270,51 +299,17 @@ def _rigid_body(reader: Reader, version: Version) -> RigidBody:
     return RigidBody(name, number, parent)
 
 
-def _pass_model(reader: Reader, kind: int, version: Version) -> None:
-    """Pass a model before 4.1."""
-    if kind == Model.MARKER_SET:
-        reader.text()
-        _pass_texts(reader)
-    elif kind == Model.SKELETON:
-        reader.text()
-        reader.skip(4)
-        for _ in range(reader.count(21)):
-            _rigid_body(reader, version)
-    elif kind == Model.FORCE_PLATE and version >= (3, 0):
-        reader.skip(4)
-        reader.text()
-        reader.skip(20 + 4 * 144 + 4 * 12 + 8)  # sizes and place, calibration, four corners, kinds
-        _pass_texts(reader)
-    elif kind == Model.DEVICE and version >= (3, 0):
-        reader.skip(4)
-        reader.text()
-        reader.text()
-        reader.skip(8)
-        _pass_texts(reader)
-    elif kind == Model.CAMERA:
-        reader.text()
-        reader.skip(28)
-    else:
-        raise NatNetFault("model of an unknown kind")
-
-
-def _pass_texts(reader: Reader) -> None:
-    for _ in range(reader.count(1)):
-        reader.text()
-
-
 # Frames of NatNet (message 7): number, rigid bodies, times and flags; all else is passed over.
 #
 # From 4.1 each section says its length, so that those not needed here are passed without a look. Before, each marker
 # set, skeleton and device has to be walked through.
 
 _MODELS_CHANGED = 2
-_TRACKED = 1
-_POINT_BYTES = 12
+_TRACKED = struct.pack("<H", 1)
 
-_BODY = np.dtype([("id", "<i4"), ("position", "<f4", 3), ("quaternion", "<f4", 4), ("error", "<f4"), ("flags", "<u2")])
-"""Of 3.0 and later, without padding."""
-_BODY_HEAD = np.dtype([("id", "<i4"), ("position", "<f4", 3), ("quaternion", "<f4", 4)])
+_BODY = np.dtype([("id", "<i4"), ("pose", "<f4", 7), ("error", "<f4"), ("tracked", "u1"), ("flags", "u1")])
+"""Of 3.0 and later, without padding; before, markers stand in front of the error, and in 2.5 there are no flags."""
+_HEAD_BYTES = 32
 TICKS = struct.Struct("<QQQ")
 _FLAGS = struct.Struct("<H")
 _F64, _F32 = struct.Struct("<d"), struct.Struct("<f")
@@ -330,13 +325,13 @@ class Frame:
         Of the frame.
     ids
         (B,) int32, of the bodies.
-    positions_m, quaternions_xyzw
-        (B, 3) and (B, 4) float64, of what were float32.
+    poses
+        (B, 7) float64, of what were float32: position in m, quaternion xyzw.
     tracked
         (B,) as the server says. 2.5 does not: true, and a body that is not seen has no quaternion.
     time_s
         Of the server's software; NaN where there is none, in 2.5.
-    exposure_ticks, received_ticks, transmitted_ticks
+    ticks
         Of its clock: in the middle of the cameras' exposure, when the data came, when they went; None before 3.0.
     models_changed
         Whether the models are others than before.
@@ -344,14 +339,16 @@ class Frame:
 
     number: int
     ids: NDArray[np.int32]
-    positions_m: NDArray[np.float64]
-    quaternions_xyzw: NDArray[np.float64]
+    poses: NDArray[np.float64]
     tracked: NDArray[np.bool_]
     time_s: float
-    exposure_ticks: int | None
-    received_ticks: int | None
-    transmitted_ticks: int | None
+    ticks: tuple[int, ...] | None
     models_changed: bool
+
+    @property
+    def exposure(self) -> int | None:
+        """Ticks of the exposure; None where they are not told, or of a take that is played."""
+        return self.ticks[0] or None if self.ticks else None
 
 
 def parse_frame(data: bytes, version: Version) -> Frame:
@@ -366,91 +363,56 @@ def parse_frame(data: bytes, version: Version) -> Frame:
     number = reader.i32()
     if number < 0:
         raise NatNetFault("number below zero")
-    sized = version >= (4, 1)
-    _pass(reader, sized, _pass_marker_set, 5)
-    _pass(reader, sized, _pass_point, _POINT_BYTES)  # other markers
-    bodies = _bodies(reader, version)
-    _pass(reader, sized, lambda inner: _pass_skeleton(inner, version), 8)
-    if sized:
-        _pass(reader, sized, _pass_point, 0)  # assets, by their length
-    marker = 20 + (2 if version >= (2, 6) else 0) + (4 if version >= (3, 0) else 0)
-    _pass(reader, sized, lambda inner: inner.skip(marker), marker)
-    if version >= (2, 9):
-        _pass(reader, sized, _pass_channels, 8)  # force plates
-    if version >= (2, 11):
-        _pass(reader, sized, _pass_channels, 8)  # devices
-    if version < (3, 0):
-        reader.skip(4)  # what the software took
-    reader.skip(8)  # time code
+    before, (body,), after = _sections(version)
+    _pass_sections(reader, version, before)
+    rows = _bodies(reader, version, body)
+    _pass_sections(reader, version, after)
+    with np.errstate(invalid="ignore"):  # a NaN may be one that signals
+        bodies = rows["id"], rows["pose"].astype(np.float64), (rows["tracked"] & 1).astype(np.bool_)
+    reader.skip(8 if version >= (3, 0) else 12)  # time code, and before what the software took
     if version < (2, 6) and reader.left < _F32.size + _FLAGS.size:  # Motive 1.5 sends neither time nor flags
-        return Frame(number, *bodies, math.nan, None, None, None, False)
+        return Frame(number, *bodies, math.nan, None, False)
     (time_s,) = reader.take(_F64 if version >= (2, 7) else _F32)
-    exposure, received, transmitted = reader.take(TICKS) if version >= (3, 0) else (None, None, None)
-    if sized and reader.left != _FLAGS.size + 4:
+    ticks = reader.take(TICKS) if version >= (3, 0) else None
+    if version >= (4, 1) and reader.left != _FLAGS.size + 4:
         reader.skip(8)  # time by a PTP clock, which the SDK's samples call optionally present
     (flags,) = reader.take(_FLAGS)
-    return Frame(number, *bodies, time_s, exposure, received, transmitted, bool(flags & _MODELS_CHANGED))
+    return Frame(number, *bodies, time_s, ticks, bool(flags & _MODELS_CHANGED))
 
 
-_Bodies = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]
-"""Ids, positions, quaternions, whether tracked."""
+@lru_cache
+def _sections(version: Version) -> tuple[list[Any], list[Any], list[Any]]:
+    """Layout of one thing of each section: of those before the rigid bodies, of these, of those behind them."""
+    flags = 2 * (version >= (2, 6))
+    body = [_HEAD_BYTES, *([[20]] if version < (3, 0) else []), 4 + flags]  # markers: position, id, size
+    marker = 20 + flags + 4 * (version >= (3, 0))
+    channels = [4, [[4]]]  # of a force plate or device: of each channel the values since the last frame
+    assets: list[Any] = []  # from 4.1, as all sections then, of a length that is told
+    after = [((2, 5), [4, [*body]]), ((4, 1), assets), ((2, 5), [marker]), ((2, 9), channels), ((2, 11), channels)]
+    return [[TEXT, [12]], [12]], [body], [section for since, section in after if version >= since]
 
 
-def _bodies(reader: Reader, version: Version) -> _Bodies:
+def _pass_sections(reader: Reader, version: Version, sections: list[Any]) -> None:
+    for section in sections:
+        if version >= (4, 1):
+            reader.skip(4)  # the count: what counts is the length
+            reader.section(version)
+        else:
+            reader.pass_over([section])
+
+
+def _bodies(reader: Reader, version: Version, layout: list[Any]) -> NDArray[np.void]:
+    """(B,) of `_BODY`."""
     if version >= (3, 0):
         count = reader.count(_BODY.itemsize)
-        end = reader.section() if version >= (4, 1) else reader.place + count * _BODY.itemsize
-        if count * _BODY.itemsize > end - reader.place:
-            raise NatNetFault("count beyond its section")
-        rows = np.frombuffer(reader.data, _BODY, count, reader.place)
-        flags, reader.place = rows["flags"], end
-    else:  # the markers of each body stand behind it
-        heads, each = [], []
-        for _ in range(reader.count(_BODY_HEAD.itemsize + 8)):
-            heads.append(reader.data[reader.place : reader.place + _BODY_HEAD.itemsize])
-            each.append(_pass_body(reader, version))
-        rows, flags = np.frombuffer(b"".join(heads), _BODY_HEAD), np.array(each, dtype=np.uint16)
-    tracked: NDArray[np.bool_] = (flags & _TRACKED) != 0
-    with np.errstate(invalid="ignore"):  # a NaN may be one that signals
-        return rows["id"], rows["position"].astype(np.float64), rows["quaternion"].astype(np.float64), tracked
-
-
-def _pass_body(reader: Reader, version: Version) -> int:
-    """Pass a rigid body; gives its flags."""
-    reader.skip(_BODY_HEAD.itemsize)
-    if version < (3, 0):
-        reader.skip(reader.count(_POINT_BYTES + 8) * (_POINT_BYTES + 8))  # markers: positions, ids, sizes
-    reader.skip(4)  # mean error
-    return int(reader.take(_FLAGS)[0]) if version >= (2, 6) else _TRACKED
-
-
-def _pass(reader: Reader, sized: bool, pass_one: Callable[[Reader], object], least_bytes: int) -> None:
-    """Pass a section."""
-    if sized:
-        reader.skip(4)  # the count: what counts is the length
-        reader.place = reader.section()
-        return
-    for _ in range(reader.count(least_bytes)):
-        pass_one(reader)
-
-
-def _pass_marker_set(reader: Reader) -> None:
-    reader.text()
-    reader.skip(reader.count(_POINT_BYTES) * _POINT_BYTES)
-
-
-def _pass_point(reader: Reader) -> None:
-    reader.skip(_POINT_BYTES)
-
-
-def _pass_skeleton(reader: Reader, version: Version) -> None:
-    reader.skip(4)
-    for _ in range(reader.count(_BODY_HEAD.itemsize)):
-        _pass_body(reader, version)
-
-
-def _pass_channels(reader: Reader) -> None:
-    """Force plate or device: of each channel the values since the last frame."""
-    reader.skip(4)
-    for _ in range(reader.count(4)):
-        reader.skip(4 * reader.count(4))
+        section = reader.section(version)
+        start = section.place
+        section.skip(count * _BODY.itemsize)
+        return np.frombuffer(section.data, _BODY, count, start)
+    each = []
+    for _ in range(reader.count(_HEAD_BYTES + 8)):
+        start = reader.place
+        reader.pass_over(layout)
+        tail = reader.data[reader.place - layout[-1] : reader.place]
+        each.append(reader.data[start : start + _HEAD_BYTES] + (tail + _TRACKED)[:6])
+    return np.frombuffer(b"".join(each), _BODY)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,16 @@ _CHANGES = ("reconnections", "model_changes")
 _NO_FAULTS = ("frames", "model_changes")
 _MISSED = {"occluded": "not seen", "frozen": "the same pose"}
 """Of a body, by the name of its count: why its pose is left out."""
+
+
+Places = NDArray[np.intp] | None
+"""(K,) among the names, of the bodies of a frame; beyond: of none. None: it is of all of them, in their order."""
+
+
+def places_of(numbers: Iterable[Hashable], place_of: Mapping[Any, int], count: int) -> Places:
+    """Among so many names, by what a stream numbers its bodies by."""
+    found = [place_of.get(number, count) for number in numbers]
+    return None if found == list(range(count)) else np.array(found, dtype=np.intp)
 
 
 class StreamHealth:
@@ -66,7 +75,6 @@ class StreamHealth:
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
         self._repeats, self._same = Repeats(), Repeats(_SAME_BY_CHANCE)
         self._names: tuple[str, ...] = ()
-        self._order = np.arange(0)
         self._frozen: frozenset[str] = frozenset()
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
         self._since = self._missed
@@ -142,39 +150,33 @@ class StreamHealth:
         stamp_ns: int,
         arrived_ns: int,
         names: tuple[str, ...],
-        places: NDArray[np.intp],
-        positions_m: Matrix,
-        quaternions_xyzw: Matrix,
-        tracked: NDArray[np.bool_],
+        places: Places,
+        poses: Matrix,
+        tracked: NDArray[np.bool_] | bool,
     ) -> BodyPoses:
-        """A frame that goes out: K rows, of the bodies whose `places` (K,) among the names are told; beyond: of none.
+        """A frame that goes out, of K `poses` (K, 7) in the world, at `places` among the names; True: all are tracked.
 
         Bodies are not tracked whose pose cannot be, or has been the same for long.
         """
         if names is not self._names:
-            self._names, self._same, self._order = names, Repeats(_SAME_BY_CHANCE), np.arange(len(names))
+            self._names, self._same = names, Repeats(_SAME_BY_CHANCE)
             self._missed = np.zeros((2, len(names)), dtype=np.int64)
             self._since = self._missed.copy()
-        good = tracked & plausible(positions_m, quaternions_xyzw, self._farthest_m)
+        good = tracked & plausible(poses, self._farthest_m)
         if not good.all():  # a body without a quaternion is not seen, says NatNet 2.5
-            self.counts["invalid_poses"] += int(np.count_nonzero(tracked & ~good & quaternions_xyzw.any(axis=1)))
-        found, count = BodyPoses(stamp_ns, names, positions_m, quaternions_xyzw, good), len(names)
-        if len(places) != count or (places != self._order).any():
-            found = BodyPoses(stamp_ns, names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=bool))
-            kept = good & (places < count)
-            at = places[kept]
-            found.positions_m[at], found.quaternions_xyzw[at] = positions_m[kept], quaternions_xyzw[kept]
-            found.tracked[at] = True
-        fresh = self._same.fresh_of_each(found.positions_m)
+            self.counts["invalid_poses"] += int(np.count_nonzero(tracked & ~good & poses[:, 3:].any(axis=1)))
+        if places is not None:
+            kept = good & (places < len(names))
+            rows, poses, good = poses[kept], np.zeros((len(names), 7)), np.zeros(len(names), dtype=np.bool_)
+            poses[places[kept]], good[places[kept]] = rows, True
         self._latency_s = latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
         self._largest_latency_s = max(latency_s, self._largest_latency_s) if self._frames_since() else latency_s
-        live = found.tracked & fresh
-        if live.all():
-            return found
-        frozen = found.tracked & ~fresh
-        self.counts["frozen_poses"] += int(np.count_nonzero(frozen))
-        self._missed += ~found.tracked, frozen
-        return replace(found, tracked=live)
+        live = good & self._same.fresh_of_each(poses[:, :3])
+        if not live.all():
+            frozen = good & ~live
+            self.counts["frozen_poses"] += int(np.count_nonzero(frozen))
+            self._missed += ~good, frozen
+        return BodyPoses(stamp_ns, names, poses, live)
 
     def silence(self, began_s: float, now_s: float, silent_s: float) -> str:
         """A sentence where frames could come since then, and none has followed for so long; else empty."""

@@ -56,7 +56,7 @@ LATENCY_INFO, HARDWARE_FRAME, FRAME_RATE = 26, 36, 39
 WANTED = frozenset(
     {CONTENTS, STREAM_INFO, SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS, LATENCY_INFO, HARDWARE_FRAME, FRAME_RATE}
 )
-NEEDED = frozenset({SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS})
+NEEDED = {SUBJECT_INFO: "subject info", FRAME_INFO: "frame info", GLOBAL_SEGMENTS: "global segments"}
 
 PERIOD_TICKS_PER_S = 135e6
 LARGEST_PACKET = 4 << 20
@@ -74,6 +74,7 @@ SEGMENT_INFO = struct.Struct("<II6f")
 SEGMENTS = np.dtype([("id", "<u4"), ("position_mm", "<f8", 3), ("rotation", "<f8", (3, 3))])
 """As they stand in a block, and of a whole frame in one array."""
 
+_NUMBERS = {FRAME_INFO: "frame", HARDWARE_FRAME: "hardware_frame"}
 _LEAST_SEGMENT_INFO = SEGMENT_INFO.size + UINT.size
 _LEAST_SAMPLE = UINT.size + NUMBER.size
 
@@ -185,8 +186,8 @@ class Layout(NamedTuple):
         Places of the other bytes, and what is there.
     rest
         What they say: without numbers.
-    frame_at, hardware_frame_at, latencies_at
-        Places of numbers; None: it has none.
+    numbers_at, latencies_at
+        Places of numbers, by their name in `Content`, and of latencies; None: it has none.
     ids, segments
         Of subject and segment, and where their `SEGMENTS` stand, by subject.
     """
@@ -195,8 +196,7 @@ class Layout(NamedTuple):
     fixed: NDArray[np.intp]
     fixed_bytes: bytes
     rest: Content
-    frame_at: int | None
-    hardware_frame_at: int | None
+    numbers_at: dict[str, int]
     latencies_at: list[tuple[str, int]] | None
     ids: list[tuple[int, int]]
     segments: list[slice]
@@ -209,17 +209,14 @@ class Layout(NamedTuple):
 
     def read(self, packet: bytes) -> Content:
         """What a packet that fits holds; raises `StreamError` for a latency that cannot be."""
-        frame = hardware_frame = latency_s = poses = None
-        if self.frame_at is not None:
-            (frame,) = UINT.unpack_from(packet, self.frame_at)
-        if self.hardware_frame_at is not None:
-            (hardware_frame,) = UINT.unpack_from(packet, self.hardware_frame_at)
+        latency_s = poses = None
+        numbers = {name: UINT.unpack_from(packet, at)[0] for name, at in self.numbers_at.items()}
         if self.latencies_at is not None:
             latency_s = sum(_finite(packet, name, at) for name, at in self.latencies_at)
         if self.segments:
             values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
             poses = Poses(self.ids, values)
-        return self.rest._replace(frame=frame, hardware_frame=hardware_frame, latency_s=latency_s, poses=poses)
+        return self.rest._replace(**numbers, latency_s=latency_s, poses=poses)
 
 
 def layout_of(packet: bytes) -> Layout:
@@ -230,8 +227,9 @@ def layout_of(packet: bytes) -> Layout:
     StreamError
         A length or count beyond what there is, a rate that cannot be.
     """
-    frame_at = hardware_frame_at = latencies_at = None
-    rest = Content()
+    numbers_at: dict[str, int] = {}
+    latencies_at = None
+    told: dict[str, Any] = {}
     subjects: list[Subject] = []
     segments: list[slice] = []
     ids: list[tuple[int, int]] = []
@@ -243,34 +241,29 @@ def layout_of(packet: bytes) -> Layout:
             segments.append(found)
             ids += [(subject_id, one) for one in np.frombuffer(packet[found], dtype=SEGMENTS)["id"].tolist()]
             is_fixed[found].reshape(-1, SEGMENTS.itemsize)[:, UINT.size :] = False
-        elif kind in (FRAME_INFO, HARDWARE_FRAME):
+        elif kind in _NUMBERS:
             number = reader.passed(UINT.size)
-            is_fixed[number] = False
-            if kind == FRAME_INFO:
-                frame_at = number.start
-            else:
-                hardware_frame_at = number.start
+            is_fixed[number], numbers_at[_NUMBERS[kind]] = False, number.start
         elif kind == LATENCY_INFO:
             latencies_at = reader.named_places()
             for _, at in latencies_at:
                 is_fixed[at : at + NUMBER.size] = False
         elif kind == FRAME_RATE:
-            rates_hz = {name: _finite(packet, name, at) for name, at in reader.named_places()}
-            rest = rest._replace(rates_hz=rates_hz)
+            told["rates_hz"] = {name: _finite(packet, name, at) for name, at in reader.named_places()}
         elif kind == STREAM_INFO:
             (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
-            rest = rest._replace(period_s=ticks / PERIOD_TICKS_PER_S if ticks > 0 else None)
+            told["period_s"] = ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
         elif kind == CONTENTS:
             reader.uints(2)  # how many there are of each kind shows in the packet
-            rest = rest._replace(unchanged=frozenset(reader.uints()))
+            told["unchanged"] = frozenset(reader.uints())
         elif kind == SUBJECT_INFO:
             subjects.append(reader.subject())
         elif kind == OBJECT_ENUMS:
-            rest = rest._replace(offered=frozenset(reader.uints()))
+            told["offered"] = frozenset(reader.uints())
     fixed = np.flatnonzero(is_fixed)
     others = np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes()
-    rest = rest._replace(subjects=tuple(subjects) or None)
-    return Layout(len(packet), fixed, others, rest, frame_at, hardware_frame_at, latencies_at, ids, segments)
+    rest = Content(**told, subjects=tuple(subjects) or None)
+    return Layout(len(packet), fixed, others, rest, numbers_at, latencies_at, ids, segments)
 
 
 def block(kind: int, content: bytes) -> bytes:
@@ -369,7 +362,6 @@ def _finite(packet: bytes, name: str, at: int) -> float:
 # One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.
 
 _NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
-_KINDS = {2: "subject info", 5: "frame info", 9: "global segments"}
 
 
 class Frame(NamedTuple):
@@ -430,8 +422,7 @@ class Session:
         for packet in self._packets.feed(data):
             if self._layout is None or not self._layout.fits(packet):
                 self._layout = layout_of(packet)
-            frame = self._take(self._layout.read(packet))
-            if frame is not None:
+            if (frame := self._take(self._layout.read(packet))) is not None:
                 yield frame
 
     def _take(self, content: Content) -> Frame | None:
@@ -441,7 +432,7 @@ class Session:
             self._period_hz = _plausible([1.0 / content.period_s])
         if content.rates_hz is not None:
             self._table_hz = _plausible(content.rates_hz.values())
-        if content.subjects is not None and content.subjects != self.subjects:
+        if content.subjects not in (None, self.subjects):
             self.subjects = content.subjects
         if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
             self._poses = content.poses or _NO_POSES
@@ -452,9 +443,8 @@ class Session:
         return Frame(content.frame, content.hardware_frame or content.frame, self._latency_s, self._poses)
 
     def _offer(self, offered: frozenset[int]) -> None:
-        lacking = NEEDED - offered
-        if lacking:
-            raise StreamError(f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}")
+        if lacking := NEEDED.keys() - offered:
+            raise StreamError(f"the server does not offer {', '.join(NEEDED[kind] for kind in sorted(lacking))}")
         self.answer, self.is_answered = encode_answer(WANTED & offered), True
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.lines import Connection
-from drivers.motion_capture.bodies import MOST_BODIES, Axes, BodyPoses, TruthConfiguration, quaternions_of
-from drivers.motion_capture.stream import StreamHealth
+from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, TruthConfiguration, quaternions_of, to_world
+from drivers.motion_capture.stream import Places, StreamHealth, places_of
 from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -190,14 +190,14 @@ class Receiver:
     def __init__(self, chosen: ViconConfiguration, say: Callable[[str, bool], object]) -> None:
         self.connection = Connection(chosen.host, chosen.port, chosen.interface, say)
         self.clock = FrameClock(chosen.latency_s, say)
-        self._axes, self._say, self._silent_s = Axes(chosen.up_axis), say, chosen.silent_s
+        self._chosen, self._say = chosen, say
         self.health = StreamHealth(chosen.largest_distance_m, say)
         self._session = Session()
         self._connections = 0
         self._subjects: tuple[Subject, ...] = ()
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
-        self._ids_places = np.zeros(0, dtype=np.intp)
+        self._ids_places: Places = None
         self.names: tuple[str, ...] = ()
 
     @property
@@ -211,8 +211,8 @@ class Receiver:
         return self.clock.device_clock
 
     def waits_for(self, now_s: float) -> str:
-        """What keeps poses from going out; empty where nothing does. The time is of the monotonic clock."""
-        return self.trouble or self.health.silence(now_s - self.connection.age_s, now_s, self._silent_s)
+        """What keeps poses from going out, beside a trouble; empty where nothing does. Time: of the monotonic clock."""
+        return self.health.silence(now_s - self.connection.age_s, now_s, self._chosen.silent_s)
 
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
@@ -241,8 +241,7 @@ class Receiver:
                 if self._session.subjects is not self._subjects:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
-                taken = self._take(frame, self.connection.arrived_ns)
-                if taken is not None:
+                if (taken := self._take(frame, self.connection.arrived_ns)) is not None:
                     found.append(taken)
         except StreamError as error:
             self._leave("no DataStream", f"what comes is no DataStream: {error}")
@@ -284,8 +283,7 @@ class Receiver:
             return None
         ids, values = frame.poses
         if ids is not self._ids:
-            self._ids, count = ids, len(self.names)
-            self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
-        poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
-        seen = np.ones(len(ids), dtype=np.bool_)
-        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, *poses, seen)
+            self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
+        poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)
+        poses = to_world(poses, self._chosen.up_axis)
+        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, poses, True)

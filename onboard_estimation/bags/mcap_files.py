@@ -101,7 +101,6 @@ class McapStorage(ChunkedStorage):
 
     def _end_early(self, position: int) -> None:
         """The rest of the file cannot be followed: take what a cut chunk still holds, and say where it ends."""
-        before = self.message_count
         opcode, stop = self._head(position)
         if stop > self.file.size and opcode in (*_KNOWN_OPCODES, -1):
             if opcode == Opcode.CHUNK:
@@ -109,8 +108,8 @@ class McapStorage(ChunkedStorage):
             self.faults.append(f"{self.name} ends in the middle of a record")
         else:
             self.faults.append(f"{self.name} is damaged from byte {position:,} on")
-        if self.message_count == before:
-            self.readable_bytes -= self.file.size - position
+        # How much of a cut chunk is lost nobody knows: no more is claimed than what is whole.
+        self.readable_bytes -= self.file.size - position
 
     def _head(self, position: int) -> tuple[int, int]:
         """Opcode of the record that starts here, and where it ends; (-1, behind the file) where that is cut off."""

@@ -28,7 +28,7 @@ def models(names: Sequence[str], version: Version) -> bytes:
 
 def frame(sent: Frame, version: Version) -> bytes:
     """Message 7, one of each."""
-    bone = rigid_body(version, 1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, markers=2)
+    bone = rigid_body(version, 1, (*6 * (0.0,), 1.0), True, markers=2)
     part = struct.pack("<i8fH", 1, *range(8), 1)
     marker = struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
     channels = i32(1, 2) + 2 * (i32(3) + struct.pack("<3f", *range(3)))

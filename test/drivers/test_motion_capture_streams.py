@@ -76,7 +76,8 @@ def test_a_body_that_keeps_its_pose_to_the_last_digit_is_left_out_and_told_and_o
     for instant in range(50):
         assert health.follows(instant, None, 0)
         positions = np.tile([[1e-6 * rng.standard_normal()], [0.2], [58.0 * (instant % 2)]], 3)
-        seen.append(health.placed(instant, instant, names, np.arange(3), positions, turns, tracked).tracked.tolist())
+        poses = np.hstack([positions, turns])
+        seen.append(health.placed(instant, instant, names, None, poses, tracked).tracked.tolist())
     assert np.sum(seen, axis=0).tolist() == [50, 11, 25]  # the same in ten in a row may be by chance
     assert (health.counts["frozen_poses"], health.counts["invalid_poses"]) == (39, 25)
     assert report(health) == (b"\1", b"\0", b"\1", b"\1")

@@ -79,8 +79,8 @@ def test_poses_come_through_to_the_last_bit_of_a_millimetre(pair: Pair) -> None:
     for number, seen in zip(pair.sent, pair.got, strict=False):
         position_mm, rotation = pose(number)
         assert tracked(seen) == BODIES
-        assert np.array_equal(seen.positions_m, np.tile(1e-3 * position_mm, (3, 1)))
-        turned = Rotation.from_quat(seen.quaternions_xyzw).as_matrix()
+        assert np.array_equal(seen.poses[:, :3], np.tile(1e-3 * position_mm, (3, 1)))
+        turned = Rotation.from_quat(seen.poses[:, 3:]).as_matrix()
         assert np.allclose(turned, rotation, rtol=0.0, atol=1e-14)
     assert pair.said[0].endswith("connected")
     assert "the server knows box, arm/upper, arm/lower" in pair.said

@@ -22,15 +22,13 @@ def poses(count: int = len(NAMES), stamp_ns: int = 0, seed: int = 1) -> BodyPose
     names = tuple(NAMES[place] if place < len(NAMES) else f"body_{place}" for place in range(count))
     positions = rng.normal(size=(count, 3)).astype(np.float32).astype(np.float64)
     quaternions = quaternions.astype(np.float32).astype(np.float64)
-    return BodyPoses(stamp_ns, names, positions, quaternions, np.ones(count, dtype=np.bool_))
+    return BodyPoses(stamp_ns, names, np.hstack([positions, quaternions]), np.ones(count, dtype=np.bool_))
 
 
 def frame_of(poses: BodyPoses, number: int = 1) -> Frame:
     """With models that have changed."""
     ids = np.arange(1, len(poses.names) + 1, dtype=np.int32)
-    return Frame(
-        number, ids, poses.positions_m, poses.quaternions_xyzw, poses.tracked, TIME_S, *TICKS, models_changed=True
-    )
+    return Frame(number, ids, poses.poses, poses.tracked, TIME_S, TICKS, models_changed=True)
 
 
 def free_ports() -> tuple[int, int]:
