@@ -123,7 +123,7 @@ def publish(rate_hz: float, seconds: float, messages: int = 0, depth: int = 1000
     """Imu messages on a schedule, numbered; `messages`: so many as fast as it goes, losing nothing."""
     from sensor_msgs.msg import Imu
 
-    from onboard_estimation.realtime.budget import sleep_until, stamp_with
+    from onboard_estimation.realtime.budget import sleep_until
 
     with _ros("publish", "/lab") as ourselves:
         publisher = ourselves.create_publisher(Imu, "imu", _quality(depth, reliable or bool(messages), bool(messages)))
@@ -139,7 +139,7 @@ def publish(rate_hz: float, seconds: float, messages: int = 0, depth: int = 1000
             if not messages:
                 sleep_until(start_ns + round(1e9 * number / rate_hz))
             message.linear_acceleration.x = float(number)
-            stamp_with(message, time.time_ns())
+            message.header.stamp.sec, message.header.stamp.nanosec = divmod(time.time_ns(), 1_000_000_000)
             _published(publisher, message)
         taken_s = 1e-9 * (time.monotonic_ns() - start_ns)
         used_s = time.process_time() - used_s

@@ -202,7 +202,7 @@ def _hebi(frequency_hz: float, seconds: float) -> Row:
     imu = {"kind": "sensor_msgs/msg/Imu", "depth": 5000, "reliable": True}
     listeners = [role("listen", topic=f"/imu/link_{number + 1}/data_raw", **imu) for number in range(_MODULES)]
     with _spinning(HebiNode, words) as (made, spin):
-        while not all(publisher.get_subscription_count() for publisher in made.outputs.values()):
+        while not all(made.outputs[one.sensor].get_subscription_count() for one in made.measured):
             time.sleep(0.1)
         used = spin(seconds)
         made.feed.close()

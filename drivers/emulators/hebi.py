@@ -65,10 +65,7 @@ class ImitatedFeed(GroupFeed):
         self._sensors = [imu_channel(name).sensor for name in configuration.imus]
         self._with_truth, self._truth_topics = configuration.publish_truth, configuration.truth_topics
         self._simulated_ns = self._epoch_ns = 0
-        group = hebi.util.create_imitation_group(count)
-        group.feedback_frequency = 0.0  # before the time has begun there is none to be told
-        group.add_feedback_handler(self.write)
-        super().__init__(configuration, group)
+        super().__init__(configuration, hebi.util.create_imitation_group(count))
         self._simulation: Any = None
         if robot is not None:
             simulated = SimulatedLive[Any].of(robot)
@@ -81,6 +78,7 @@ class ImitatedFeed(GroupFeed):
     def start(self) -> None:
         """See `Feed`; the simulated time starts now."""
         self._epoch_ns = time.time_ns()
+        self.group.add_feedback_handler(self.write)
         super().start()
 
     def beside(self) -> Sequence[tuple[int, Channel, Vector]]:

@@ -237,10 +237,10 @@ class GroupFeed(Feed):
         self.commands = CommandForwarding(group, configuration.joints, configuration.largest_velocity_rad_s)
         group.feedback_frequency = 0.0  # until the node is there
         group.command_lifetime = configuration.command_lifetime_ms
-        group.add_feedback_handler(self.queue)
 
     def start(self) -> None:
         """See `Feed`."""
+        self.group.add_feedback_handler(self.queue)  # only now: the library, told to ask no longer, may do so once more
         self.group.feedback_frequency = self._frequency_hz
 
     def close(self) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
 from drivers.hebi.feeds import Feed, GroupFeed, HebiConfiguration, find_group
 from drivers.hebi.library import Feedback
-from drivers.hebi.log import LogFeed
+from drivers.hebi.log import JOINTS, LogFeed
 from drivers.hebi.modules import Module, joint_values
 from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
 from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
@@ -33,6 +32,8 @@ from onboard_estimation.ros.sensor_messages import axes, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
 
 _IMITATION = "drivers.emulators.hebi"
+_JOINT_STATES = "joint states"
+"""Their place among the outputs; no topic."""
 _TICK_S = 0.002
 _LOOK_S = 0.25
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -94,19 +95,13 @@ class HebiNode(MeasuringNode):
                 linear_acceleration=chosen.accelerometer_variance,
                 orientation=chosen.orientation_variance,
             )
-        self._joints: Any = None
         self._publishing_joints = self.aside("publishing joint states")
-        if chosen.joint_states_topic:
-            self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
-            joints = Channel(chosen.joint_states_topic, "sensor_msgs/msg/JointState", "joints", names=chosen.joints)
-            self._joint_messages = sensor_writer(joints, new, serialized)
-        self._beside = {
-            topic: (
-                self.create_publisher(interface_class(channel.message_type), topic, STREAM),
-                sensor_writer(channel, new, serialized, prefix),
-            )
-            for topic, channel in self.feed.channels.items()
-        }
+        joints = Channel(chosen.joint_states_topic, JOINTS, _JOINT_STATES, names=chosen.joints)
+        others = {_JOINT_STATES: joints} if chosen.joint_states_topic else {}
+        for key, channel in {**others, **self.feed.channels}.items():
+            kind = interface_class(channel.message_type)
+            self.outputs[key] = self.create_publisher(kind, channel.topic, STREAM)
+            self.messages[key] = sensor_writer(channel, new, serialized, prefix)
         if chosen.command_topic and self.feed.commands is not None:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
@@ -131,15 +126,12 @@ class HebiNode(MeasuringNode):
         now_s = time.monotonic()
         readings: list[Measurement] = []
         self.look_who_listens()
-        joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
         for one in self.feed.taken():
             joints = self._hand_on(one, now_s, readings)
-            if joints is not None and joints_heard:
-                self._publishing_joints(self._joints.publish, self._joint_messages(*joints))
+            if joints is not None:
+                self._publishing_joints(self.publish, _JOINT_STATES, *joints)
         for stamp_ns, channel, value in self.feed.beside():
-            publisher, message = self._beside[channel.topic]
-            if publisher.get_subscription_count():
-                publisher.publish(message(stamp_ns, value))
+            self.publish(channel.topic, stamp_ns, value)
         rest_s = self.hand_over(readings)
         if self.feed.is_over:
             self.say(self.feed.summary, bool(self.feed.fault))
@@ -279,12 +271,11 @@ def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: 
     seconds
         That they are from.
     """
-    found, unseen = [], []
-    for number, (name, rows) in enumerate(zip(configuration.names, values, strict=True), start=1):
-        called = f"module {number} ({name})"
-        found += [sentence for sentence in _module_faults(configuration, called, rows, seconds) if sentence]
-        if not _may_be_judged(rows):
-            unseen.append(name)
+    found: list[str] = []
+    of_each = list(zip(configuration.names, values, strict=True))
+    for number, (name, rows) in enumerate(of_each, start=1):
+        found += filter(None, _module_faults(configuration, f"module {number} ({name})", rows, seconds))
+    unseen = [name for name, rows in of_each if not _may_be_judged(rows)]
     rates_hz = [round(len(rows) / seconds) for rows in values]
     slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
     told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
@@ -308,7 +299,11 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         remedy = f"asked {asked_hz:g} times: is the network too slow, or this computer?"
         yield rate_fault(name, len(values), seconds, asked_hz, remedy)
     for part, where in (("gyro", IMU.angular_velocity), ("accelerometer", IMU.linear_acceleration)):
-        yield _absent_or_stuck(f"{name}: its {part}", values[:, where], configuration.source == "imitation")
+        there = values[np.isfinite(values[:, where]).all(axis=1), where]
+        if not len(there):
+            yield f"{name}: its {part} tells nothing"
+        elif configuration.source != "imitation":  # which may have no noise
+            yield stuck_fault(f"{name}: its {part}", there)
     if _may_be_judged(values):  # a robot's estimator goes by the rate about z
         upright = "where it has to be along z of a link that lies flat; mount the module so"
         gravity = "is it being moved evenly, or is its accelerometer at fault?"
@@ -318,11 +313,3 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
 def _may_be_judged(values: Matrix) -> bool:
     """Whether there are readings (K, 6) enough, at rest."""
     return len(values) >= _LEAST_READINGS and lies_still(values)
-
-
-def _absent_or_stuck(name: str, values: NDArray[np.float64], imitated: bool) -> str:
-    """Of gyro or accelerometer (K, 3). Those of an imitation may have no noise."""
-    there = values[np.isfinite(values).all(axis=1)]
-    if not len(there):
-        return f"{name} tells nothing"
-    return "" if imitated else stuck_fault(name, there)

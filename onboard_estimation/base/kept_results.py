@@ -4,8 +4,8 @@ They lie in a folder of the user's cache that is named for all that they depend 
 recordings, the software. A command does the same tasks in the same order each time, so their numbers name the files.
 The folder goes when the command is done; one that nobody goes on with goes with the compiled kernels of its time.
 
-A file holds plain values alone (JSON, and arrays as `.npz`), also of dataclasses and named tuples. Reading one runs
-nothing that is in it; what is damaged is computed anew.
+A file holds plain values alone (JSON, and arrays as `.npz`), also of dataclasses and named tuples that are `keepable`.
+Reading one runs nothing that is in it; what is damaged is computed anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import io
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
@@ -85,6 +84,16 @@ class KeptResults(Workers):
 _NOTHING = object()
 _TREE = "tree"
 _MOST_BYTES = 2**30
+_KINDS: dict[str, Any] = {"list": list, "tuple": tuple}
+
+
+def keepable(*kinds: type) -> None:
+    """Dataclasses and named tuples whose values are to be kept; those of others are computed anew each time."""
+    _KINDS.update({_name(kind): kind for kind in kinds})
+
+
+def _name(kind: type) -> str:
+    return kind.__name__ if kind in (list, tuple) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _plain(value: Any, arrays: dict[str, Any]) -> Any:
@@ -96,11 +105,11 @@ def _plain(value: Any, arrays: dict[str, Any]) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         arrays[f"array_{len(arrays)}"] = value
         return ["", f"array_{len(arrays) - 1}"]
-    names = [one.name for one in fields(value)] if is_dataclass(value) else getattr(value, "_fields", None)
-    if names is None and type(value) not in (list, tuple):
-        raise TypeError(f"a {type(value)} is no plain value that can be kept")
-    parts = value if names is None else [getattr(value, name) for name in names]
-    return [f"{type(value).__module__}:{type(value).__qualname__}", *(_plain(one, arrays) for one in parts)]
+    name = _name(type(value))
+    if name not in _KINDS:
+        raise TypeError(f"a {name} is no plain value that can be kept")
+    parts = [getattr(value, one.name) for one in fields(value)] if is_dataclass(value) else value
+    return [name, *(_plain(one, arrays) for one in parts)]
 
 
 def _value(plain: Any, arrays: Any) -> Any:
@@ -109,16 +118,11 @@ def _value(plain: Any, arrays: Any) -> Any:
         return {key: _value(one, arrays) for key, one in plain.items()}
     if not isinstance(plain, list):
         return plain
-    module, _, name = plain[0].partition(":")
-    if not module:
-        return arrays[plain[1]][()]
-    kind, parts = getattr(sys.modules[module], name), [_value(one, arrays) for one in plain[1:]]
-    if kind in (list, tuple):
-        return kind(parts)
-    # No other function of a module, whatever the file names.
-    if not isinstance(kind, type) or not (is_dataclass(kind) or hasattr(kind, "_fields")):
-        raise TypeError(f"{plain[0]} is no plain value")
-    return kind(*parts)
+    name, *parts = plain
+    if not name:
+        return arrays[parts[0]][()]
+    kind, values = _KINDS[name], [_value(one, arrays) for one in parts]
+    return kind(values) if kind in (list, tuple) else kind(*values)
 
 
 @contextmanager

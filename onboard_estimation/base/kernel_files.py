@@ -22,18 +22,18 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import inspect
-import os
 import pickle
 import struct
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from onboard_estimation.base.atomic_file import write_atomically
+from onboard_estimation.base.errors import UserError
 
 SUFFIX = ".kernel"
 """Of each file; none of numba's own, so that neither takes the other's for its own."""
@@ -95,15 +95,11 @@ class KernelFiles:
         from numba.core.serialize import dumps
 
         content = dumps((self._stamp, key, data))
+        what = f"compiled kernels are not kept in {self._folder} and compile anew at the next start: {self._base}"
         try:
-            _replace(self._path(key), hashlib.sha256(content).digest() + content)
-        except OSError as error:
-            warnings.warn(
-                f"compiled kernels are not kept in {self._folder}: {error.strerror or error}; they compile anew at the "
-                "next start",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            write_atomically(self._path(key), hashlib.sha256(content).digest() + content, what)
+        except UserError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
     def flush(self) -> None:
         """Remove all that was saved."""
@@ -114,19 +110,6 @@ class KernelFiles:
         # Types of numba that are equal have equal names; those of equal names may differ, hence the key in the file.
         name = hashlib.sha256(repr((self._stamp, key)).encode()).hexdigest()[:24]
         return self._folder / f"{self._base}.{name}{SUFFIX}"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; whoever reads at the same time finds the older one or none."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".kernel-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def install(where_impossible: Callable[[str], None], packages: Collection[str] = ()) -> None:

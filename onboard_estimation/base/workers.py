@@ -206,13 +206,12 @@ class _Cluster(Workers):
 
     def refuse_other_software(self) -> None:
         """Raise UserError where a worker, or the scheduler, which reads the tasks too, has not that of this process."""
-        found = self.everywhere(software)
         try:
-            found = {"the scheduler": self._client.run_on_scheduler(software), **found}
+            scheduler = self._client.run_on_scheduler(software)
         except Exception as error:
-            found = {"the scheduler": error, **found}
+            scheduler = error
         here, faults = software(), []
-        for address, there in found.items():
+        for address, there in {"the scheduler": scheduler, **self.everywhere(software)}.items():
             if isinstance(there, BaseException):
                 faults.append(f"{address} has none ({type(there).__name__}: {there})")
                 continue

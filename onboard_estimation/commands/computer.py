@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, option
+from onboard_estimation.pipeline.aside import Aside
 
 if TYPE_CHECKING:
     from onboard_estimation.realtime.budget import Job
@@ -110,7 +112,9 @@ def budget(
                 progress(f"{place}: {what}")
 
             figures = measure(job, step)
-            found.append((figures, remedies(job, figures, step)))
+            found.append((figures, []))
+            lighter = Aside("trying what takes less", partial(typer.echo, err=True))
+            lighter(lambda ways, *of: ways.extend(remedies(*of)), found[-1][1], job, figures, step)
     facts["state_after"] = machine_state()
     if json:
         described = [_described(figures, ways) for figures, ways in found]

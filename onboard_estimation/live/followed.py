@@ -19,6 +19,7 @@ from onboard_estimation.contract.reported import planar_position
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import interface_class
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.estimates import EstimateReader
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 
@@ -199,13 +200,17 @@ class FollowedRobot:
         qos = QoSProfile(depth=_QUEUE, reliability=ReliabilityPolicy.BEST_EFFORT)
 
         def listen(topic: str, message_type: str, take: Callable[[Any], None]) -> None:
+            aside = Aside(f"the picture of {namespace}/{topic}", node.get_logger().error)
+
             def call(message: Any) -> None:
                 try:
                     take(message)
                 except MessageFault as error:
                     self._refuse(topic, error)
 
-            node.create_subscription(interface_class(message_type), f"{namespace}/{topic}", call, qos)
+            node.create_subscription(
+                interface_class(message_type), f"{namespace}/{topic}", lambda message: aside(call, message), qos
+            )
 
         for topic, read in ((STATE, self._reader.take_state), (COVARIANCE, self._reader.take_covariance)):
             listen(topic, "sensor_msgs/msg/JointState", partial(self._take, read))

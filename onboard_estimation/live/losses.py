@@ -14,28 +14,48 @@ _SHORTEST_NS = 10_000
 _RECENT_NS = 2_000_000_000
 
 
-class Losses:
-    """Counts what of a topic was lost on the way, or pushed out of the full queue of this process.
+_NO_NUMBERS = (None, 0, 2**64 - 1)
+"""What comes in the place of one where rclpy (that of ROS 2 Humble) or the middleware has none."""
+_NOT_COUNTED = (
+    "what is lost on the way is not counted: the middleware numbers no messages and tells of no losses; another one "
+    "(RMW_IMPLEMENTATION) may"
+)
 
-    The numbers of several publishers go on each by itself, which tells them apart.
+
+class Losses:
+    """Listens to a topic, and counts what of it was lost on the way, or pushed out of the full queue of this process.
+
+    By the numbers that publishers give their messages. Those of several publishers go on each by itself, which tells
+    them apart. Where there are none, the middleware is asked to tell of losses; that tells of none in a queue.
 
     Attributes
     ----------
     count
-        Messages lost; None as long as the middleware has numbered none.
+        Messages lost; None before the first message, and where nothing counts them.
     mixed
         How often a publisher was heard again after another one: more than none, and there are two at a time.
+    are_counted
+        False once it is known that nothing counts them, which is said once a node.
     """
 
     def __init__(self) -> None:
         self.count: int | None = None
         self.mixed = 0
+        self.are_counted = True
         self._newest: list[tuple[int, int]] = []  # number and time, ns, of each publisher; the one heard last is last
+        self._listening: tuple[Any, Any] | None = None  # node and subscription, until it is asked for events
+
+    def listen(self, node: Any, kind: Any, topic: str, qos: Any, take: Callable[[Any, Mapping[str, Any]], None]) -> Any:
+        """Subscribe; `take` gets messages, serialised, with what rclpy knows of each, which it has to let `see`."""
+        subscription = node.create_subscription(kind, topic, WithInformation(take), qos, raw=True)
+        self._listening = node, subscription
+        return subscription
 
     def see(self, information: Mapping[str, Any]) -> None:
         """A message was taken; `information` is what rclpy gives with it."""
         number, sent_ns = information.get("publication_sequence_number"), information.get("source_timestamp") or 0
-        if number is None:
+        if number in _NO_NUMBERS:
+            self._go_by_events()
             return
         self.count = self.count or 0
         # Most of what is newer by far is of another publisher: nobody sends so many in so short a time.
@@ -51,6 +71,32 @@ class Losses:
         self._newest = [one for one in self._newest if one[1] > self._newest[-1][1] - _RECENT_NS]
         self._newest.append((number, sent_ns))
 
+    def _go_by_events(self) -> None:
+        """Have losses told by the middleware from the first message without a number on."""
+        if self._listening is None or self._newest:
+            return
+        (node, subscription), self._listening = self._listening, None
+        try:
+            from rclpy import event_handler as events
+        except ImportError:  # ROS 2 Humble
+            from rclpy import qos_event as events
+        callbacks = events.SubscriptionEventCallbacks(message_lost=self._take_event, use_default_callbacks=False)
+        try:
+            handlers = callbacks.create_event_handlers(
+                node.default_callback_group, subscription.handle, subscription.topic_name
+            )
+        except Exception:  # each RMW refuses in a way of its own what it has not
+            self.are_counted = False
+            node.get_logger().warning(_NOT_COUNTED, once=True)
+            return
+        self.count = 0
+        for handler in handlers:
+            subscription.event_handlers.append(handler)  # to be destroyed with it
+            node.add_waitable(handler)
+
+    def _take_event(self, status: Any) -> None:
+        self.count = int(status.total_count)
+
 
 class WithInformation:
     """A callback that gets messages with what rclpy knows of each, on any executor: the events executor gives a pair.
@@ -58,7 +104,7 @@ class WithInformation:
     Parameters
     ----------
     take
-        Gets message and information.
+        Gets message and information, which is empty where rclpy gives none (ROS 2 Humble).
     """
 
     __signature__ = inspect.signature(lambda message, information: None)
@@ -68,5 +114,6 @@ class WithInformation:
 
     def __call__(self, *received: Any) -> None:
         """Hand on a message."""
-        message, information = received if len(received) == 2 else received[0]
+        first = received[0]
+        message, information = received if len(received) == 2 else first if isinstance(first, tuple) else (first, {})
         self._take(message, information)

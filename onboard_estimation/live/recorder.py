@@ -23,7 +23,7 @@ from rosbags.typesys import get_types_from_msg
 from onboard_estimation.bags.writing import BagWriter, standard_definition
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live.discovery import absolute, is_hidden, publishers
-from onboard_estimation.live.losses import Losses, WithInformation
+from onboard_estimation.live.losses import Losses
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
@@ -156,8 +156,9 @@ class Recorder:
         self._write()
         self._bag.close()
         self.recorded.size_bytes = self._bag.size_bytes
-        counted = [topic.losses.count for topic in self._topics.values() if topic.losses.count is not None]
-        self.recorded.lost = sum(counted) if counted else None
+        losses = [topic.losses for topic in self._topics.values()]
+        counted = [one.count for one in losses if one.count is not None]
+        self.recorded.lost = sum(counted) if counted and all(one.are_counted for one in losses) else None
 
     def _drain(self) -> None:
         """Return when the executor has taken what had arrived before: a round of it found nothing of that any more."""
@@ -205,9 +206,10 @@ class Recorder:
         )
         if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
-        topic = _Topic(self._queue.append, (name, message_type), self._stamp if self._simulated_time else None)
-        self._topics[name] = topic
-        topic.subscribe(self._node, kind, matching(endpoints, RECORDING_DEPTH))
+        stamp = self._stamp if self._simulated_time else None
+        topic = self._topics[name] = _Topic(self._queue.append, (name, message_type), stamp)
+        qos = matching(endpoints, RECORDING_DEPTH)
+        topic.subscription = topic.losses.listen(self._node, kind, name, qos, topic.receive)
         self.recorded.counts[name] = 0
 
     def _stamp(self) -> int:
@@ -247,12 +249,8 @@ class _Topic:
         self._stamp = stamp
         self.subscription: Any = None
 
-    def subscribe(self, node: Any, kind: Any, qos: Any) -> None:
-        """Listen."""
-        receive = WithInformation(self._receive)
-        self.subscription = node.create_subscription(kind, self._named[0], receive, qos, raw=True)
-
-    def _receive(self, data: bytes, information: Any) -> None:
+    def receive(self, data: bytes, information: Any) -> None:
+        """Take a message."""
         self.losses.see(information)
         arrived = information.get("received_timestamp") or time.time_ns()
         if self.asked_ns is None or arrived < self.asked_ns:
@@ -330,7 +328,8 @@ def _run_as_node(node: Any, stop: StopRequest) -> None:
 
 def summary(path: Path | str, recorded: Recorded) -> str:
     """One line on a finished recording."""
-    losses = {None: "", 0: "; none lost"}.get(recorded.lost, f"; {recorded.lost} LOST before they were received")
+    unknown = "; what was lost is not counted by this middleware" if recorded.message_count else ""
+    losses = {None: unknown, 0: "; none lost"}.get(recorded.lost, f"; {recorded.lost} LOST before they were received")
     return (
         f"{path}: {recorded.message_count} messages on {len(recorded.counts)} topics, "
         f"{recorded.size_bytes / 1e6:.1f} MB in {recorded.duration_s:.1f} s{losses}"

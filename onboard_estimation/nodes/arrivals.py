@@ -21,7 +21,7 @@ from rclpy.subscription import Subscription
 
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.discovery import names_of, publishers
-from onboard_estimation.live.losses import KEPT, Losses, WithInformation
+from onboard_estimation.live.losses import KEPT, Losses
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
 from onboard_estimation.nodes.parameters import SteadyNode
@@ -92,16 +92,17 @@ class Arrivals:
             self._readers.append(SerializedReader(channel, partial(deserialize_message, message_type=kind)))
             topic = node.resolve_topic_name(channel.topic)
             self._left_out.append(LeftOut(f"a message on {topic}", node.get_logger().error))
-            wake = WithInformation(partial(self._wake, place))
-            subscription = node.create_subscription(kind, channel.topic, wake, qos, raw=True)
-            self._subscriptions.append(subscription)
+            listen = self._losses[place].listen
+            self._subscriptions.append(listen(node, kind, channel.topic, qos, partial(self._wake, place)))
         if not reliable and any(self._paces) and not all(self._paces):
             node.every(PATIENCE_S / 2.0, self._look_for_pace)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """By sensor, how many messages so far could not be read, and were `lost`; what the middleware tells of none."""
+        """By sensor, how many messages so far could not be read, were `lost`; `losses_unknown` where nobody tells."""
         return {
-            channel.sensor: {"unreadable": left_out.count} | ({} if losses.count is None else {"lost": losses.count})
+            channel.sensor: {"unreadable": left_out.count}
+            | ({} if losses.count is None else {"lost": losses.count})
+            | ({} if losses.are_counted else {"losses_unknown": 1})
             for channel, left_out, losses in zip(self._channels, self._left_out, self._losses, strict=True)
         }
 

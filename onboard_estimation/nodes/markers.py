@@ -12,10 +12,11 @@ from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.contract.robot import find_robot
-from onboard_estimation.live.followed import FollowedRobot, Subject
+from onboard_estimation.live.followed import FollowedRobot, Moment, Subject
 from onboard_estimation.live.messages import new
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.transforms import AUTOMATIC, MAP, between_bodies, resolved_prefix, truth_to_body
@@ -54,6 +55,7 @@ class MarkerNode(SteadyNode):
         self._subject = Subject(self.get_namespace(), robot, configuration, space)
         self._drawn_ns = -1
         self._tf = tf_publisher(self)
+        self._picture, self._frames = (Aside(name, self.get_logger().error) for name in ("markers", "tf"))
         self._output = self.create_publisher(MarkerArray, "markers", 2)
         # Only the newest is drawn, and not more of them kept than that.
         namespace, period_s = self.get_namespace().rstrip("/"), 1.0 / self._host.rate_hz
@@ -76,14 +78,18 @@ class MarkerNode(SteadyNode):
         markers = self._scene.clear(stamp_ns) if stamp_ns < self._drawn_ns else []  # a bag played again
         self._drawn_ns = stamp_ns
         if self._output.get_subscription_count() > 0:
-            markers += self._scene.estimate(estimate)
-            markers += self._scene.truth(stamp_ns, moment.bodies)
-            for way, is_truth in zip(self._followed.ways(), (False, True), strict=True):
-                markers += self._scene.path(stamp_ns, way, is_truth)
-            markers += self._scene.text(estimate, moment.truth)
-            markers += self._scene.legend(estimate, bool(moment.bodies))
-            self._output.publish(self._scene.array(markers))
-        self._publish_tf(estimate, moment.bodies)
+            self._picture(self._publish_markers, moment, markers)
+        self._frames(self._publish_tf, estimate, moment.bodies)
+
+    def _publish_markers(self, moment: Moment, markers: list[Any]) -> None:
+        estimate, stamp_ns = moment.estimate, moment.estimate.stamp_ns
+        markers += self._scene.estimate(estimate)
+        markers += self._scene.truth(stamp_ns, moment.bodies)
+        for way, is_truth in zip(self._followed.ways(), (False, True), strict=True):
+            markers += self._scene.path(stamp_ns, way, is_truth)
+        markers += self._scene.text(estimate, moment.truth)
+        markers += self._scene.legend(estimate, bool(moment.bodies))
+        self._output.publish(self._scene.array(markers))
 
     def _publish_tf(self, estimate: Estimate, truth: Mapping[str, Vector]) -> None:
         if self._tf is None:

@@ -207,6 +207,7 @@ class GuardedFilter:
         self._order = filter_order(channels)
         self._tell = tell
         self._noticed: deque[tuple[str, str, int]] = deque(maxlen=_REMEMBERED)
+        self.refused: set[str] = set()  # refusals that were told, without their numbers
         self._remedies = {channel.sensor: channel.remedy for channel in channels}
         self._alarmed_ns: dict[str, int] = {}
 
@@ -247,7 +248,9 @@ class GuardedFilter:
             step = self.estimator.step(kept.state, measurement)
             _check(step)
         except SensorsRefused as error:
-            self._tell(str(error))
+            if (form := _DECIMALS.sub("", str(error))) not in self.refused:  # a clock may jump again and again
+                self.refused.add(form)
+                self._tell(str(error))
             return kept.counted(sensor, breakdowns=1)._replace(refusal=str(error)), None, ()
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND

@@ -167,6 +167,7 @@ class Pipeline:
 
     def reset(self) -> None:
         """Forget all measurements and start anew; counters go on."""
+        self._guarded.refused.clear()
         self._buffer.restart()
 
     def set_enabled(self, sensor: str, enabled: bool) -> None:

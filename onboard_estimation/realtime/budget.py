@@ -35,14 +35,15 @@ from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.robot import GROUP, Robot, all_robots, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 from onboard_estimation.live.discovery import wait_until
-from onboard_estimation.live.messages import interface_class, new
+from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.live.session import graph_node, port_is_free
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.realtime.machine_facts import busy_s, cpu_s, resident_mb
 from onboard_estimation.realtime.verdict import Figures, Remedy, state
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import stamp_ns
-from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.ros.message_templates import sensor_writer
 
 WARM_UP_S = 2.0
 _START_S = 900.0
@@ -227,14 +228,16 @@ class _Heard:
         self.came_ns: list[tuple[int, int]] = []
         self.reports: list[dict[str, Any]] = []
         self._node = node
+        self._aside = Aside("what the diagnostics say", node.get_logger().error)
         kind = interface_class(topics[self.topic])
         self._estimates = node.create_subscription(kind, self.topic, self._take, _DEPTH)
-        node.create_subscription(
-            interface_class("diagnostic_msgs/msg/DiagnosticArray"), "/diagnostics", self._report, 10
-        )
+        diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
+        node.create_subscription(diagnostics, "/diagnostics", lambda message: self._aside(self._report, message), 10)
 
     def is_ready(self) -> bool:
-        """Somebody publishes estimates, and tells of them."""
+        """Somebody publishes estimates, and tells of them; UserError where that is not understood."""
+        if self._aside.trouble:
+            raise UserError(self._aside.trouble)
         return self._node.count_publishers(self._estimates.topic_name) > 0 and bool(self.reports)
 
     def _take(self, message: Any) -> None:
@@ -369,12 +372,11 @@ class PacedSender:
     def __init__(self, node: Any, series: Sequence[Series]) -> None:
         from rclpy.qos import QoSProfile
 
-        self._series = series
+        self._series, channels = series, [one.channel for one in series]
+        self._writers = [sensor_writer(channel, new, serialized) for channel in channels]
         self._publishers = [
-            node.create_publisher(
-                interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=_SENT_DEPTH)
-            )
-            for one in series
+            node.create_publisher(interface_class(channel.message_type), channel.topic, QoSProfile(depth=_SENT_DEPTH))
+            for channel in channels
         ]
 
     def await_listeners(self, timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -409,26 +411,15 @@ class PacedSender:
         late_ns = []
         start_ns = time.monotonic_ns() - round(due[0][0] / rate) if due else 0
         for at_ns, instant in groupby(due, key=lambda one: one[0]):
-            messages = [
-                (place, row, to_message(new, self._series[place].channel, 0, self._series[place].values[row]))
-                for _, place, row in instant
-            ]
             before(at_ns)
             due_ns = start_ns + round(at_ns / rate)
             sleep_until(due_ns)
             late_ns.append(time.monotonic_ns() - due_ns)
             now_ns = time.time_ns()
-            for place, row, message in messages:
-                stamp_with(message, now_ns)
-                self._publishers[place].publish(message)
+            for _, place, row in instant:
+                self._publishers[place].publish(self._writers[place](now_ns, self._series[place].values[row]))
                 sent_ns[place][row] = now_ns
         return sent_ns, np.array(late_ns, dtype=np.int64)
-
-
-def stamp_with(message: Any, at_ns: int) -> None:
-    """Put a time into a message's header, ns since the epoch."""
-    stamp = message.header.stamp
-    stamp.sec, stamp.nanosec = divmod(at_ns, 1_000_000_000)
 
 
 def sleep_until(at_ns: int) -> None:

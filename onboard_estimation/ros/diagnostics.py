@@ -114,6 +114,7 @@ class HealthReport:
             return self._status(channel.sensor, STALE, f"waiting for {channel.topic}: 0 messages", {"received": 0})
         rate_hz = now.get("rate_hz", math.nan)
         level, text = OK, f"{rate_hz:.1f} Hz" if math.isfinite(rate_hz) else "first message"
+        text += "; losses are not counted by this middleware" if now.get("losses_unknown") else ""
         received = since("received")
         lost = [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]
         if since("unreadable"):

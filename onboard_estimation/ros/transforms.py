@@ -141,16 +141,8 @@ def _turned(quaternion: Vector, vector: Vector) -> Vector:
 
 def _product(first: Vector, second: Vector) -> Vector:
     """Quaternion product."""
-    x, y, z, w = first.tolist()
-    a, b, c, d = second.tolist()
-    return np.array(
-        [
-            w * a + x * d + y * c - z * b,
-            w * b - x * c + y * d + z * a,
-            w * c + x * b - y * a + z * d,
-            w * d - x * a - y * b - z * c,
-        ]
-    )
+    (axis, w), (other, d) = (first[:3], first[3]), (second[:3], second[3])
+    return np.append(w * other + d * axis + np.cross(axis, other), w * d - axis @ other)
 
 
 # Names of a robot's frames, and the transform from `map` to `odom` that takes up what is set from outside.
@@ -218,14 +210,9 @@ class MapToOdom:
 def _compose(first: Vector, second: Vector) -> Vector:
     """Planar pose `second`, given in the frame `first`."""
     cosine, sine = np.cos(first[2]), np.sin(first[2])
-    heading = first[2] + second[2]
-    return np.array(
-        [
-            first[0] + cosine * second[0] - sine * second[1],
-            first[1] + sine * second[0] + cosine * second[1],
-            np.arctan2(np.sin(heading), np.cos(heading)),
-        ]
-    )
+    (x, y), (ahead, aside), heading = first[:2], second[:2], first[2] + second[2]
+    place = x + cosine * ahead - sine * aside, y + sine * ahead + cosine * aside
+    return np.array([*place, np.arctan2(np.sin(heading), np.cos(heading))])
 
 
 def _inverse(pose: Vector) -> Vector:

@@ -12,6 +12,7 @@ from onboard_estimation.judging.options import EvaluateOptions
 from onboard_estimation.live.followed import ROWS_BACK, FollowedRobot, Subject
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place
+from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.view.recorded import subjects
 
@@ -47,7 +48,8 @@ class LiveGraph:
         self._looked = -_LOOK_PERIOD_S
         self._health: dict[str, tuple[str, str]] = {}
         diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
-        node.create_subscription(diagnostics, "/diagnostics", self._take_health, 10)
+        health = Aside("the picture of /diagnostics", node.get_logger().error)
+        node.create_subscription(diagnostics, "/diagnostics", lambda message: health(self._take_health, message), 10)
 
     def look_for_robots(self) -> None:
         """Subscribe to robots that have come; the graph is asked once a second."""
@@ -95,10 +97,11 @@ def health_table(health: Mapping[str, tuple[str, str]]) -> str:
 
 
 class LiveRobot(FollowedRobot):
-    """The last seconds of one robot, and what there is of it in words."""
+    """The last seconds of one robot, what there is of it in words, and its drawing, which may fail for itself."""
 
     def __init__(self, node: Any, namespace: str, subject: Subject) -> None:
         self._fault = ""
+        self.aside = Aside(f"the picture of {namespace}", node.get_logger().error)
         super().__init__(node, namespace, subject, WINDOW_S, _PERIOD_S, _WAY_LENGTH, self._note)
 
     def _note(self, topic: str, error: MessageFault) -> None:
@@ -108,8 +111,8 @@ class LiveRobot(FollowedRobot):
     def sentence(self) -> str:
         """What there is of it, as Markdown."""
         name = f"**{self.subject.namespace}** ({self.subject.robot.name})"
-        if self._fault:
-            return f"{name}: {_cell(self._fault)}"
+        if fault := self.aside.trouble or self._fault:
+            return f"{name}: {_cell(fault)}"
         record = self.record()
         if record is None:
             return f"{name}: no estimate yet"

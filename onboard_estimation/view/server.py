@@ -25,7 +25,7 @@ from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.live.followed import ShownRun
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.view.access import allowed_places, guarded_servers
-from onboard_estimation.view.live import LiveGraph
+from onboard_estimation.view.live import LiveGraph, LiveRobot
 from onboard_estimation.view.robot import Plots, RobotPicture, curves
 
 DEFAULT_PORT = 8080
@@ -35,9 +35,9 @@ _PICTURE_PERIOD_S = 0.06
 _PLOT_PERIOD_S = 0.25
 _CAMERA_STEP_M = 0.05
 _FAR_M = 5.0
+"""From here on the grid is one of metres, not of tenths."""
 _HIGHEST_HOP_M = 2.0
 """A robot of which only the height is known hops at least so high in the picture: live it may still stand."""
-"""From here on the grid is one of metres, not of tenths."""
 _LEGEND = (
     "**Blue** estimate, **orange** truth. Ellipses and wedge hold position and heading with 95 % by the filter's own "
     "covariance, bands are two standard deviations."
@@ -133,30 +133,32 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
     camera = _Camera(server, server.gui.add_checkbox("camera follows the robot", True, order=-1.5))
     panels: dict[str, tuple[RobotPicture, Plots]] = {}
     shown: dict[str, int] = {}
-    plotted = 0.0
+    plotted, plot_now = 0.0, True
+
+    def show(namespace: str, live: LiveRobot) -> None:
+        record = live.record()
+        if record is None:
+            return
+        if namespace not in panels:
+            panels[namespace] = RobotPicture(server, record.subject), Plots(server, namespace)
+            if len(panels) == 1:
+                _look_at(server, record, panels[namespace][0].size_m)
+        last_ns = int(record.stamps_ns[-1])
+        if not server.get_clients() or shown.get(namespace) == last_ns:
+            return
+        robot, plots = panels[namespace]
+        robot.show(record.at(-1), *live.ways())
+        shown[namespace] = last_ns
+        if plot_now:
+            plots.show(curves(record, until_now=True))
+        if len(panels) == 1:
+            camera.follow(record)
+
     while not stop:
         graph.look_for_robots()
         plot_now = time.monotonic() - plotted >= _PLOT_PERIOD_S
         for namespace, live in graph.robots.items():
-            record = live.record()
-            if record is None:
-                continue
-            if namespace not in panels:
-                panels[namespace] = RobotPicture(server, record.subject), Plots(server, namespace)
-                if len(panels) == 1:
-                    _look_at(server, record, panels[namespace][0].size_m)
-            if not server.get_clients():
-                continue
-            last_ns = int(record.stamps_ns[-1])
-            if shown.get(namespace) == last_ns:
-                continue
-            robot, plots = panels[namespace]
-            robot.show(record.at(-1), *live.ways())
-            shown[namespace] = last_ns
-            if plot_now:
-                plots.show(curves(record, until_now=True))
-            if len(panels) == 1:
-                camera.follow(record)
+            live.aside(show, namespace, live)
         if plot_now:
             plotted = time.monotonic()
             text = graph.status()

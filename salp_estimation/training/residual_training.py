@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keepable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.base.workers import all_of, sharers
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -280,6 +281,9 @@ class HeldOutErrors:
     def rms_deg(self) -> float:
         """Of all joint angles."""
         return float(np.rad2deg(np.sqrt(np.mean(self.errors_rad**2))))
+
+
+keepable(Population, SparseGaussianProcesses, HeldOutErrors)
 
 
 def held_out_errors(

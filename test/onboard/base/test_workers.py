@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.core.campaigns import Cluster, cluster
 from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kept_results import KeptResults, keeping
+from onboard_estimation.base.kept_results import KeptResults, keepable, keeping
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
@@ -94,6 +94,9 @@ class Named(NamedTuple):
 class Plain:
     one: Any
     other: Any
+
+
+keepable(Named, Plain)
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from live_graph import await_being_heard, collect, listening_node, running, spin
 
 from hopper_estimation.model.configuration import LOW_G
 from onboard_estimation.base.measurement import neutral_value
-from onboard_estimation.live.losses import KEPT, Losses
+from onboard_estimation.live.losses import KEPT, Losses, WithInformation
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.ros.sensor_messages import to_message
 
@@ -40,6 +42,69 @@ def test_each_publisher_has_numbers_of_its_own(sent: list[tuple[int, list[bool]]
     if at_a_time or len(sent) == 1:
         assert losses.count == sum(not has_come for _, _, has_come in numbered)
     assert (losses.mixed > 0) == (at_a_time and len(sent) > 1)
+
+
+_LISTENER = """
+import time
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from onboard_estimation.live.losses import Losses
+from onboard_estimation.live.messages import interface_class
+from onboard_estimation.live.session import spun_node
+with spun_node("listener", None) as node:
+    numbered, told, nobody, taken = Losses(), Losses(), Losses(), []
+    def take(data, information):
+        taken.append(data)
+        numbered.see(information)
+        told.see({"publication_sequence_number": 2**64 - 1})
+    kind, qos = interface_class("std_msgs/msg/Empty"), QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
+    told._listening = node, numbered.listen(node, kind, "/lossy", qos, take)
+    node.destroy_subscription(nobody.listen(node, kind, "/gone", qos, take))
+    nobody.see({})
+    print(nobody.count, nobody.are_counted, flush=True)
+    while True:
+        time.sleep(0.05)
+        print(len(taken), numbered.count, told.count, flush=True)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.usefixtures("ros_domain")
+def test_losses_are_told_by_the_middleware_where_messages_have_no_numbers() -> None:
+    """As rclpy of ROS 2 Humble gives none. Where it tells nothing either, that is known, and said."""
+    with (
+        listening_node("talker") as node,
+        subprocess.Popen([sys.executable, "-c", _LISTENER], stdout=subprocess.PIPE, text=True) as listener,
+    ):
+        try:
+            assert listener.stdout is not None
+            assert listener.stdout.readline().split() == ["None", "False"]
+            output = node.create_publisher(interface_class("std_msgs/msg/Empty"), "/lossy", KEPT)
+            spin_until(node, lambda: output.get_subscription_count() > 0)
+            row = ["0"]
+
+            def send(count: int) -> list[str]:
+                for _ in range(count):
+                    output.publish(new("std_msgs/msg/Empty"))
+                    time.sleep(2e-4)
+                return listener.stdout.readline().split()  # type: ignore[union-attr]
+
+            while int(row[0]) < 100:
+                row = send(20)
+            listener.send_signal(signal.SIGSTOP)
+            for _ in range(3000):
+                output.publish(new("std_msgs/msg/Empty"))
+                time.sleep(2e-4)
+            listener.send_signal(signal.SIGCONT)
+            spin_until(node, lambda: row.extend(send(20)) or int(row[-1]) == int(row[-2]) > 500)  # type: ignore[func-returns-value]
+        finally:
+            listener.kill()
+
+
+@pytest.mark.parametrize("received", [(b"data", {"a": 1}), ((b"data", {"a": 1}),), (b"data",)])
+def test_every_executor_and_rclpy_hands_messages_on_in_its_way(received: tuple[Any, ...]) -> None:
+    taken: list[Any] = []
+    WithInformation(lambda message, information: taken.append((message, information)))(*received)
+    assert taken == [(b"data", {} if received == (b"data",) else {"a": 1})]
 
 
 @pytest.mark.slow

@@ -174,16 +174,25 @@ def test_sensors_that_cannot_be_right_are_refused_once_and_then_left_out() -> No
     class Picky(Tracker):
         def step(self, state: Tracked, measurement: Measurement) -> Step:
             if measurement.value[0] > 7.0:
-                raise SensorsRefused("range and sonar are swapped")
+                raise SensorsRefused(f"range reads {measurement.value[0]:.2f} m: range and sonar are swapped")
             return super().step(state, measurement)
 
     pipeline = pipeline_of(Picky())
     assert pipeline.refusal is None
     pipeline.run([reading(0.1 * k, "range", 0.0 if k < 8 else 8.0) for k in range(20)])
-    assert pipeline.refusal == "range and sonar are swapped"
-    assert pipeline.messages == ["range and sonar are swapped"]
+    said = "range reads 8.00 m: range and sonar are swapped"
+    assert pipeline.refusal == said
+    assert pipeline.messages == [said]
     row = pipeline.statistics()["range"]
     assert (row["used"], row["breakdowns"], row["left_out"]) == (8, 1, 11)
+    for jump in range(1, 5):  # a clock that jumps back and forth
+        for k in range(20):
+            pipeline.process(reading(100.0 * (jump % 2) + 0.1 * k, "range", 8.0 + 0.1 * jump))
+    assert pipeline.clock_jumps > 2
+    assert sum("swapped" in one for one in pipeline.messages) == 1
+    pipeline.reset()  # who asks anew is told anew
+    pipeline.process(reading(0.1, "range", 9.0))
+    assert sum("swapped" in one for one in pipeline.messages) == 2
 
 
 def test_notices_are_told_once_and_events_are_those_of_the_settled_record() -> None:

@@ -340,6 +340,8 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
         wait_until(lambda: seen(graph) == 1)
         outputs.raw("state", 7)
         wait_until(lambda: "another robot" in graph.status())
+        graph.robots["/salp"].aside(lambda: 1 // 0)
+        assert "the picture of /salp has ended: ZeroDivisionError" in graph.status()
 
 
 class _Publishers:
