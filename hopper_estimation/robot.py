@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,6 @@ from hopper_estimation.estimators.filters import (
     TRAINED,
     filter_names,
     filters_of,
-    load_filters,
 )
 from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
@@ -139,10 +137,7 @@ class HopperRobot(
     notes = offline("hopper_estimation.judging.report:hop_notes")
     """Sensors that are missing or clipped, hops that were missed."""
 
-    def check_model(self, path: Path) -> None:
-        """Raise UserError where a file holds no filters of the hopper."""
-        load_filters(path)
-
+    check_model = offline("hopper_estimation.estimators.filters:load_filters")
     train = offline("hopper_estimation.training.training:train_hopper")
     """Parameters of one filter or of all, see `filter_training`."""
 

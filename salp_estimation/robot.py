@@ -207,7 +207,7 @@ class SalpRobot(
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
 
-    check_model = offline("onboard_estimation.learning.model_file:load")
+    check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS)
     train = offline("salp_estimation.training.report:train_salp")
     """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simul
 from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
 from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
@@ -160,10 +158,7 @@ class SoftRobot(
     report_sections = offline("softrobot_estimation.judging.stiffness_report:sections")
     """The stiffness over time, beside the bending."""
 
-    def check_model(self, path: Path) -> None:
-        """Raise UserError where a file is no model of a soft robot's filters."""
-        model_file.load(path, KIND)
-
+    check_model = offline("onboard_estimation.learning.model_file:load", KIND)
     train = offline("softrobot_estimation.training.training:train")
     """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
 

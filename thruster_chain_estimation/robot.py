@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from onboard_estimation.contract.trained import Smoothed, Trained
 from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.learning import model_file
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators.gyros import GyrosEstimator
@@ -124,10 +122,7 @@ class ThrusterChainRobot(
 
         return robust_smoother.RobustSmoother(configuration)
 
-    def check_model(self, path: Path) -> None:
-        """Raise UserError where a file is no calibration of a chain."""
-        model_file.load(path, calibration.KIND)
-
+    check_model = offline("onboard_estimation.learning.model_file:load", calibration.KIND)
     train = offline("thruster_chain_estimation.training.training:train")
     """What runs of one robot tell of it, with motion capture or without."""
 

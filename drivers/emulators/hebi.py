@@ -19,7 +19,7 @@ from drivers.hebi.feeds import GroupFeed, HebiConfiguration
 from drivers.hebi.library import hebi_library
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, imu_channel, with_truth_topics
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, imu_channel, in_time_order, with_truth_topics
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, chosen_scenario
 
@@ -116,16 +116,12 @@ class ImitatedFeed(GroupFeed):
     def _simulate(self) -> None:
         self._simulated_ns += _AHEAD_NS
         recording = with_truth_topics(self._simulation.advance(self._simulated_ns), self._truth_topics)
-        others = []
-        for series in (*recording.sensors, *(recording.truth if self._with_truth else ())):
-            rows = list(zip(series.stamps_ns.tolist(), series.values, strict=True))
-            if series.channel.sensor in self._sensors:
-                self._next[self._sensors.index(series.channel.sensor)].extend(rows)
-            elif series.channel.command or series in recording.truth:
-                self.channels[series.channel.topic] = series.channel
-                others += [(stamp_ns, series.channel, value) for stamp_ns, value in rows]
-        self._others.extend(sorted(others, key=lambda row: row[0]))
-        there = [series.channel.sensor for series in recording.sensors]
-        missing = [sensor for sensor in self._sensors if sensor not in there]
-        if missing:
+        there = {series.channel.sensor: series for series in recording.sensors}
+        if missing := [sensor for sensor in self._sensors if sensor not in there]:
             raise UserError(f"imu_names: the simulated robot has no {', '.join(missing)}; it has {', '.join(there)}")
+        for waiting, sensor in zip(self._next, self._sensors, strict=False):
+            waiting.extend(zip(there[sensor].stamps_ns.tolist(), there[sensor].values, strict=True))
+        others = [series for series in recording.sensors if series.channel.command]
+        others += recording.truth if self._with_truth else ()
+        self.channels.update((series.channel.topic, series.channel) for series in others)
+        self._others.extend(in_time_order(others))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Limit
+from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Limit, Vector
 
 # Messages of whole recordings as arrays: what simulators give, and what evaluations read from bags.
 
@@ -59,6 +61,16 @@ class ControlledByEstimate(Protocol):
 
         A phase that is not known has the number -1.
         """
+
+
+def in_time_order(series: Iterable[Series]) -> list[tuple[int, Channel, Vector]]:
+    """Stamp (ns), channel and value (d,) of each measurement; at one stamp in the order of the series."""
+    rows = (
+        (stamp_ns, one.channel, value)
+        for one in series
+        for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
+    )
+    return sorted(rows, key=itemgetter(0))
 
 
 def imu_channel(name: str, limits: tuple[Limit, ...] = (), needs: tuple[str, ...] = tuple(IMU_PARTS)) -> Channel:

@@ -162,15 +162,15 @@ class Capability(Robot[Configuration]):
         raise UserError(f"robot {robot.name!r} has no {cls.ability}; {others}")
 
 
-def offline(place: str) -> Callable[..., Any]:
+def offline(place: str, *more: Any) -> Callable[..., Any]:
     """A robot's method that a function `module:name` does, imported when it is called: nodes do without what it needs.
 
-    The function is given what the method is given, but for the robot.
+    The function is given what the method is given, but for the robot, and `more` behind it.
     """
     module, _, name = place.partition(":")
 
     def method(robot: Robot[Any], *given: Any, **named: Any) -> Any:
-        return getattr(import_module(module), name)(*given, **named)
+        return getattr(import_module(module), name)(*given, *more, **named)
 
     return method
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -52,12 +53,15 @@ def spun_node(name: str, arguments: list[str] | None, **options: Any) -> Iterato
 
 @contextmanager
 def spin_beside(node: Any) -> Iterator[None]:
-    """Spin a node in a thread of its own until the block is left, then destroy it."""
+    """Spin a node in a thread of its own until the block is left, then destroy it.
+
+    A callback that fails ends the block as Ctrl-C does, and then with a UserError.
+    """
     from rclpy.executors import SingleThreadedExecutor
 
-    executor = SingleThreadedExecutor()
+    executor, failures = SingleThreadedExecutor(), list[Exception]()
     executor.add_node(node)
-    thread = threading.Thread(target=_spin, args=(executor,), name="executor", daemon=True)
+    thread = threading.Thread(target=_spin, args=(executor, failures), name="executor", daemon=True)
     thread.start()
     try:
         yield
@@ -65,6 +69,8 @@ def spin_beside(node: Any) -> Iterator[None]:
         executor.shutdown(timeout_sec=_JOIN_S)
         thread.join(_JOIN_S)
         node.destroy_node()
+        for error in failures:
+            raise UserError(f"a callback failed, which ended this: {error!r}") from error
 
 
 @contextmanager
@@ -76,16 +82,13 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
     domain = domain_id()
     try:
         initialise(arguments or [])
-    except UserError:
-        raise
     except Exception as error:  # each RMW has errors of its own
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UserError(f"cannot join domain {domain}: {reason}") from error
     try:
         yield
     finally:
-        with suppress(Exception):  # shut down already, by a signal
-            rclpy.shutdown()
+        rclpy.try_shutdown()
 
 
 def initialise(arguments: list[str] | None) -> None:
@@ -172,14 +175,18 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def _spin(executor: Any) -> None:
+def _spin(executor: Any, failures: list[Exception]) -> None:
     from rclpy.exceptions import InvalidHandle
     from rclpy.executors import ExternalShutdownException
 
-    with suppress(ExternalShutdownException):
+    try:
         while True:
-            try:
+            with suppress(InvalidHandle):  # of what another thread has destroyed before it was waited for
                 executor.spin()
                 return
-            except InvalidHandle:  # of what another thread has destroyed before it was waited for
-                continue
+    except ExternalShutdownException:
+        pass
+    except Exception as error:
+        failures.append(error)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise

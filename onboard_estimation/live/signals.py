@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -28,31 +27,29 @@ class StopRequest:
         self._made = True
 
 
-_arrivals_s: list[float] = []
-"""Of signals since `hold_signals`, or in the block of `stop_on_signal`."""
-
-
 class Interrupts:
-    """Handler of SIGINT that interrupts, and remembers it: C code that is interrupted may raise something else.
+    """Handler of signals that asks for an end where it can, interrupts where not, and remembers that it did.
+
+    C code that is interrupted may raise something else. A signal that comes late, and a third one, interrupts all the
+    same: one Ctrl-C can come twice, from the terminal, and from a launch that hands it on.
 
     Attributes
     ----------
-    came
-        Whether there was one.
+    arrivals_s
+        When signals came, by the monotonic clock.
     ask
-        Called in the place of an interruption, once whoever spins can be asked to end: a callback amid which the signal
-        comes goes on to its end. A signal that comes late interrupts all the same.
+        Called in the place of an interruption, once whoever works can be asked to end: a callback amid which the signal
+        comes goes on to its end.
     """
 
-    def __init__(self) -> None:
-        self.came = False
-        self.ask: Callable[[], object] | None = None
-        self._first_s = math.inf
+    def __init__(self, ask: Callable[[], object] | None = None) -> None:
+        self.arrivals_s: list[float] = []
+        self.ask = ask
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.came, now_s = True, time.monotonic()
-        self._first_s = min(self._first_s, now_s)
-        if self.ask is None or now_s - self._first_s > _SAME_WISH_S:
+        self.arrivals_s.append(time.monotonic())
+        late = self.arrivals_s[-1] - self.arrivals_s[0] > _SAME_WISH_S
+        if self.ask is None or late or len(self.arrivals_s) > 2:
             raise KeyboardInterrupt
         self.ask()
 
@@ -71,42 +68,28 @@ def heed_interrupts() -> Interrupts:
 
 def hold_signals() -> None:
     """From now on signals only ask for the end that `stop_on_signal` makes of them; for the start of a program."""
-    _arrivals_s.clear()
-    _install()
+    _install(Interrupts(lambda: None))
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """A request that the first SIGINT, SIGTERM or SIGHUP makes; a late or a third one interrupts. Main thread only.
-
-    One Ctrl-C can come twice: from the terminal, and from a launch that hands it on. One that was held before counts.
-    """
-    before = _install()
-    if before[signal.SIGINT] is not _note:
-        _arrivals_s.clear()
-    _requests.append(stop := StopRequest())
-    if _arrivals_s:
-        stop.make()
+    """A request that SIGINT, SIGTERM or SIGHUP makes, also one that was held before; main thread only."""
+    stop = StopRequest()
+    interrupts = Interrupts(stop.make)
+    before = _install(interrupts)
+    held = before[signal.SIGINT]
+    if isinstance(held, Interrupts) and held.ask:
+        interrupts.arrivals_s = held.arrivals_s
+        if held.arrivals_s:
+            stop.make()
     try:
         yield stop
     finally:
-        _requests.remove(stop)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-_requests: list[StopRequest] = []
-
-
-def _install() -> dict[int, Any]:
+def _install(interrupts: Interrupts) -> dict[int, Any]:
     """The handlers that were there."""
     ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
-    return {number: signal.signal(number, _note) for number in _SIGNALS if number not in ignored}
-
-
-def _note(number: int, frame: FrameType | None) -> None:
-    _arrivals_s.append(time.monotonic())
-    if len(_arrivals_s) > 2 or _arrivals_s[-1] - _arrivals_s[0] > _SAME_WISH_S:
-        raise KeyboardInterrupt
-    for request in _requests:
-        request.make()
+    return {number: signal.signal(number, interrupts) for number in _SIGNALS if number not in ignored}

@@ -120,13 +120,13 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         interrupts.ask = partial(asked_to_end.set_result, None)
         # Without a timeout the wheels' events executor waits for the end of time, which overflows: it takes all of a
         # core and lets no message in.
-        while rclpy.ok() and not interrupts.came:
+        while rclpy.ok() and not interrupts.arrivals_s:
             executor.spin_until_future_complete(asked_to_end, _LOOK_S)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:
         # While a node is made, an interrupt amid C code comes out as any error.
-        if not interrupts.came:
+        if not interrupts.arrivals_s:
             raise
     finally:
         # A second Ctrl-C (a shell's, and that of `ros2 launch` on top) must not break the orderly end.

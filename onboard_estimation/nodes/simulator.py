@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from std_msgs.msg import String
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
-from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
+from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, in_time_order, with_truth_topics
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.losses import KEPT
@@ -182,12 +181,7 @@ class SimulatorNode(SteadyNode):
         series = [*recording.sensors, *(recording.truth if self._host.publish_truth else ())]
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
-        messages = (
-            (stamp_ns, one.channel, value)
-            for one in series
-            for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
-        )
-        self._due.extend(sorted(messages, key=itemgetter(0)))  # at one stamp commands first
+        self._due.extend(in_time_order(series))  # at one stamp commands first
         self._heard = {topic for topic, (output, _) in self._outputs.items() if output.get_subscription_count()}
 
     def _tick(self) -> None:

@@ -30,7 +30,7 @@ from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import HEIGHT, PLANAR, VERTICAL_VELOCITY, is_vertical, point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
-from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
+from onboard_estimation.ros.sensor_messages import New, axes, header, pose
 
 _NAMED = "sensor_msgs/msg/JointState"
 
@@ -137,7 +137,8 @@ class EstimateMessages:
     def _odometry(self, stamp_ns: int, values: Vector) -> Any:
         new = self._new
         placed, covariance, twist, twist_covariance = np.split(values, [7, 43, 49])
-        velocity = vectors(new, "Twist", linear=twist[:3].tolist(), angular=twist[3:].tolist())
+        linear, angular = (axes(new, "Vector3", part.tolist()) for part in (twist[:3], twist[3:]))
+        velocity = new("geometry_msgs/msg/Twist", linear=linear, angular=angular)
         return new(
             "nav_msgs/msg/Odometry",
             header=header(new, stamp_ns, self._frame_id),

@@ -30,6 +30,26 @@ UNIT_TOLERANCE = 0.01
 """Of a quaternion's squared length, as tf2 has it."""
 
 
+def _named(*fields: str) -> tuple[str, ...]:
+    """Numbers by the names of their fields: `point.xyz` stands for x, y and z of the point."""
+    parts = [field.rpartition(".") for field in fields]
+    return tuple(f"{whole}.{letter}" for whole, _, letters in parts for letter in letters)
+
+
+NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "geometry_msgs/msg/PoseStamped": _named("pose.position.xyz", "pose.orientation.xyzw"),
+    "geometry_msgs/msg/TransformStamped": _named("transform.translation.xyz", "transform.rotation.xyzw"),
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _named("pose.pose.position.xyz", "pose.pose.orientation.xyzw"),
+    "nav_msgs/msg/Odometry": _named("pose.pose.position.xyz", "pose.pose.orientation.xyzw"),
+    "geometry_msgs/msg/PointStamped": _named("point.xyz"),
+    "geometry_msgs/msg/WrenchStamped": _named("wrench.force.xyz", "wrench.torque.xyz"),
+    "geometry_msgs/msg/TwistStamped": _named("twist.linear.xyz", "twist.angular.xyz"),
+    "sensor_msgs/msg/FluidPressure": ("fluid_pressure",),
+    "sensor_msgs/msg/MagneticField": _named("magnetic_field.xyz"),
+}
+"""Where a value's numbers are in a message, in their order; covariances of a pose come behind them."""
+
+
 class MessageFault(UserError):
     """A message that cannot be a measurement: a joint missing, an array of the wrong length, bytes that do not decode.
 
@@ -136,16 +156,14 @@ def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> ND
     return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), UNIT_TOLERANCE)
 
 
-def _fields(*names: str) -> Callable[[Channel, Any], Vector]:
-    """Reads numbers by the names of their fields: `point.xyz` stands for x, y and z of the point."""
-    parts = [name.rpartition(".") for name in names]
-    numbers = attrgetter(*(f"{whole}.{letter}" for whole, _, letters in parts for letter in letters))
-    return lambda _, message: np.array(numbers(message), dtype=np.float64)
+def _read(names: tuple[str, ...]) -> Callable[[Channel, Any], Vector]:
+    numbers = attrgetter(*names)
+    return lambda _, message: np.array(numbers(message), dtype=np.float64, ndmin=1)
 
 
 _xyz = attrgetter("x", "y", "z")
-_orientation = _fields("orientation.xyzw")
-_pose = _fields("pose.position.xyz", "pose.orientation.xyzw")
+_orientation = _read(_named("orientation.xyzw"))
+_pose = _read(NUMBERS["nav_msgs/msg/Odometry"])
 
 
 def _imu(channel: Channel, message: Any) -> Vector:
@@ -180,7 +198,7 @@ def _pose_with_covariance(channel: Channel, message: Any) -> Vector:
     covariance = np.asarray(message.pose.covariance, dtype=np.float64)
     if covariance.shape != (36,):
         raise MessageFault(f"has {covariance.size} covariances, not 36")
-    return np.concatenate([_pose(channel, message.pose), covariance])
+    return np.concatenate([_pose(channel, message), covariance])
 
 
 def _range(_: Channel, message: Any) -> Vector:
@@ -192,14 +210,8 @@ def _range(_: Channel, message: Any) -> Vector:
 _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
-    "geometry_msgs/msg/PoseStamped": _pose,
-    "geometry_msgs/msg/TransformStamped": _fields("transform.translation.xyz", "transform.rotation.xyzw"),
+    **{message_type: _read(names) for message_type, names in NUMBERS.items()},
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "nav_msgs/msg/Odometry": _pose_with_covariance,
-    "geometry_msgs/msg/PointStamped": _fields("point.xyz"),
-    "geometry_msgs/msg/WrenchStamped": _fields("wrench.force.xyz", "wrench.torque.xyz"),
-    "geometry_msgs/msg/TwistStamped": _fields("twist.linear.xyz", "twist.angular.xyz"),
-    "sensor_msgs/msg/FluidPressure": lambda _, message: np.array([message.fluid_pressure], dtype=np.float64),
-    "sensor_msgs/msg/MagneticField": _fields("magnetic_field.xyz"),
     "sensor_msgs/msg/Range": _range,
 }

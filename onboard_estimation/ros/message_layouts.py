@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, Vector
 from onboard_estimation.ros.measurements import (
     NOT_MEASURED,
+    NUMBERS,
     UNIT_TOLERANCE,
     MessageFault,
     is_no_rotation,
@@ -123,7 +124,7 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
         none.
     """
     try:
-        walk = _WALKS[channel.message_type]
+        walk = _WALKS.get(channel.message_type, _numbers)
         cursor = _Cursor(message, encoding)
         stamp = cursor.header()
         found = walk(cursor, channel)
@@ -252,39 +253,20 @@ def _joint_state(cursor: _Cursor, channel: Channel) -> _Numbers:
     return _Numbers((run,), tuple(joint_columns(channel.names, names)))
 
 
-def _numbers(taken: int, there: int | None = None) -> Walk:
-    """The first `taken` of the numbers that are `there` after the header."""
-
-    def walk(cursor: _Cursor, _: Channel) -> _Numbers:
-        return _Numbers((cursor.numbers(there or taken),), tuple(range(taken)))
-
-    return walk
-
-
-def _of_child(walk: Walk) -> Walk:
-    """After a `child_frame_id`."""
-
-    def of_child(cursor: _Cursor, channel: Channel) -> _Numbers:
+def _numbers(cursor: _Cursor, channel: Channel) -> _Numbers:
+    """The first of those behind the header and the name of a child's frame."""
+    count = len(NUMBERS[channel.message_type]) + _COVARIANCES.get(channel.message_type, 0)
+    if channel.message_type in _OF_CHILD:
         cursor.string()
-        return walk(cursor, channel)
+    run = cursor.numbers(count + _UNREAD.get(channel.message_type, 0))
+    return _Numbers((run,), tuple(range(count)))
 
-    return of_child
 
-
-_WALKS: Mapping[str, Walk] = {
-    "sensor_msgs/msg/Imu": _imu,
-    "sensor_msgs/msg/JointState": _joint_state,
-    "geometry_msgs/msg/PoseStamped": _numbers(7),
-    "geometry_msgs/msg/PoseWithCovarianceStamped": _numbers(7 + 36),
-    "geometry_msgs/msg/TransformStamped": _of_child(_numbers(7)),
-    "nav_msgs/msg/Odometry": _of_child(_numbers(7 + 36, 7 + 36 + 6 + 36)),
-    "geometry_msgs/msg/PointStamped": _numbers(3),
-    "geometry_msgs/msg/WrenchStamped": _numbers(6),
-    "geometry_msgs/msg/TwistStamped": _numbers(6),
-    "sensor_msgs/msg/FluidPressure": _numbers(1, 2),
-    "sensor_msgs/msg/MagneticField": _numbers(3, 3 + 9),
-}
-"""Others, e.g. ranges, whose numbers are float32 and count within limits only, are for the general decoder."""
+_OF_CHILD = ("geometry_msgs/msg/TransformStamped", "nav_msgs/msg/Odometry")
+_COVARIANCES = {"geometry_msgs/msg/PoseWithCovarianceStamped": 36, "nav_msgs/msg/Odometry": 36}
+_UNREAD = {"nav_msgs/msg/Odometry": 6 + 36, "sensor_msgs/msg/FluidPressure": 1, "sensor_msgs/msg/MagneticField": 9}
+_WALKS: Mapping[str, Walk] = {"sensor_msgs/msg/Imu": _imu, "sensor_msgs/msg/JointState": _joint_state}
+"""Of what is not numbers alone. Ranges, which are float32 and count within limits only, are for the general decoder."""
 
 
 class SerializedReader:

@@ -6,28 +6,29 @@ and those of a bag alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.ros.measurements import NOT_MEASURED, NUMBERS
 
 New = Callable[..., Any]
 
 JOINT_ARRAYS = ("position", "velocity", "effort")
 """Of a `sensor_msgs/JointState`, in the order of its arrays."""
-_not_measured = partial(np.array, [-1.0, *8 * [0.0]])
-"""Covariance of what a `sensor_msgs/Imu` does not hold."""
 
 
 def to_message(new: New, channel: Channel, stamp_ns: int, value: NDArray[np.float64], frame_prefix: str = "") -> Any:
     """The message whose measurement has that value; `frame_prefix` goes before the frames of sensors."""
     frame = _FRAMES.get(channel.message_type, "{prefix}" + channel.sensor.replace("/", "_"))
     stamped = header(new, stamp_ns, frame.replace("{prefix}", frame_prefix))
-    return new(channel.message_type, header=stamped, **_FIELDS[channel.message_type](new, channel, value.tolist()))
+    message = new(channel.message_type, header=stamped)
+    _WRITERS.get(channel.message_type, _write_numbers)(message, channel, value.tolist())
+    return message
 
 
 def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
@@ -48,69 +49,53 @@ def pose(new: New, values: Sequence[float]) -> Any:
     return new("geometry_msgs/msg/Pose", position=position, orientation=orientation)
 
 
-def vectors(new: New, kind: str, **parts: Sequence[float]) -> Any:
-    """A `Twist`, `Wrench` or the like of geometry_msgs from the x, y, z of its parts."""
-    return new(f"geometry_msgs/msg/{kind}", **{name: axes(new, "Vector3", part) for name, part in parts.items()})
+def _set(message: Any, names: Iterable[str], numbers: Iterable[float]) -> None:
+    """Fields by their dotted names, as far as there are numbers."""
+    for name, number in zip(names, numbers, strict=False):
+        whole, _, field = name.rpartition(".")
+        setattr(attrgetter(whole)(message) if whole else message, field, number)
 
 
-Fields = dict[str, Any]
+def _write_numbers(message: Any, channel: Channel, value: list[float]) -> None:
+    _set(message, NUMBERS[channel.message_type], value)
 
 
-def _imu(new: New, channel: Channel, value: list[float]) -> Fields:
-    absent = {f"{part}_covariance": _not_measured() for part in IMU_PARTS}
-    if channel.field == "orientation":
-        return {"orientation": axes(new, "Quaternion", value), **absent}
-    fields: Fields = {"orientation_covariance": _not_measured()}
-    for name, elements in IMU_PARTS.items():
-        if np.isnan(value[elements]).all():  # absent, as `ros.measurements` reads it
-            fields[f"{name}_covariance"] = _not_measured()
+def _write_imu(message: Any, channel: Channel, value: list[float]) -> None:
+    """What is not there is NaN, as `ros.measurements` reads it."""
+    parts = {"orientation": slice(4)} if channel.field == "orientation" else IMU_PARTS
+    for part in ("orientation", *IMU_PARTS):
+        if part not in parts or np.isnan(value[parts[part]]).all():
+            setattr(message, f"{part}_covariance", np.array([NOT_MEASURED, *8 * [0.0]]))
         else:
-            fields[name] = axes(new, "Vector3", value[elements])
-    return fields
+            _set(getattr(message, part), "xyzw", value[parts[part]])
 
 
-def _pose_with_covariance(new: New, _: Channel, value: list[float]) -> Fields:
+def _write_pose(message: Any, channel: Channel, value: list[float]) -> None:
     """Also of odometry, whose velocities are not part of the value."""
-    covariance = np.array(value[7:])
-    return {"pose": new("geometry_msgs/msg/PoseWithCovariance", pose=pose(new, value), covariance=covariance)}
+    _write_numbers(message, channel, value)
+    message.pose.covariance = np.array(value[7:])
 
 
-def _joint_state(_: New, channel: Channel, value: list[float]) -> Fields:
+def _write_joints(message: Any, channel: Channel, value: list[float]) -> None:
     """The field of the channel, for N joints; of 3 N numbers position, velocity and effort."""
-    all_three = len(value) == 3 * len(channel.names)
-    arrays = zip(JOINT_ARRAYS, np.reshape(value, (3, -1)), strict=True) if all_three else [(channel.field, value)]
-    return {"name": list(channel.names), **{name: np.array(array) for name, array in arrays}}
+    fields = JOINT_ARRAYS if len(value) == 3 * len(channel.names) else (channel.field,)
+    message.name = list(channel.names)
+    for field, numbers in zip(fields, np.reshape(value, (len(fields), -1)), strict=True):
+        setattr(message, field, numbers)
 
 
-def _range(new: New, channel: Channel, value: list[float]) -> Fields:
+def _write_range(message: Any, channel: Channel, value: list[float]) -> None:
     """Limits that the channel knows, else none."""
-    largest = min((limit.largest for limit in channel.limits), default=np.inf)
-    return {"min_range": 0.0, "max_range": largest, "range": value[0]}
+    message.min_range, message.range = 0.0, value[0]
+    message.max_range = min((limit.largest for limit in channel.limits), default=np.inf)
 
 
-_FIELDS: Mapping[str, Callable[[New, Channel, list[float]], Fields]] = {
-    "sensor_msgs/msg/Imu": _imu,
-    "sensor_msgs/msg/JointState": _joint_state,
-    "geometry_msgs/msg/PoseStamped": lambda new, _, value: {"pose": pose(new, value)},
-    "geometry_msgs/msg/TransformStamped": lambda new, _, value: {
-        "transform": new(
-            "geometry_msgs/msg/Transform",
-            translation=axes(new, "Vector3", value[:3]),
-            rotation=axes(new, "Quaternion", value[3:]),
-        )
-    },
-    "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
-    "geometry_msgs/msg/PointStamped": lambda new, _, value: {"point": axes(new, "Point", value)},
-    "geometry_msgs/msg/WrenchStamped": lambda new, _, value: {
-        "wrench": vectors(new, "Wrench", force=value[:3], torque=value[3:])
-    },
-    "geometry_msgs/msg/TwistStamped": lambda new, _, value: {
-        "twist": vectors(new, "Twist", linear=value[:3], angular=value[3:])
-    },
-    "nav_msgs/msg/Odometry": _pose_with_covariance,
-    "sensor_msgs/msg/FluidPressure": lambda _, of, value: {"fluid_pressure": value[0]},
-    "sensor_msgs/msg/MagneticField": lambda new, _, value: {"magnetic_field": axes(new, "Vector3", value)},
-    "sensor_msgs/msg/Range": _range,
+_WRITERS: Mapping[str, Callable[[Any, Channel, list[float]], None]] = {
+    "sensor_msgs/msg/Imu": _write_imu,
+    "sensor_msgs/msg/JointState": _write_joints,
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _write_pose,
+    "nav_msgs/msg/Odometry": _write_pose,
+    "sensor_msgs/msg/Range": _write_range,
 }
 _FRAMES = {
     "sensor_msgs/msg/JointState": "",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.thruster_chain.unknown import laboratory
 from onboard_estimation.base.measurement import IMU
-from onboard_estimation.base.series import Recording
+from onboard_estimation.base.series import Recording, in_time_order
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.judging.judge import judge
@@ -73,13 +73,10 @@ def ticks(run: Run, spread: Array = SPREAD, configuration: ThrusterChainConfigur
     navigation, out = JointedNavigation(configuration), list[Tick]()
     state = navigation.start(run.headings(np.zeros(1))[0], spread, np.zeros(2))
     imus = {f"imu/{name}": link for link, name in enumerate(configuration.chain.link_names)}
-    heard = [
-        (1e-9 * stamp_ns, imus[one.channel.sensor], value)
-        for one in run.recording.sensors
-        for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
-        if one.channel.sensor in imus and stamp_ns >= 0
-    ]
-    for now_s, link, value in sorted(heard, key=lambda one: one[0]):
+    for stamp_ns, channel, value in in_time_order(run.recording.sensors):
+        if channel.sensor not in imus or stamp_ns < 0:
+            continue
+        now_s, link = 1e-9 * stamp_ns, imus[channel.sensor]
         rate, force = value[IMU.angular_velocity], value[IMU.linear_acceleration]
         reading = np.array([now_s - configuration.imu.delay_s, rate[2], *force[:2]])
         state = navigation.heard(state, link, reading)

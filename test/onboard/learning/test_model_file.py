@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.robot import all_robots
+from onboard_estimation.contract.trained import Trained
 from onboard_estimation.learning import model_file, sparse
 from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 
@@ -260,3 +262,11 @@ def test_model_of_another_robot_sensors_or_configuration_is_refused() -> None:
         HEADER.require(right[0], ("imu_1",), right[2], "m")
     with pytest.raises(UserError, match="hash 121212121212, here 343434343434"):
         HEADER.require(*right[:2], "34" * 32, "m")
+
+
+@pytest.mark.parametrize("robot", [one for one in all_robots() if isinstance(one, Trained)], ids=lambda one: one.name)
+def test_a_robot_replaces_models_of_its_own_kinds_alone(robot: Trained[Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        robot.check_model(saved(tmp_path, replace(HEADER, kind="of another robot")))
+    for kind in robot.training_forms if robot.name == "salp" else ():
+        robot.check_model(saved(tmp_path, replace(HEADER, kind=kind)))

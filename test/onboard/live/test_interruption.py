@@ -63,6 +63,24 @@ class Refuses(Interrupted):
         raise UserError("the line is gone")
 """
 
+FAILS = """
+import threading
+from onboard_estimation.live.session import run_node
+from onboard_estimation.live.signals import heed_interrupts
+
+def fail():
+    raise ValueError("of its own")
+
+def work(node, stop):
+    if INTERRUPTED:
+        heed_interrupts()
+    node.create_timer(0.01, fail)
+    while not stop:
+        threading.Event().wait(None if INTERRUPTED else 0.01)
+
+run_node("fails", work, [])
+"""
+
 
 def program(*words: str | Path, code: str | None = None, ignored: int | None = None) -> subprocess.Popen[str]:
     """The command line, or other code with these arguments, perhaps with a signal ignored."""
@@ -184,3 +202,12 @@ def test_a_recorder_that_was_started_to_outlive_its_terminal_does(tmp_path: Path
         recorder.send_signal(signal.SIGINT)
     finally:
         ended(recorder)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_callback_that_fails_ends_its_command_with_a_sentence(interrupted: bool) -> None:
+    """As `record`, which ends when it is asked to, and as `topic echo`, which waits for ever."""
+    process = program(code=FAILS.replace("INTERRUPTED", str(interrupted)))
+    _, errors = process.communicate(timeout=LONGEST_WAIT_S)
+    assert process.returncode == 2
+    assert errors.endswith("error: a callback failed, which ended this: ValueError('of its own')\n")
