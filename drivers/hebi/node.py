@@ -165,8 +165,7 @@ class HebiNode(MeasuringNode):
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
         for module in self._modules if self._started else ():
-            if sentence := module.change(now_s):
-                self.say(sentence, bool(module.trouble))
+            self.tell(module.name, *module.state(now_s))
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
