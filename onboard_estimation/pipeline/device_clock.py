@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -95,10 +96,6 @@ def epoch_offset_ns() -> int:
     return epoch_ns - (before_ns + after_ns) // 2
 
 
-def _no_offset_ns() -> int:
-    return 0
-
-
 class DeviceClock:
     """Maps the times of one device, as they arrive.
 
@@ -129,7 +126,8 @@ class DeviceClock:
         offset_ns: Callable[[], int] | None = None,
     ) -> None:
         self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
-        self._offset_ns = offset_ns if offset_ns is not None else _no_offset_ns
+        # By what is stamped: asked once for all that arrived at once.
+        self._offset_ns = lru_cache(1)(lambda _: offset_ns() if offset_ns is not None else 0)
         self.jumps = self.implausible = 0
         self._host_ns: int | None = None  # that host times count from: the first arrival, by the clock that nobody sets
         self._suspects: list[tuple[int, int]] = []
@@ -176,7 +174,7 @@ class DeviceClock:
         received_ns
             When it arrived, by the host's, ns since the epoch.
         """
-        epoch_ns = self._offset_ns()
+        epoch_ns = self._offset_ns(received_ns)
         step = self._step(ticks, received_ns - epoch_ns)
         if step is None:
             return None
@@ -192,7 +190,7 @@ class DeviceClock:
 
         Only echoes count then, of each second the quickest: call either this and `at`, or `stamp_ns`.
         """
-        middle_ns = (asked_ns + answered_ns) // 2 - self._offset_ns()
+        middle_ns = (asked_ns + answered_ns) // 2 - self._offset_ns(answered_ns)
         if self._step(ticks, middle_ns) is not None:
             assert self._host_ns is not None
             device_s = self._tick_s * self._ticks
@@ -206,7 +204,7 @@ class DeviceClock:
         step = ticks - self._last[0]
         if self._wrap is not None:
             step = (step + self._wrap // 2) % self._wrap - self._wrap // 2
-        return self._offset_ns() + self._mapped_ns(self._tick_s * (self._ticks + step))
+        return self._offset_ns(ticks) + self._mapped_ns(self._tick_s * (self._ticks + step))
 
     def _step(self, ticks: int, host_ns: int) -> int | None:
         """Ticks since the last time, which this one takes the place of; None where it cannot follow."""
