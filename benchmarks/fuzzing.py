@@ -6,7 +6,6 @@ go on where the last one ended, and add up in `results/fuzz.json` until the code
     python -m benchmarks.fuzzing natnet vicon --seconds 600
     python -m benchmarks.fuzzing natnet --inputs 10_000_000    # until so many are kept
     python -m benchmarks.fuzzing natnet --session 4711         # one again, in this process, its exception shown
-    python -m benchmarks.fuzzing natnet --lines                # how many lines of the readers are reached
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -378,36 +376,6 @@ def tally_row(name: str, tally: Tally) -> Row:
     }
 
 
-def lines_reached(name: str, numbers: range) -> tuple[int, int]:
-    """Lines of functions of the code that reads which some sessions come through, and how many there are."""
-    files = {str(path) for path in _code(name)}
-    reached: set[tuple[str, int]] = set()
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename not in files:
-            return None
-        reached.add((frame.f_code.co_filename, frame.f_lineno))
-        return trace
-
-    judge(name, numbers[:1])
-    sys.settrace(trace)
-    try:
-        judge(name, numbers)
-    finally:
-        sys.settrace(None)
-    there = {(str(path), line) for path in _code(name) for line in _lines(compile(path.read_text(), path, "exec"))}
-    return len(reached & there), len(there)
-
-
-def _lines(code: CodeType) -> Iterator[int]:
-    """Of functions, at any depth."""
-    if code.co_flags & 2:  # CO_NEWLOCALS: a function, no class or module
-        yield from (line for _, _, line in code.co_lines() if line and line > code.co_firstlineno)
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _lines(one)
-
-
 # How inputs are changed.
 
 
@@ -485,16 +453,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0, help="a part of so long of each")
     parser.add_argument("--inputs", type=int, help="until so many of each are kept (default: what is aimed at)")
     parser.add_argument("--session", type=int, help="only this one, in this process, its exception shown")
-    parser.add_argument("--lines", action="store_true", help="how many lines are reached; nothing is kept")
     options = parser.parse_args()
     names = options.names or known
     if options.session is not None:
         session = target_of(names[0]).session(options.session)
         print(Counter(session.take(session.make(draw)) for draw in draws(options.session)))
-        return
-    if options.lines:
-        for name in names:
-            print(name, "{} of {} lines".format(*lines_reached(name, range(20))))
         return
     found = []
     for name in names:

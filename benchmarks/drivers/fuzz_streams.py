@@ -23,11 +23,11 @@ from drivers.emulators.ethercat_slave import Abort, Dictionary, Sensor
 from drivers.ethercat.configuration import EthercatConfiguration
 from drivers.ethercat.description import SensorDescription, find, shipped
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import PressureStream, WrenchStream
+from drivers.ethercat.stream import Stream, Wrench, pressure_readout
 from drivers.motion_capture import optitrack_client, optitrack_protocol, vicon_protocol
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
-from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, ServerInfo
+from drivers.motion_capture.optitrack_protocol import VERSIONS, Frame, Kind, ServerInfo, Version
 from drivers.motion_capture.stream import StreamHealth
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from onboard_estimation.base.configuration import load
@@ -191,32 +191,46 @@ def natnet_messages(version: tuple[int, int]) -> tuple[tuple[bytes, bytes], list
     frames = []
     for changed in (False, True):
         sent = Frame(1, ids, poses, tracked, 12.25, struct.unpack("<3Q", _TICKS), changed)
-        frames += [natnet.frame(sent, version), natnet.frame(sent, version, natnet_others(version))]
-    channels = natnet.i32(2) + natnet.text("Fx") + natnet.text("Fy")
-    bone = natnet.rigid_body_model("bone", 1, version, markers=2)
-    others = [(2, natnet.text("skeleton") + natnet.i32(7, 1) + bone), (5, natnet.text("camera") + bytes(28))]
-    if version >= (3, 0):
-        others += [(3, natnet.i32(1) + natnet.text("serial") + bytes(652) + channels)]
-        others += [(4, natnet.i32(1) + natnet.text("device") + natnet.text("serial") + natnet.i32(0, 0) + channels)]
+        frames += [natnet.frame(sent, version), natnet_frame(sent, version)]
     echo = optitrack_protocol.message(Kind.ECHO, bytes(16))
     odd = [one[1:] for one in kept("natnet") if len(one) > 30]
     answers = natnet.server_info(info), natnet.models(names, version)
-    return answers, [*answers, natnet.models(names, version, others), echo, *odd[::15], *frames[2:], *frames[:2] * 9]
+    return answers, [*answers, natnet_models(names, version), echo, *odd[::15], *frames[2:], *frames[:2] * 9]
 
 
-def natnet_others(version: tuple[int, int]) -> dict[str, bytes]:
-    """One of each kind of thing in a frame."""
+def natnet_models(names: Sequence[str], version: Version) -> bytes:
+    """Bodies, and one of each other kind that the version has; an emulated server has none of these."""
+    text, i32, f32 = natnet.text, natnet.i32, natnet.f32
+    bones = b"".join(natnet.rigid_body_model(f"bone {number}", number, version, markers=3) for number in (1, 2))
+    parts = [(0, text("set") + i32(2) + 2 * text("Marker"))]
+    parts += [(2, text("skeleton") + i32(7, 2) + bones), (5, text("camera") + f32(*range(7)))]
+    if version >= (3, 0):
+        channels = i32(2) + text("Fx") + text("Fy")
+        parts.append((3, i32(1) + text("serial") + f32(*range(161)) + i32(0, 0) + channels))
+        parts.append((4, i32(1) + text("device") + text("serial") + i32(0, 0) + channels))
+    if version >= (4, 1):
+        marker = text("m") + struct.pack("<i4fH", 1, 0.0, 0.0, 0.0, 0.01, 0)
+        part = natnet.rigid_body_model("part", 1, version)
+        parts.append((6, text("asset") + i32(1, 3, 1) + part + i32(1) + marker))
+    return natnet.models(names, version, parts)
+
+
+def natnet_frame(sent: Frame, version: Version) -> bytes:
+    """Bodies, and one of each other thing that a frame may hold."""
+    i32, f32 = natnet.i32, natnet.f32
     bone = natnet.rigid_body(version, 1, (*6 * (0.0,), 1.0), True, markers=2)
-    marker = struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
-    channels = natnet.i32(1, 2) + 2 * (natnet.i32(3) + natnet.f32(*range(3)))
-    return {
-        "marker sets": natnet.text("set") + natnet.i32(2) + natnet.f32(*range(6)),
-        "other markers": natnet.f32(*range(3)),
-        "skeletons": natnet.i32(7, 1) + bone,
+    part, marker = struct.pack("<i8fH", 1, *range(8), 1), struct.pack("<i4fHf", 1, *range(4), 0, 0.0)
+    channels = i32(1, 2) + 2 * (i32(3) + f32(*range(3)))
+    others = {
+        "marker sets": natnet.text("set") + i32(2) + f32(*range(6)),
+        "other markers": f32(*range(3)),
+        "skeletons": i32(7, 2) + 2 * bone,
+        "assets": i32(1, 1) + part + i32(1) + marker,
         "labelled markers": marker[: 20 + (2 if version >= (2, 6) else 0) + (4 if version >= (3, 0) else 0)],
         "force plates": channels,
         "devices": channels,
     }
+    return natnet.frame(sent, version, others)
 
 
 class _Connection:
@@ -337,7 +351,7 @@ _LIBRARY = SimpleNamespace(
     OP_STATE=8, SAFEOP_STATE=4,
 )  # fmt: skip
 _MOST_NEWTONS, _MOST_PASCALS = 1e6, 1e8
-_READS_EVERY = 32
+_READS_EVERY, _CYCLE_HZ = 32, 1000.0
 
 
 class Ethercat(Session):
@@ -395,13 +409,13 @@ class Ethercat(Session):
         stamps = [self._now_ns + 1_000_000 * one for one in range(count)]
         self._now_ns += 1_000_000 * count
         found = self._stream(self._device, stamps, body[: count * self._size])
-        self._stream.said()
+        self._stream.said.clear()
         most = _MOST_NEWTONS if self._description.has_wrench else _MOST_PASCALS
-        values = found.values[~np.isnan(found.values)] if not self._description.has_wrench else found.values
-        assert found.values.shape[0] == len(found.stamps_ns)
-        assert not values.size or np.abs(values).max() <= most, "a value beyond what a sensor can read"
-        assert all(one <= self._now_ns for one in found.stamps_ns)
-        return "values" if len(found.stamps_ns) else "refused: by status or value"
+        for one in found.values():
+            assert len(one.values) == len(one.stamps_ns)
+            assert not one.values.size or np.abs(one.values).max() <= most, "a value beyond what a sensor can read"
+            assert all(at_ns <= self._now_ns for at_ns in one.stamps_ns)
+        return "values" if any(one.stamps_ns for one in found.values()) else "refused: by status or value"
 
     def _begin(self, data: bytes) -> str:
         """A device that lies about one object is refused, or its factors are finite."""
@@ -428,13 +442,17 @@ def _configuration(decimation: int) -> Any:
     return load(EthercatConfiguration, None, chosen)
 
 
-def stream_of(description: SensorDescription, decimation: int) -> WrenchStream | PressureStream:
+def stream_of(description: SensorDescription, decimation: int) -> Stream:
     """As the node makes it."""
     chosen = _configuration(decimation)
     if description.has_wrench:
-        return WrenchStream(description, chosen.wrench, 1000.0)
-    inputs: Sequence[tuple[int, float]] = [(column, 0.0) for column in range(len(description.voltages))]
-    return PressureStream(description, chosen.pressure, inputs, 1000.0)
+        readouts = {"wrench": Wrench(chosen.wrench, _CYCLE_HZ).readout(description)}
+    else:
+        readouts = {
+            field: pressure_readout(description, field, chosen.pressure, 0.0, _CYCLE_HZ)
+            for field in description.voltages
+        }
+    return Stream(description, readouts, _CYCLE_HZ)
 
 
 _CAPTURE = ("drivers/motion_capture/[bs]*.py", "onboard_estimation/pipeline/device_clock.py")

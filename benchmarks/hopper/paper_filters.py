@@ -1,4 +1,4 @@
-"""The paper's filters of the hopper as the paper has them: errors M1 to M4, ground height, control, agility.
+"""The paper's filters of the hopper as the paper has them: errors M1 to M4, ground height, control.
 
 Every seed is another robot on another day. Each of five training seeds has eight robots of its own (from 900000 up) at
 1, 2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 7000 up. Given are medians
@@ -22,7 +22,6 @@ from benchmarks.hopper.trials import (
     at_heights,
     deviations,
     recorded,
-    simulated,
     told,
 )
 from benchmarks.measuring import Array, Row, cells_row, in_turns, row
@@ -33,9 +32,9 @@ from hopper_estimation.estimators.filters import (
 )
 from hopper_estimation.judging.hop_metrics import hop_errors
 from hopper_estimation.judging.hop_truth import true_hops
-from hopper_estimation.judging.hops import HopCycles, HopEvents, hop_cycles
+from hopper_estimation.judging.hops import HopEvents, hop_cycles
 from hopper_estimation.judging.report import DIRECT, ground_heights
-from hopper_estimation.model import agility, phases
+from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, PHASES, TOUCHDOWN
 from hopper_estimation.training.filter_calibration import Trial, trial_of
@@ -51,7 +50,7 @@ CONTROL_S = {"1m": 14.0, "2m": 16.0, "3m": 19.0, "4m": 22.0}
 METRICS = {"m1": "height (M1)", "m2": "velocity (M2)", "m3": "apex height (M3)", "m4": "apex time (M4)"}
 GROUND_S, GROUND_HOPS, GROUND_STEP_M = 78.0, 30, {"hardware": 0.01, "uneven": 0.04}
 """Thirty-five hops of 1 to 4 m; by how much the estimator is told that ground changes from hop to hop."""
-_NEAR_S, _CONTROL_NS, _AGILITY_S = 0.12, 2_500_000, 40.0
+_NEAR_S, _CONTROL_NS = 0.12, 2_500_000
 
 
 class Subject(NamedTuple):
@@ -260,69 +259,3 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> tupl
     cycles = hop_cycles(HopEvents.from_phase_events(seen, start_ns), time_s, estimated[:, 0], standing_m)
     found = hop_errors(hops, time_s, estimated[:, 0], estimated[:, 1], cycles, HEIGHTS_M[gait])
     return found.values["m3"], found.values["m5"]
-
-
-class Published(NamedTuple):
-    """A row of the paper's Table IV, of its robot and others: m, s, s, m/s, m/s; to stand beside ours, never as ours.
-
-    The text at hand glued footnote marks to some times (0.58111 is 0.58 with mark 1 printed three times); they are
-    taken off here.
-    """
-
-    platform: str
-    hop_height_m: float
-    stance_and_rebound_s: float
-    cycle_s: float
-    vertical_jumping_agility_m_s: float
-    hopping_agility_m_s: float
-
-
-TABLE_IV = (
-    Published("Salto", 1.008, 0.58, 1.03, 1.75, 1.96),
-    Published("Salto-1P", 1.252, 0.68, 1.15, 1.83, 2.18),
-    Published("Galago (animal)", 1.742, 0.78, 1.55, 2.24, 2.24),
-    Published("PogoDrone", 0.7, 4.18, 8.25, 0.17, 0.17),
-    Published("PogoX", 0.6, 0.44, 0.88, 1.37, 1.37),
-    Published("HopCopter", 1.63, 0.71, 1.37, 2.30, 2.37),
-    Published("MultiMo-MHR, true state", 3.92, 1.58, 2.60, 2.47, 3.01),
-    Published("MultiMo-MHR, estimated state", 4.02, 1.85, 2.86, 2.18, 2.81),
-)
-
-
-def hopper_agility(quick: bool) -> list[Row]:
-    """Agility: of the platforms in the paper's Table IV from their heights and times, of the simulated robot's hops."""
-    out = []
-    for one in TABLE_IV:
-        jumping, hopping = agility_of_constant_hops(one.hop_height_m, one.stance_and_rebound_s, one.cycle_s)
-        figure = f"jumping {jumping:.2f} m/s (printed {one.vertical_jumping_agility_m_s:.2f}), hopping "
-        figure += f"{hopping:.2f} m/s (printed {one.hopping_agility_m_s:.2f})"
-        out.append(row(one.platform, figure))
-    for gait in HEIGHTS_M:
-        trials = [simulated("hardware", gait, START_S + _AGILITY_S, seed) for seed in range(100, 101 if quick else 103)]
-        columns = np.concatenate([agility_columns(one.hops.cycles) for one in trials])
-        cells = {"set height": gait, "hops": str(len(columns))}
-        mean, deviation = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0, ddof=1)
-        cells |= {name: f"{m:.3f} ± {s:.3f}" for name, m, s in zip(AGILITY_COLUMNS, mean, deviation, strict=True)}
-        out.append(cells_row("Simulated hops by set height, mean and deviation", f"agility, {gait}", cells))
-    return out
-
-
-AGILITY_COLUMNS = (
-    *("hop height, m", "t_stance, s", "t_stance + t_rebound, s", "t_cycle, s"),
-    *("vertical jumping agility, m/s", "hopping agility, m/s"),
-)
-
-
-def agility_of_constant_hops(height_m: float, rising_s: float, cycle_s: float) -> tuple[float, float]:
-    """Jumping and hopping agility of hops of one height, m/s, by eq. (14)."""
-    jumping = agility.vertical_jumping_agility(height_m, 0.0, rising_s)
-    return float(jumping), float(agility.hopping_agility(height_m, height_m, cycle_s))
-
-
-def agility_columns(cycles: HopCycles) -> Array:
-    """(N, 6): `AGILITY_COLUMNS` of each hop, with its own height before it; NaN: unknown."""
-    height, stance, rebound = cycles.hop_height_m, cycles.stance_s, cycles.rebound_s
-    cycle = cycles.drop_s + stance + rebound
-    jumping = agility.vertical_jumping_agility(height, stance, rebound)
-    hopping = agility.hopping_agility(height, cycles.drop_height_m, cycle)
-    return np.column_stack([height, stance, stance + rebound, cycle, jumping, hopping])

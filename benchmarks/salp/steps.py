@@ -17,7 +17,7 @@ from numba import njit
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.measuring import Array, Row, Runner, agreement, case, filterpy_runner, interleaved, row
+from benchmarks.measuring import Array, Row, Runner, agreement, case, filterpy_runner, interleaved, row, runge_kutta
 from benchmarks.salp.link_by_link import LinkByLink
 from benchmarks.salp.paper_filter import PaperFilter
 from benchmarks.salp.runs import CONFIGURATION, ROBOT, TrainingSet, simulated, trained
@@ -194,11 +194,7 @@ def _landsalp(quick: bool) -> list[Row]:
         return rates
 
     def propagate_numpy(x: Array) -> Array:
-        k1 = derivative(x)
-        k2 = derivative(x + 0.5 * STEP_S * k1)
-        k3 = derivative(x + 0.5 * STEP_S * k2)
-        k4 = derivative(x + STEP_S * k3)
-        return x + STEP_S / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        return runge_kutta(derivative, x, STEP_S)
 
     def measure_numpy(x: Array) -> Array:
         rates = equations(x[3:], controls)

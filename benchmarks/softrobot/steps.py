@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from benchmarks.measuring import Array, Row, case, interleaved
+from benchmarks.measuring import Array, Row, case, interleaved, runge_kutta
 from onboard_estimation.filtering.marginalized_particles import (
     Cloud,
     MarginalizedParticleFilter,
@@ -87,11 +87,7 @@ class NumpySegment:
             second, _, _ = self._motion(place, forces, stiffness)
             return np.column_stack([place[:, 3:], *second])
 
-        k1 = slope(states)
-        k2 = slope(states + 0.5 * step_s * k1)
-        k3 = slope(states + 0.5 * step_s * k2)
-        k4 = slope(states + step_s * k3)
-        return states + step_s / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+        return runge_kutta(slope, states, step_s)
 
     def loads(self, states: Array, forces: Array, stiffness: Array) -> Array:
         """(N, 3) torque_x, torque_y, force_z on the base."""

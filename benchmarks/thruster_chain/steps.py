@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 
-from benchmarks.measuring import Array, Row, agreement, case, filterpy_runner, interleaved
+from benchmarks.measuring import Array, Row, agreement, case, filterpy_runner, interleaved, runge_kutta
 from onboard_estimation.base.measurement import Matrix, Vector
 from thruster_chain_estimation.estimators.paper_filter import SPREAD, PaperFilter
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
@@ -95,12 +95,7 @@ class PrintedModel:
             turn = angular_accelerations(self.half_length, heading, rate, mass, inertia, force)
             return np.concatenate([rate, turn])
 
-        motion = state[len(state) // 2 :]
-        k1 = slope(motion)
-        k2 = slope(motion + 0.5 * duration * k1)
-        k3 = slope(motion + 0.5 * duration * k2)
-        k4 = slope(motion + duration * k3)
-        moved = motion + duration / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        moved = runge_kutta(slope, state[len(state) // 2 :], duration)
         return np.concatenate([state[: len(state) // 2], moved])
 
     def read(self, state: Array) -> Array:

@@ -12,7 +12,6 @@ whose apex was not seen counts as an error of 100 %.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,11 +108,6 @@ class FilterObjective:
 
     def problem(self) -> Problem:
         """Names, units and bounds of what is searched."""
-        digest = hashlib.sha256(self.estimator.encode())
-        for one in self._trials:
-            truth = one.true_height_m, one.true_velocity_m_s, one.hops.cycles.touchdown_s, one.hops.cycles.apex_height_m
-            for part in (one.signals, *truth):
-                digest.update(part.tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),
@@ -121,7 +115,6 @@ class FilterObjective:
             tuple(one.lower for one in chosen),
             tuple(one.upper for one in chosen),
             tuple(LOG if one.logarithmic else LINEAR for one in chosen),
-            digest.hexdigest()[:16],
         )
 
     def full(self, population: Array) -> Array:

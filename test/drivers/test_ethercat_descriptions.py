@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.drivers.fuzz import kept
 from drivers.ethercat.description import WRENCH, SdoObject, find, parse, shipped
@@ -98,32 +96,6 @@ def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
     change(content)
     with pytest.raises(ConfigurationError, match=said):
         parse(written(content))
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_any_bytes_and_any_value_anywhere_are_taken_or_refused(data: st.DataObject) -> None:
-    with pytest.raises(ConfigurationError):
-        parse(data.draw(st.binary(max_size=300)))
-    content: Any = text(data.draw(st.sampled_from(["ati_ft", "beckhoff_el3104"])))
-    inner = content
-    while True:
-        keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
-        key = data.draw(st.sampled_from(keys))
-        if not isinstance(inner[key], (dict, list)) or not inner[key] or data.draw(st.booleans()):
-            break
-        inner = inner[key]
-    inner[key] = data.draw(_VALUES)
-    with suppress(ConfigurationError):
-        one = parse(written(content))
-        assert one.has_wrench or one.voltages
 
 
 def test_what_a_fuzzer_kept_is_taken_or_refused() -> None:

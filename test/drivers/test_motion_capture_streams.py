@@ -119,3 +119,9 @@ def test_what_holds_was_true_at_most_so_long_ago_whatever_is_lost_and_with_one_f
     assert answers.is_certain(59.9)
     assert held == truth(60.0)
     assert asked < 120  # not asked all the time
+
+
+def test_a_frame_behind_a_newer_one_is_left_out_as_late() -> None:
+    health = StreamHealth(100.0, lambda *_: None)
+    assert fed(health, [1, 2, 4, 3, 5]) == [1, 2, 4, 5]
+    assert (health.counts["late"], health.counts["doubted"]) == (1, 0)

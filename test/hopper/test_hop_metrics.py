@@ -13,7 +13,6 @@ from scipy.integrate import solve_ivp
 from synthetic_hops import LENGTH as STANDING_M
 from synthetic_hops import Hops, exact_hops
 
-from benchmarks.hopper.paper_filters import TABLE_IV, agility_of_constant_hops
 from hopper_estimation.judging import report
 from hopper_estimation.judging.hop_metrics import hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
@@ -328,14 +327,23 @@ def test_a_cycle_is_the_integrated_one(previous, ratio, falling, rising, stance_
 
 
 def test_published_tables_follow_from_their_means() -> None:
-    """Table IV and S1: height, stance and rebound, cycle; jumping and hopping agility as printed."""
+    """Table IV and S1: height, stance and rebound, cycle; jumping and hopping agility as printed.
+
+    The text at hand glued footnote marks to some times (0.58111 is 0.58 with mark 1 printed three times).
+    """
+    table_4 = (
+        *((1.008, 0.58, 1.03, 1.75, 1.96), (1.252, 0.68, 1.15, 1.83, 2.18), (1.742, 0.78, 1.55, 2.24, 2.24)),
+        *((0.7, 4.18, 8.25, 0.17, 0.17), (0.6, 0.44, 0.88, 1.37, 1.37), (1.63, 0.71, 1.37, 2.30, 2.37)),
+        *((3.92, 1.58, 2.60, 2.47, 3.01), (4.02, 1.85, 2.86, 2.18, 2.81)),
+    )
     table_s1 = (
         *((1.03, 0.68, 1.18, 1.52, 1.74), (1.00, 0.69, 1.19, 1.45, 1.68), (2.02, 0.98, 1.68, 2.05, 2.41)),
         *((1.97, 0.96, 1.65, 2.04, 2.39), (3.03, 1.26, 2.14, 2.40, 2.84), (2.85, 1.29, 2.13, 2.20, 2.68)),
         *((3.78, 1.71, 2.72, 2.21, 2.78), (3.41, 1.64, 2.59, 2.08, 2.63)),
     )
-    for height, rising, whole, *expected in (*table_s1, *(row[1:] for row in TABLE_IV)):
-        found = agility_of_constant_hops(height, rising, whole)
+    for height, rising, whole, *expected in (*table_s1, *table_4):
+        jumping = agility.vertical_jumping_agility(height, 0.0, rising)
+        found = float(jumping), float(agility.hopping_agility(height, height, whole))
         assert found == pytest.approx(tuple(expected), abs=0.015)
 
 

@@ -173,6 +173,18 @@ def anchors(page: Path) -> Iterator[str]:
         yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
+def test_each_line_of_what_happens_when_is_shown_by_tests(repository: Path) -> None:
+    files = (repository / "test").rglob("test_*.py")
+    names = [name for file in files for name in re.findall(r"def test_(\w+)", file.read_text(encoding="utf-8"))]
+    texts = [(repository / "docs" / page).read_text(encoding="utf-8") for page in ("drivers.md", "live.md")]
+    tables = [table for text in texts for table in re.findall(r"\| what happens .*\n\|[-|]+\n((?:\|.*\n)+)", text)]
+    assert len(tables) == 5
+    for row in (row for table in tables for row in table.splitlines()):
+        begins = re.findall(r"`(\w+)`", row.split(" | ")[-1])
+        assert begins, row
+        assert all(any(name.startswith(begin) for name in names) for begin in begins), row
+
+
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.slow
 def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

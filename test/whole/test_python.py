@@ -138,18 +138,6 @@ def test_a_recording_is_read_for_the_estimator_that_is_asked_for(tmp_path: Path)
     assert loaded.source.asked(loaded.source.options, None).recording is loaded.source.recording
 
 
-@pytest.mark.slow
-def test_an_encoder_is_used_by_the_estimator_that_listens_to_it(tmp_path: Path) -> None:
-    """As the command does: the robot's first estimator does without the leg's encoder."""
-    bag = tmp_path / "hop"
-    summary_of("simulate", "hopper", "--variant", "1m", "--duration", "4", "--output", bag)
-    loaded = oe.load(bag)
-    for name in ("dr1_best", "bounce_encoder"):
-        shown = summary_of("evaluate", bag, "--estimator", name, "--output", tmp_path / name) | {"folder": None}
-        for recording in (bag, loaded):
-            assert json.loads(to_json(oe.evaluate(recording, estimator=name).summary())) == shown
-
-
 def summary_of(*words: str | Path) -> dict[str, Any]:
     done = command(*words, "--json")
     assert done.code == 0, done.error
