@@ -166,7 +166,7 @@ class EthercatWrenchNode(MeasuringNode):
                     told = f"{name} gives {own_hz} readings a second, bus.cycle_hz asks for {asked_hz:g}"
                     self.say(f"{told}: repeats are left out; bus.cycle_hz {own_hz} would do", False)
             self._standing[place] = now
-            key = f"repeats of {name}"
+            key = f"repeats of device {place}"
             if before or not now:  # not by a part of such a time
                 self.tell(key, now and self.troubles.get(key, now), f"{name}: readings are fresh again")
 

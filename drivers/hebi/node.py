@@ -165,8 +165,8 @@ class HebiNode(MeasuringNode):
 
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
-        for module in self._modules if self._started else ():
-            self.tell(module.name, *module.state(now_s))
+        for imu, module in zip(self._configuration.imus, self._modules, strict=True) if self._started else ():
+            self.tell(imu, *module.state(now_s))
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
