@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +95,10 @@ def epoch_offset_ns() -> int:
     return epoch_ns - (before_ns + after_ns) // 2
 
 
+def _no_offset_ns() -> int:
+    return 0
+
+
 class DeviceClock:
     """Maps the times of one device, as they arrive.
 
@@ -126,8 +129,7 @@ class DeviceClock:
         offset_ns: Callable[[], int] | None = None,
     ) -> None:
         self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
-        # By what is stamped: asked once for all that arrived at once.
-        self._offset_ns = lru_cache(1)(lambda _: offset_ns() if offset_ns is not None else 0)
+        self._offset_ns = offset_ns if offset_ns is not None else _no_offset_ns
         self.jumps = self.implausible = 0
         self._host_ns: int | None = None  # that host times count from: the first arrival, by the clock that nobody sets
         self._suspects: list[tuple[int, int]] = []
@@ -174,7 +176,7 @@ class DeviceClock:
         received_ns
             When it arrived, by the host's, ns since the epoch.
         """
-        epoch_ns = self._offset_ns(received_ns)
+        epoch_ns = self._offset_ns()
         step = self._step(ticks, received_ns - epoch_ns)
         if step is None:
             return None
@@ -190,7 +192,7 @@ class DeviceClock:
 
         Only echoes count then, of each second the quickest: call either this and `at`, or `stamp_ns`.
         """
-        middle_ns = (asked_ns + answered_ns) // 2 - self._offset_ns(answered_ns)
+        middle_ns = (asked_ns + answered_ns) // 2 - self._offset_ns()
         if self._step(ticks, middle_ns) is not None:
             assert self._host_ns is not None
             device_s = self._tick_s * self._ticks
@@ -204,7 +206,7 @@ class DeviceClock:
         step = ticks - self._last[0]
         if self._wrap is not None:
             step = (step + self._wrap // 2) % self._wrap - self._wrap // 2
-        return self._offset_ns(ticks) + self._mapped_ns(self._tick_s * (self._ticks + step))
+        return self._offset_ns() + self._mapped_ns(self._tick_s * (self._ticks + step))
 
     def _step(self, ticks: int, host_ns: int) -> int | None:
         """Ticks since the last time, which this one takes the place of; None where it cannot follow."""
