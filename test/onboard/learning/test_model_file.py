@@ -122,8 +122,8 @@ def test_arrays_that_could_not_be_loaded_are_not_saved(
     ("changed", "message"),
     [
         ({"weights": npy(np.array([1.0, np.nan]))}, "1 of 2 numbers of array weights are not finite"),
-        ({"weights": npy(np.array([{}]), allow_pickle=True)}, "Object arrays cannot be loaded"),
-        ({"weights": npy(np.ones((2, 2)))[:-8]}, "expected 32 bytes got 24"),
+        ({"weights": npy(np.array([{}]), allow_pickle=True)}, "array of type object"),
+        ({"weights": npy(np.ones((2, 2)))[:-8]}, "with 24 bytes"),
         ({"weights": npy(np.ones(2)).replace(b"(2,), }          ", b"(9999999999,), }")}, "not a model, or damaged"),
         ({"weights": b"not an array"}, "not a model, or damaged"),
         ({"header": None}, "no header"),
