@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from onboard_estimation.ros.sensor_messages import header
 
 _STAY_S, _LOOK_S = 0.0005, 1.0
 _STAMP = attrgetter("stamp_ns")
+_NUMBERS = re.compile(r"\d+")
 STREAM = QoSProfile(depth=KEPT)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 
@@ -36,10 +38,17 @@ class NoRobot:
 
 
 class DriverNode(SteadyNode):
-    """A node of a device: says on `/diagnostics` how it fares, and offers services of type Trigger."""
+    """A node of a device: says on `/diagnostics` how it fares, and offers services of type Trigger.
+
+    Attributes
+    ----------
+    troubles
+        Those that last, by what they are of.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.troubles: dict[str, str] = {}
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         self._reporting = self.aside("publishing /diagnostics")
 
@@ -68,6 +77,14 @@ class DriverNode(SteadyNode):
             self.get_logger().warning(sentence)
         else:
             self.get_logger().info(sentence)
+
+    def tell(self, key: str, trouble: str, over: str = "") -> None:
+        """Say a trouble that is new but for its numbers, and that it is over where it is empty."""
+        before = self.troubles.pop(key, "")
+        if _NUMBERS.sub("", trouble) != _NUMBERS.sub("", before):
+            self.say(trouble or over, bool(trouble))
+        if trouble:
+            self.troubles[key] = trouble
 
     def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
         """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.

@@ -14,7 +14,7 @@ import numpy as np
 
 from drivers.serial_imu.frames import CHIPS, CLOCK_WRAP, Settings
 from drivers.serial_imu.readings import SerialReadings
-from onboard_estimation.base.bounded_file import open_regular
+from onboard_estimation.base.bounded_file import open_regular, reading
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series, imu_channel
 from onboard_estimation.contract.converters import Converted
@@ -147,12 +147,9 @@ def _series(path: Path, readings: SerialReadings) -> tuple[Series, ...]:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    try:
-        with open_regular(path) as file:
-            while piece := file.read(_PIECE_BYTES):
-                yield piece
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    with reading(path), open_regular(path) as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 def _device(settings: Settings) -> str:

@@ -242,6 +242,7 @@ def _sent(rate_hz: float, seconds: float, send: Callable[[int, int], None]) -> A
 
 def _vicon(kept: str, seconds: float, folder: str) -> int:
     from drivers.emulators.vicon import DataStreamServer
+    from drivers.motion_capture.bodies import BodyPoses
     from onboard_estimation.realtime.budget import sleep_until
 
     count, rng = round(seconds * VICON_HZ), np.random.default_rng(0)
@@ -253,14 +254,14 @@ def _vicon(kept: str, seconds: float, folder: str) -> int:
     exposed_ns = first_ns + np.round(np.arange(count) * (1e9 / VICON_HZ * (1.0 + VICON_SKEW))).astype(np.int64)
     told_s = LATENCY_S + rng.uniform(0.0, TOLD_JITTER_S, count)
     due_ns = exposed_ns + np.round(1e9 * (told_s + rng.exponential(UNTOLD_JITTER_S, count))).astype(np.int64)
-    due_ns, turned = np.maximum.accumulate(due_ns), np.eye(3)
+    due_ns, tracked = np.maximum.accumulate(due_ns), np.ones(len(NAMES), dtype=np.bool_)
     for number in range(count):
         server.serve()
         sleep_until(int(due_ns[number]))
-        position_mm = np.array([1e3 * number, 0.0, 0.0])
+        poses = np.tile([float(number), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(NAMES), 1))
         # What waking and encoding took too long is not the network's: it is told, as a server would that was held up.
         began_ns = int(due_ns[number]) - round(1e9 * float(told_s[number]))
-        server.send(number, dict.fromkeys(NAMES, (position_mm, turned)), partial(_told, began_ns))
+        server.send(number, BodyPoses(0, tuple(NAMES), poses, tracked), partial(_told, began_ns))
     np.save(kept, exposed_ns + wall_ns)
     server.serve(1.0)
     time.sleep(1.0)

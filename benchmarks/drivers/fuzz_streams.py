@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -319,14 +320,18 @@ def vicon_packets() -> tuple[list[bytes], list[bytes]]:
     server = vicon.DataStreamServer("127.0.0.1", 0, ["box", "arm/upper", "arm/lower"], 200.0)
     offer = vicon_protocol.encode_uints([*vicon_protocol.WANTED, 8, 13, 42])
     offered = vicon_protocol.block(vicon_protocol.PACKET, vicon_protocol.block(vicon_protocol.OBJECT_ENUMS, offer))
-    turns = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5], [0.0, 0.0, 3.0]]).as_matrix()
-    names = ("box", "arm/upper", "arm/lower")
-    poses = {name: (np.array([100.3, -200.0, 300.0]), turn) for name, turn in zip(names, turns, strict=True)}
-    told = {"cameras": 0.004, "processing": 0.001}
+    turns = Rotation.from_rotvec([[0.1, 0.2, 0.3], [1.0, -1.0, 0.5], [0.0, 0.0, 3.0]]).as_quat()
+    rows = np.hstack([np.tile([0.1003, -0.2, 0.3], (3, 1)), turns])
+    poses = BodyPoses(0, ("box", "arm/upper", "arm/lower"), rows, np.ones(3, dtype=np.bool_))
+    box = replace(poses, tracked=np.arange(3) == 0)
+
+    def told() -> dict[str, float]:
+        return {"cameras": 0.004, "processing": 0.001}
+
     static = frozenset({vicon_protocol.STREAM_INFO, vicon_protocol.SUBJECT_INFO, vicon_protocol.FRAME_RATE})
     first = server.packet(vicon_protocol.WANTED, frozenset(), 1, poses, told)
     usual = server.packet(vicon_protocol.WANTED - static, static, 2, poses, told)
-    fewer = server.packet(vicon_protocol.WANTED - static, static, 3, {"box": poses["box"]}, told)
+    fewer = server.packet(vicon_protocol.WANTED - static, static, 3, box, told)
     server.close()
     odd = [vicon_protocol.block(vicon_protocol.PACKET, one[3:]) for one in kept("vicon") if len(one) > 10]
     sent = [offered, first, first, fewer, usual + usual, *[usual] * 8]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.calibration.procedure import Procedure
-from onboard_estimation.base.bounded_file import open_regular, read_bounded_text
+from onboard_estimation.base.bounded_file import open_regular, read_bounded_text, reading
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
@@ -142,7 +142,7 @@ def _converted(path: Path, form: str) -> list[_Columns]:
 
 def _read_csv(path: Path, procedure: Procedure) -> list[_Columns]:
     try:
-        with open_regular(path) as packed:
+        with reading(path), open_regular(path) as packed:
             file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
             header = [name.strip() for name in next(csv.reader(file), [])]
             lines = file.readlines()
@@ -154,8 +154,6 @@ def _read_csv(path: Path, procedure: Procedure) -> list[_Columns]:
                 "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
             )
         table = np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, len(header)))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: no table of numbers: {str(error)[:200]}") from error
     if table.shape[1] != len(header):

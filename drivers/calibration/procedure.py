@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from onboard_estimation.judging.options import option
-
-
-def _within(least: float, most: float, metavar: str) -> dict[str, Any]:
-    def read(value: float) -> float:
-        if not least <= value <= most:
-            raise ValueError
-        return value
-
-    return {"metavar": metavar, "read": read, "must": f"from {least:g} to {most:g}"}
+from onboard_estimation.judging.options import option, within
 
 
 @dataclass(frozen=True)
@@ -48,11 +39,11 @@ class Procedure:
 
     sensor: str | None = option(None, metavar="NAME", other_flags=("--topic",))
     sections: Path | None = option(None, metavar="FILE")
-    turn_deg: float = option(360.0, **_within(30.0, 36_000.0, "DEG"))
-    turn_stddev_deg: float = option(2.0, **_within(0.0, 90.0, "DEG"))
-    tilt_deg: float = option(2.0, **_within(0.01, 15.0, "DEG"))
-    gravity: float = option(9.80665, **_within(9.7, 9.9, "G"))
+    turn_deg: float = option(360.0, metavar="DEG", **within(30.0, 36_000.0))
+    turn_stddev_deg: float = option(2.0, metavar="DEG", **within(0.0, 90.0))
+    tilt_deg: float = option(2.0, metavar="DEG", **within(0.01, 15.0))
+    gravity: float = option(9.80665, metavar="G", **within(9.7, 9.9))
     rest: Path | None = option(None, metavar="LOG")
-    rate_hz: float | None = option(None, **_within(0.1, 1e6, "HZ"))
+    rate_hz: float | None = option(None, metavar="HZ", **within(0.1, 1e6))
     accelerometer_unit: Literal["m/s2", "g"] = option("m/s2")
     gyro_unit: Literal["rad/s", "deg/s"] = option("rad/s")

@@ -16,7 +16,6 @@ import numpy as np
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
@@ -336,15 +335,10 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         self._number = number
         if self.rng.random() < self.chosen.frame_drop_rate:
             return
-        streamed = to_stream(poses.poses, self.chosen.up_axis)
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
-        places = np.flatnonzero(seen).tolist()
-        rotations = Rotation.from_quat(streamed[seen, 3:]).as_matrix() if places else ()
-        pairs = zip(places, rotations, strict=True)
-        bodies = {poses.names[place]: (1e3 * streamed[place, :3], rotation) for place, rotation in pairs}
         seen_ns = poses.stamp_ns + late.network_ns  # what the network adds, the system does not know
         server.send(
             _FIRST_NUMBER + number,
-            bodies,
+            replace(poses, poses=to_stream(poses.poses, self.chosen.up_axis), tracked=seen),
             lambda: {"emulated": (time.time_ns() - seen_ns) / NANOSECONDS_PER_SECOND},  # from exposure to sending
         )

@@ -7,12 +7,13 @@ import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from drivers.motion_capture import vicon_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
@@ -148,20 +149,15 @@ class DataStreamServer:
             if not data:
                 self._drop(client)
 
-    def send(
-        self,
-        number: int,
-        poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
-        told: Mapping[str, float] | Callable[[], Mapping[str, float]],
-    ) -> None:
+    def send(self, number: int, poses: BodyPoses, told: Callable[[], Mapping[str, float]]) -> None:
         """One frame to all who want it.
 
         Parameters
         ----------
         poses
-            By name, of those that are seen: position (3,) mm, rotation matrix (3, 3).
+            In the stream's axes, of bodies with these names; those that are tracked are seen.
         told
-            Latencies by stage, s; or what measures them when the frame goes out.
+            Latencies by stage, s, when the frame goes out.
         """
         made: dict[frozenset[int], bytes] = {}
         for client in [one for one in self._clients if one.is_streaming]:
@@ -177,8 +173,8 @@ class DataStreamServer:
         wanted: frozenset[int],
         unchanged: frozenset[int],
         number: int,
-        poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
-        told: Mapping[str, float] | Callable[[], Mapping[str, float]],
+        poses: BodyPoses,
+        told: Callable[[], Mapping[str, float]],
     ) -> bytes:
         """Of a frame, of those kinds; `unchanged` are said to be as they were."""
         made: dict[int, Callable[[], list[bytes]]] = {
@@ -197,16 +193,17 @@ class DataStreamServer:
             found = {protocol.CONTENTS: [table + protocol.encode_uints(unchanged)], **found}
         packet = b"".join(protocol.block(kind, content) for kind, several in found.items() for content in several)
         if protocol.LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
-            packet += protocol.block(protocol.LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
+            packet += protocol.block(protocol.LATENCY_INFO, encode_named_numbers(told()))
         return protocol.block(protocol.PACKET, packet)
 
-    def _segments(self, poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> list[bytes]:
+    def _segments(self, poses: BodyPoses) -> list[bytes]:
         """Of each subject; one of which none is seen has an empty list."""
         by_subject: dict[int, list[bytes]] = {subject.subject_id: [] for subject in self._subjects}
-        record = np.zeros((), dtype=protocol.SEGMENTS)
-        for name, (position_mm, rotation) in poses.items():
-            subject_id, segment_id = self._places[name]
-            record["id"], record["position_mm"], record["rotation"] = segment_id, position_mm, rotation
+        rows = poses.poses[poses.tracked]
+        records = np.zeros(len(rows), dtype=protocol.SEGMENTS)
+        records["position_mm"], records["rotation"] = 1e3 * rows[:, :3], Rotation.from_quat(rows[:, 3:]).as_matrix()
+        for name, record in zip(compress(poses.names, poses.tracked), records, strict=True):
+            subject_id, record["id"] = self._places[name]
             by_subject[subject_id].append(record.tobytes())
         return [
             protocol.TWO_UINTS.pack(subject_id, len(seen)) + b"".join(seen) for subject_id, seen in by_subject.items()

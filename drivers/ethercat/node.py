@@ -65,7 +65,6 @@ class EthercatWrenchNode(MeasuringNode):
         self._started = False
         self._reminded_s = self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
-        self._said_standing: set[int] = set()
         self._said_slow: set[int] = set()
         self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
         self._tare: Tare | None = None
@@ -75,8 +74,8 @@ class EthercatWrenchNode(MeasuringNode):
             place: Stream(self._descriptions[place], readouts, configuration.bus.cycle_hz)
             for place, readouts in self._readouts.items()
         }
-        self._bus = Bus(configuration.bus, self._descriptions, self._tell)
-        self._cycle = Cycle(self._bus, configuration.bus, self._tell)
+        self._bus = Bus(configuration.bus, self._descriptions, self.say)
+        self._cycle = Cycle(self._bus, configuration.bus, self.say)
         self.every(_TICK_S, self._tick)
         self.every(parameters.host.diagnostics_period_s, self._report)
 
@@ -125,8 +124,8 @@ class EthercatWrenchNode(MeasuringNode):
             late_ms = 1e3 * decimator.delay_s
             self.get_logger().info(f"{channel.sensor}: {told}; {late_ms:.1f} ms late, as the stamps know")
 
-    def _tell(self, sentence: str, is_bad: bool) -> None:
-        """From any thread."""
+    def say(self, sentence: str, is_bad: bool) -> None:
+        """From any thread; the node's own logs it."""
         self._told.put((sentence, is_bad))
 
     def _running_device(self, place: int) -> Device:
@@ -151,7 +150,7 @@ class EthercatWrenchNode(MeasuringNode):
             self._look_for_repeats()
         if not self._told.empty():
             while not self._told.empty():
-                self.say(*self._told.get())
+                super().say(*self._told.get())
             self._report()  # at once, not with the next one
         stay(self._read, self.context.ok)
 
@@ -165,14 +164,11 @@ class EthercatWrenchNode(MeasuringNode):
                     self._said_slow.add(place)
                     own_hz = f"{asked_hz / own.per_fresh:.0f}"
                     told = f"{name} gives {own_hz} readings a second, bus.cycle_hz asks for {asked_hz:g}"
-                    self._tell(f"{told}: repeats are left out; bus.cycle_hz {own_hz} would do", False)
+                    self.say(f"{told}: repeats are left out; bus.cycle_hz {own_hz} would do", False)
             self._standing[place] = now
-            if now and before and place not in self._said_standing:  # not by a part of such a time
-                self._said_standing.add(place)
-                self._tell(now, True)
-            elif not now and place in self._said_standing:
-                self._said_standing.remove(place)
-                self._tell(f"{name}: readings are fresh again", False)
+            key = f"repeats of device {place}"
+            if before or not now:  # not by a part of such a time
+                self.tell(key, now and self.troubles.get(key, now), f"{name}: readings are fresh again")
 
     def _read(self) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""

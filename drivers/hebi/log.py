@@ -17,7 +17,7 @@ from drivers.hebi.feeds import Feed
 from drivers.hebi.library import Feedback
 from drivers.hebi.log_process import COUNT, FAULT, FEEDBACK, MODULES, NO_LIBRARY, row_type
 from drivers.hebi.modules import Module, joint_values
-from onboard_estimation.base.bounded_file import open_regular
+from onboard_estimation.base.bounded_file import open_regular, reading
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Vector
 from onboard_estimation.base.series import Recording, Series, imu_channel
@@ -39,10 +39,8 @@ def read_feedback(path: Path, modules: int | None = None) -> Generator[Feedback]
         No such file, none that the library can read, or one of another number of modules; also after feedbacks,
         where the library aborts, asks for too much memory or time, or reads no further.
     """
-    try:
+    with reading(path):
         open_regular(path).close()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     words = [sys.executable, "-m", _PROCESS, str(path.absolute())]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     nothing = subprocess.DEVNULL

@@ -112,21 +112,19 @@ class Module:
         self.refused += stamp_ns is None
         return Reading(stamp_ns, imu, is_new)
 
-    def change(self, now_s: float) -> str:
-        """A sentence where it fell silent, froze or came back since the last call; else empty."""
+    def state(self, now_s: float) -> tuple[str, str]:
+        """A sentence where it is silent or frozen, else empty; and another on that this is over."""
         before, quiet_s, old_s = self.trouble, now_s - self._heard_s, now_s - self._new_s
         self.trouble = "silent" if quiet_s > self._silent_s else "frozen" if old_s > self._silent_s else ""
-        if self.trouble == before:
-            return ""
         if not self.trouble:
             how = "answers" if before == "silent" else "gives new readings"
-            return f"module {self.name} {how} again, after {self._new_s - self._trouble_since_s:.1f} s"
+            return "", f"module {self.name} {how} again, after {self._new_s - self._trouble_since_s:.1f} s"
         if not before:
             self._trouble_since_s = self._new_s
         if self.trouble == "silent":
-            return f"module {self.name} has been silent for {quiet_s:.1f} s, after {self.received} readings"
+            return f"module {self.name} has been silent for {quiet_s:.1f} s, after {self.received} readings", ""
         said = f"module {self.name} has given the same reading for {old_s:.1f} s"
-        return f"{said}, {self.repeated} were left out: {_REMEDY}"
+        return f"{said}, {self.repeated} were left out: {_REMEDY}", ""
 
     def report(self, now_s: float) -> tuple[bool, str, dict[str, float]]:
         """Since the last report: whether all is well, in words, figures for /diagnostics."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -164,9 +165,8 @@ class HebiNode(MeasuringNode):
 
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
-        for module in self._modules if self._started else ():
-            if sentence := module.change(now_s):
-                self.say(sentence, bool(module.trouble))
+        for imu, module in zip(self._configuration.imus, self._modules, strict=True) if self._started else ():
+            self.tell(imu, *module.state(now_s))
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
@@ -230,7 +230,7 @@ def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
 # Whether modules that have just started can be right: their rate, and, where they lie still, gravity and gyros.
 
 _LOOKS_S = 2.0
-_LEAST_READINGS = 20
+_LEAST_READINGS, _MOST_READINGS = 20, 4000
 
 
 class StartCheck:
@@ -238,24 +238,20 @@ class StartCheck:
 
     def __init__(self, configuration: HebiConfiguration) -> None:
         self._configuration = configuration
-        self._heard: set[int] = set()
-        self._values: list[list[Vector]] = [[] for _ in configuration.names]
+        self._values = [deque[Vector](maxlen=_MOST_READINGS) for _ in configuration.names]
         self._since_s: float | None = None
 
     def add(self, module: int, value: Vector) -> None:
         """Of a module, by its place: gyro rad/s, accelerometer m/s^2, and what comes after; NaN: it has none."""
-        if self._since_s is None:
-            self._heard.add(module)
-        else:
-            self._values[module].append(value[:6])
+        self._values[module].append(value[:6])
 
     def verdict(self, now_s: float) -> tuple[list[str], str] | None:
         """What cannot be right, and a sentence on the whole; None: it is too early."""
-        if self._since_s is None:
-            if len(self._heard) == len(self._values):
-                self._since_s = now_s
-            return None
-        if now_s - self._since_s < _LOOKS_S:
+        if self._since_s is None and all(self._values):
+            self._since_s = now_s
+            for rows in self._values:
+                rows.clear()
+        if self._since_s is None or now_s - self._since_s < _LOOKS_S:
             return None
         values = [np.array(rows).reshape(-1, 6) for rows in self._values]
         return judged(self._configuration, values, now_s - self._since_s)

@@ -319,9 +319,8 @@ class NatNetClient:
 
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
-        stamps = self.stamps
-        told = {"stamp_stddev_us": 1e6 * stamps.clock.stddev_s, "echoes": stamps.echoes} if stamps is not None else {}
-        return {**told, "of_other_senders": self._sockets.foreign}
+        echoes = {"echoes": self.stamps.echoes} if self.stamps is not None else {}
+        return {**echoes, "of_other_senders": self._sockets.foreign}
 
     def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""

@@ -364,25 +364,6 @@ def _finite(packet: bytes, name: str, at: int) -> float:
 _NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
 
 
-class Frame(NamedTuple):
-    """One frame.
-
-    Attributes
-    ----------
-    number
-        That the server counts; it falls where a recording begins anew.
-    clock_number
-        That the cameras count, or else the same.
-    latency_s
-        From exposure to sending, as told; None: it is not.
-    """
-
-    number: int
-    clock_number: int
-    latency_s: float | None
-    poses: Poses
-
-
 class Session:
     """Takes bytes of one connection, from its beginning.
 
@@ -396,6 +377,8 @@ class Session:
         Those that the server knows now.
     rates_hz
         Of the frames, the stream's own first: candidates for what the clock number counts by.
+    poses, latency_s
+        Of the frame; and from its exposure to sending, as told, None: it is not.
 
     Raises
     ------
@@ -410,22 +393,26 @@ class Session:
         self._period_hz: tuple[float, ...] = ()
         self._table_hz: tuple[float, ...] = ()
         self.subjects: tuple[Subject, ...] = ()
-        self._poses: Poses = _NO_POSES
-        self._latency_s: float | None = None
+        self.poses: Poses = _NO_POSES
+        self.latency_s: float | None = None
 
     @property
     def rates_hz(self) -> tuple[float, ...]:
         return self._period_hz + self._table_hz
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Frames that are complete now; with each, the attributes are those of its packet."""
+    def feed(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Numbers of frames that are complete now; with each, the attributes are those of its packet.
+
+        That which the server counts, which falls where a recording begins anew; that which the cameras count, or else
+        the same.
+        """
         for packet in self._packets.feed(data):
             if self._layout is None or not self._layout.fits(packet):
                 self._layout = layout_of(packet)
-            if (frame := self._take(self._layout.read(packet))) is not None:
-                yield frame
+            if (numbers := self._take(self._layout.read(packet))) is not None:
+                yield numbers
 
-    def _take(self, content: Content) -> Frame | None:
+    def _take(self, content: Content) -> tuple[int, int] | None:
         if content.offered is not None:
             self._offer(content.offered)
         if content.period_s is not None:
@@ -435,12 +422,12 @@ class Session:
         if content.subjects not in (None, self.subjects):
             self.subjects = content.subjects
         if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
-            self._poses = content.poses or _NO_POSES
+            self.poses = content.poses or _NO_POSES
         if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
-            self._latency_s = content.latency_s
+            self.latency_s = content.latency_s
         if content.frame is None:
             return None
-        return Frame(content.frame, content.hardware_frame or content.frame, self._latency_s, self._poses)
+        return content.frame, content.hardware_frame or content.frame
 
     def _offer(self, offered: frozenset[int]) -> None:
         if lacking := NEEDED.keys() - offered:

@@ -11,7 +11,7 @@ import numpy as np
 from drivers.lines import Connection
 from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, TruthConfiguration, quaternions_of, to_world
 from drivers.motion_capture.stream import Places, StreamHealth, places_of
-from drivers.motion_capture.vicon_protocol import PORT, Frame, Session, StreamError, Subject, body_names
+from drivers.motion_capture.vicon_protocol import PORT, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns
@@ -237,11 +237,11 @@ class Receiver:
             return []
         found: list[BodyPoses] = []
         try:
-            for frame in self._session.feed(data):
+            for numbers in self._session.feed(data):
                 if self._session.subjects is not self._subjects:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
-                if (taken := self._take(frame, self.connection.arrived_ns)) is not None:
+                if (taken := self._take(*numbers, self.connection.arrived_ns)) is not None:
                     found.append(taken)
         except StreamError as error:
             self._leave("no DataStream", f"what comes is no DataStream: {error}")
@@ -272,16 +272,16 @@ class Receiver:
             self.names = listed
             self._say(f"the server knows {', '.join(listed) or 'no subjects'}", False)
 
-    def _take(self, frame: Frame, received_ns: int) -> BodyPoses | None:
-        if not self.health.follows(frame.number, frame.clock_number, received_ns):
+    def _take(self, number: int, clock_number: int, received_ns: int) -> BodyPoses | None:
+        if not self.health.follows(number, clock_number, received_ns):
             return None
         if self.health.began_anew:
             self.clock.begin_anew()
-        stamp_ns = self.clock.stamp_ns(frame.clock_number, frame.latency_s, received_ns)
+        stamp_ns = self.clock.stamp_ns(clock_number, self._session.latency_s, received_ns)
         if stamp_ns is None:
             self.health.counts["unstamped"] += 1
             return None
-        ids, values = frame.poses
+        ids, values = self._session.poses
         if ids is not self._ids:
             self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
         poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)

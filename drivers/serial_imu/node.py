@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -42,7 +41,6 @@ _CHECKED_AFTER_S = 2.0
 _SILENT, _REMINDED_EVERY = 2, 10
 """So many reports without a sample are said, and from then on every so many."""
 _RECENT = 2000
-_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class SerialImuNode(MeasuringNode):
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
         self._repeats = {name: Repeats() for name in CHANNELS}
-        self._troubles: dict[str, str] = {}
         self._log, self._logging = _new_file(host.raw_log), self.aside(f"raw_log {host.raw_log}")
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.say)
@@ -146,7 +143,7 @@ class SerialImuNode(MeasuringNode):
             self._check_at_s = time.monotonic() + _CHECKED_AFTER_S
         self._scales = scales
         self._mounted.tell(scales)
-        self._tell("settings", self._configuration.expected.difference(scales), "the device is set as expected")
+        self.tell("settings", self._configuration.expected.difference(scales), "the device is set as expected")
         for name, channel in CHANNELS.items():
             self._repeats[name].by_chance = scales.equal_by_chance[name]
             complete = partial(set_variances, **scales.variances[name])
@@ -237,7 +234,7 @@ class SerialImuNode(MeasuringNode):
         counts = {kind: sum(n for key, n in since.items() if key.startswith(kind)) for kind in kinds}
         wrong = ", ".join(f"{count:.0f} {kind}" for kind, count in counts.items() if count)
         waits_for = f"high-g not aligned: {self._waits_for}" if self._waits_for else ""
-        wrong = "; ".join(filter(None, [wrong, *self._troubles.values(), self._logging.trouble, waits_for]))
+        wrong = "; ".join(filter(None, [wrong, *self.troubles.values(), self._logging.trouble, waits_for]))
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
@@ -246,22 +243,14 @@ class SerialImuNode(MeasuringNode):
         for name, repeats in self._repeats.items():
             told = repeats.told(name, "its chip hangs; power it off and on")
             if told or since[f"readings_{short(name)}"]:
-                self._tell(f"repeats of {name}", told, f"{name} gives new readings again")
+                self.tell(f"repeats of {name}", told, f"{name} gives new readings again")
         for name, identity in self._readings.left_out.items():
             chip, known = CHIPS[name]
-            self._tell(
+            self.tell(
                 f"chip of {name}",
                 f"{name} says it is 0x{identity:02x}, an {chip} would say 0x{known:02x}: its readings are left out, "
                 f"and accept_clones:=true takes them for an {chip}'s",
             )
-
-    def _tell(self, key: str, trouble: str, over: str = "") -> None:
-        """Say a trouble that is new but for its numbers, and that it is over; meanwhile the diagnostics tell it."""
-        before = self._troubles.pop(key, "")
-        if _NUMBERS.sub("", trouble) != _NUMBERS.sub("", before):
-            self.say(trouble or over, bool(trouble))
-        if trouble:
-            self._troubles[key] = trouble
 
     def _say_silence(self, line: SerialLine, since: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
@@ -288,7 +277,7 @@ class SerialImuNode(MeasuringNode):
         found = list(faults({name: self._last_second(name) for name in known}, 1.0, self._scales.rate_hz))
         for sentence in found:
             self.get_logger().warning(sentence)
-        if not found and not self._troubles:
+        if not found and not self.troubles:
             self.get_logger().info("both sensors are there, at their rate, and nothing speaks against them")
 
 

@@ -20,7 +20,7 @@ from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, Qo
 
 from onboard_estimation.bags import mcap_files, ros1, sqlite
 from onboard_estimation.bags.blocks import MAX_TIME_NS, BlockError, FileBytes, Storage, is_regular
-from onboard_estimation.base.bounded_file import read_bounded_text
+from onboard_estimation.base.bounded_file import read_bounded_text, reading
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.parameter_file import read_yaml
 
@@ -134,15 +134,13 @@ def open_files(path: Path, stack: ExitStack) -> BagFiles:
     UserError
         Missing, no bag, or none of its files can be read.
     """
-    try:
+    with reading(path):
         if path.name == METADATA and is_regular(path):
             path = path.parent
         if path.is_dir():
             return _open_folder(path, stack)
         if path.exists():
             return _open_file(path, stack)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     raise UserError(f"{path} does not exist{_bags_beside(path)}")
 
 

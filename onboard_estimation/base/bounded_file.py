@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,6 +48,15 @@ def _refuse_others(path: Path, mode: int) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"it is {_KINDS[stat.S_IFMT(mode)]}, not a file", str(path))
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What is done within reads it; UserError where that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def read_bounded(path: Path, where: str, most_bytes: int = MOST_TEXT_BYTES, if_absent: str = "") -> bytes:

@@ -121,6 +121,17 @@ def _option(name: str, help: str, hint: Any, **more: Any) -> Option:
     return Option(**{"flag": flag, "help": " ".join(help.split()), "typed": hint, **more})
 
 
+def within(least: float, most: float, must: str = "") -> dict[str, Any]:
+    """What an `option` is besides that takes a number between these, both included."""
+
+    def read(value: float) -> float:
+        if not least <= value <= most:
+            raise ValueError
+        return value
+
+    return {"read": read, "must": must or f"from {least:g} to {most:g}"}
+
+
 def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
     """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
     pairs: dict[str, str] = {}
@@ -208,18 +219,6 @@ def _own_or_shipped(file: Path) -> Path:
     return file
 
 
-def _time(seconds: float) -> float:
-    if not 0.0 <= seconds < math.inf:
-        raise ValueError
-    return seconds
-
-
-def _offset(seconds: float) -> float:
-    if not abs(seconds) <= 4e9:
-        raise ValueError
-    return seconds
-
-
 def _rate(text: str) -> float:
     """Hz, infinite for `all`."""
     rate = math.inf if text == "all" else float(text)
@@ -230,7 +229,7 @@ def _rate(text: str) -> float:
 
 _judged = partial(option, panel="How it is judged")
 _seconds = partial(_judged, metavar="S")
-_time_s = partial(_seconds, read=_time, must="a time of 0 s or more")
+_time_s = partial(_seconds, **within(0.0, math.nextafter(math.inf, 0.0), "a time of 0 s or more"))
 _FOREIGN = "Another filter's trajectory, judged as ours are"
 _what_if = partial(option, panel="What if: changes to the recording before it is replayed; may be repeated")
 
@@ -410,7 +409,7 @@ class EvaluateOptions:
     body: str | None = option(None, metavar="NAME", panel=_FOREIGN)
     format: Format | None = option(None, panel=_FOREIGN)
     truth_format: Format | None = option(None, panel=_FOREIGN)
-    shift_s: float = option(0.0, metavar="S", panel=_FOREIGN, read=_offset, must="a time of at most 4e9 s")
+    shift_s: float = option(0.0, metavar="S", panel=_FOREIGN, **within(-4e9, 4e9, "a time of at most 4e9 s"))
     times: Path | None = option(None, metavar="FILE", panel=_FOREIGN)
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.bounded_file import open_regular
+from onboard_estimation.base.bounded_file import open_regular, reading
 from onboard_estimation.base.errors import UserError, first_of, short
 from onboard_estimation.trajectories.units import stamp_unit
 
@@ -47,7 +47,7 @@ def read_lines(file: Path, most: int | None = None) -> Lines:
     rows: list[list[str]] = []
     numbers: list[int] = []
     commas = False
-    try:
+    with reading(file):
         if (size := file.stat().st_size) > _LARGEST_BYTES:
             raise UserError(
                 f"{file} has {size / 1e6:.0f} MB; trajectories of up to {_LARGEST_BYTES / 1e6:.0f} are read"
@@ -62,8 +62,6 @@ def read_lines(file: Path, most: int | None = None) -> Lines:
             numbers.append(number)
             if len(rows) == most:
                 break
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
     if not rows:
         raise UserError(f"{file} holds no line with numbers")
     return Lines(header, rows, numbers, commas)

@@ -155,7 +155,7 @@ def test_what_cannot_start_says_so(running: Callable[..., NodeHere], tmp_path: P
     bad.write_bytes(b"\x0a\x05HEBI?" + bytes(200))
     for words, said in (
         (["source:=network", "lookup_timeout_s:=0.3"], "modules not found within 0.3 s: HEBI/a, HEBI/b"),
-        (["source:=log", "log:=NONE"], "NONE: cannot be read: No such file or directory"),
+        (["source:=log", "log:=NONE"], "cannot read NONE: No such file or directory"),
         (["source:=log", f"log:={bad}"], "is not a valid log file"),
         (["robot:=salp", "imu_names:=[left, right, link_3]"], "has no imu/left, imu/right"),
     ):

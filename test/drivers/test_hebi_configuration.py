@@ -106,11 +106,11 @@ def test_a_module_that_falls_silent_and_returns_is_told_of_once_each() -> None:
     assert first.stamp_ns == 1_000_000_000
     assert said_of(module, 1_000_000, 500, 10.2) is None  # the same again
     assert said_of(module, 0, 0, 10.3) is None  # it did not answer
-    assert module.change(10.55) == ""
-    assert module.change(10.7) == "module wheel has been silent for 0.6 s, after 1 readings"
-    assert module.change(11.0) == ""
+    assert module.state(10.55)[0] == ""
+    assert module.state(10.7) == ("module wheel has been silent for 0.6 s, after 1 readings", "")
+    assert module.state(11.0) == ("module wheel has been silent for 0.9 s, after 1 readings", "")
     said_of(module, 2_900_000, 1_900_500, 12.0)
-    assert module.change(12.1) == "module wheel answers again, after 1.9 s"
+    assert module.state(12.1) == ("", "module wheel answers again, after 1.9 s")
     well, words, values = module.report(12.1)
     assert not well
     assert words.endswith("2 lost")
@@ -138,7 +138,9 @@ def test_a_module_that_freezes_is_left_out_counted_and_said(its_clock_stands: bo
             published.append(k)
         # A joint is as old as its module's clock says.
         assert (joint_values(feedback(0), readings) is None) == (its_clock_stands and k in frozen[1:])
-        said += filter(None, [module.change(0.005 * k)])
+        trouble, over = module.state(0.005 * k)
+        if bool(trouble) != len(said) % 2:
+            said.append(trouble or over)
         if k == 500:
             well, words, values = module.report(0.005 * k)
             assert not well
