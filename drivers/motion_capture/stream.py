@@ -74,6 +74,7 @@ class StreamHealth:
         self._step = 0
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
         self._repeats, self._same = Repeats(), Repeats(_SAME_BY_CHANCE)
+        self._is_repeating = False
         self._names: tuple[str, ...] = ()
         self._frozen: frozenset[str] = frozenset()
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
@@ -222,8 +223,10 @@ class StreamHealth:
         """Of frames and of bodies' poses (B,) that were sent again and again since the last report."""
         now = frozenset(name for name, one in zip(self._names, frozen.tolist(), strict=True) if one)
         new, self._frozen = now - self._frozen, now
-        if told := self._repeats.told("the stream", "is the server paused, or does it hang?"):
-            self._say(told, True)
+        told = self._repeats.told("the stream", "is the server paused, or does it hang?")
+        if bool(told) != self._is_repeating:
+            self._say(told or "the stream gives new frames again", bool(told))
+        self._is_repeating = bool(told)
         if new:
             self._say(
                 f"{', '.join(sorted(new))}: the same position to the last digit in each frame, poses are left out: has "
