@@ -183,7 +183,8 @@ def _poses(values: Rows) -> Rows:
     out[:, :3] = matrices[:, :, 3]
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
-    good = (off < _ROTATION_TOLERANCE) & (np.linalg.det(np.where(np.isfinite(turns), turns, 0.0)) > 0.0)
+    good = off < _ROTATION_TOLERANCE
+    good[good] = np.linalg.det(turns[good]) > 0.0
     if good.any():
         out[good, 3:] = Rotation.from_matrix(turns[good]).as_quat()
     return out
