@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drivers.motion_capture.optitrack_answers import HOLDS_S, Answers
@@ -89,6 +89,7 @@ def test_a_body_that_keeps_its_pose_to_the_last_digit_is_left_out_and_told_and_o
 
 
 @settings(max_examples=25)
+@example(changes=[8.0], drops=[False] * 5 + [True] * 35, forged_s=0.0, flagged=False)
 @given(
     changes=st.lists(st.floats(1.0, 40.0), max_size=3),
     drops=st.lists(st.booleans(), min_size=40, max_size=40),
