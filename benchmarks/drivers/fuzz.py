@@ -211,6 +211,7 @@ class SerialLine(Session):
     def __init__(self, number: int) -> None:
         self._live, self._now_ns, self._longest_s = SerialReadings(), _EPOCH_NS, 0.0
         self._last_ns = dict.fromkeys((LOW_G, HIGH_G), -(2**63))
+        self._falls = dict.fromkeys(self._last_ns, 0)
         codes = number % 4, number // 4 % 4, (0, 1, 3)[number % 3], number % 8
         start_ms = number % 4_000_000
         settings = _sealed(_SETTINGS.pack(2, 0, 1000 * start_ms, *codes, 1000, 0x68, 0x32, 0, 0, 0, bytes(8))) + b"\0"
@@ -233,15 +234,14 @@ class SerialLine(Session):
         code = data[0] if data else 0
         self._now_ns = self._now_ns + 1_000_000 * data.count(0) if code == _LINE[0] else _arrival(self._now_ns, code)
         for piece in pieces(data[_HEAD:], data[1:_HEAD]):
-            falls, jumps = dict.fromkeys(self._last_ns, 0), live.clock.jumps
             for one in live.feed(piece, self._now_ns):
                 _check_reading(one)
                 if one.stamp_ns <= self._last_ns[one.sensor]:
-                    falls[one.sensor] += 1
+                    self._falls[one.sensor] += 1
                     assert self._last_ns[one.sensor] - one.stamp_ns >= 0.9 * _SECOND_NS  # only if the host was set back
                 self._last_ns[one.sensor] = one.stamp_ns
                 found += 1
-            assert max(falls.values()) <= live.clock.jumps - jumps
+            assert max(self._falls.values()) <= live.clock.jumps
             assert live.frames.unfinished <= _MOST_UNFINISHED
         assert min(live.counts["lost"], live.clock.implausible, live.clock.jumps) >= 0
         passed_s = max(self._now_ns - _EPOCH_NS, 0) / _SECOND_NS + 2**32 / 1e6
