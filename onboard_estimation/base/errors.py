@@ -11,7 +11,7 @@ EXIT_BAD_INPUT = 2
 """Exit code of commands and nodes on bad input or wrong usage."""
 EXIT_NOT_JUDGED = 3
 """Of an evaluation in which estimates and truth together cover too little of the recording."""
-_LONGEST_NAME = 80
+_LONGEST_NAME, _LONGEST_LINE = 80, 4000
 
 
 def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:
@@ -32,12 +32,17 @@ def first_of(words: Sequence[str], most: int, between: str = ", ", rest: str = "
 class UserError(Exception):
     """Bad input or wrong usage. The command line prints the message as one line and exits with code 2.
 
-    Names of files and topics that the message quotes cannot write to the terminal, nor break the line. `details` stand
-    below the message, a line each.
+    Names of files and topics that the message quotes cannot write to the terminal, nor break the line, nor fill the
+    screen: of what is too long the middle is left out. `details` stand below the message, a line each.
     """
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
-        super().__init__("\n  ".join(printable(line) for line in (message, *details)))
+        super().__init__("\n  ".join(printable(_without_middle(line)) for line in (message, *details)))
+
+
+def _without_middle(line: str) -> str:
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
 
 
 @contextmanager

@@ -341,3 +341,10 @@ def test_any_file_is_read_or_refused_but_never_a_traceback(
         load(Robot, path)
     except UserError as error:
         assert str(path) in str(error)  # noqa: PT017  either outcome is right
+
+
+def test_of_a_sentence_that_would_fill_the_screen_the_middle_is_left_out() -> None:
+    said = str(UserError("model x: " + "9" * 100_000 + "; copy it again"))
+    assert len(said) < 5000
+    assert said.startswith("model x: 9")
+    assert said.endswith("9; copy it again")
