@@ -286,7 +286,8 @@ def _connected(address: str) -> Client:
 
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    # AssertionError: a machine so busy that Dask's own thread did not begin within 10 s.
+    except (OSError, TimeoutError, ValueError, AssertionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
             f"--scheduler {address} cannot be reached ({reason}); start one: dask scheduler, which prints its address"
