@@ -34,7 +34,7 @@ from salp_estimation.estimators.chain_estimator import (
 )
 from salp_estimation.estimators.gaussian_sum_start import WideComponent, log_density, mixture, widened
 from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
-from salp_estimation.estimators.residual_model import SLIP, ResidualModel
+from salp_estimation.estimators.residual_model import REST_S, ResidualModel
 from salp_estimation.model import friction_kernels as friction
 from salp_estimation.model.configuration import SalpConfiguration
 
@@ -48,8 +48,6 @@ robots as in training got there in a minute (`salp_surprises`)."""
 
 LINEARISATION_S = 0.005
 """A linearisation serves so long: over this time a gait's controls change by half a per cent."""
-RESTING_STDDEV = 1e-4
-"""Of the residual rates of a robot that rests: friction holds it."""
 ANGLE_NOISE = 1e-5
 ROBOT_TIME_S = 200.0
 """A robot may change while it runs, by wear, load or floor: within minutes it may be any of its population."""
@@ -281,30 +279,33 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         last, n = now.linearised, len(self._link_of)
         if last is not None and abs(at_ns - last.at_ns) <= LINEARISATION_S * NANOSECONDS_PER_SECOND:
             return now, last
-        m, offsets = n + 2, np.zeros(n)
-        if not np.abs(controls).max() > STANDING_M_S:
+        m, offsets, population = n + 2, np.zeros(n), self._population
+        if not np.abs(controls).max() > STANDING_M_S:  # harness and floor make it creep
             slopes = np.zeros((m, n - 1)), np.zeros((m, friction.parameter_count(n)))
-            stddevs = np.full(m, RESTING_STDDEV)
-            made = Linearised(at_ns, now.state, np.zeros(m), *slopes, np.zeros((m, m)), stddevs, offsets)
+            stddevs, lasts_s = population.rest_stddevs, np.full(m, REST_S)
+            made = Linearised(at_ns, now.state, np.zeros(m), *slopes, np.zeros((m, m)), stddevs, offsets, lasts_s)
             return now._replace(linearised=made, start=np.zeros(m)), made
         drive = controls, (asked - controls) / COMMAND_LAG_S
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
-            self._links, now.state, now.covariance, *drive, SLIP, now.start, *self._means
+            self._links, now.state, now.covariance, *drive, population.slip, now.start, *self._means
         )
         angles = now.state[self._angles]
-        place = friction.Place(self._links, angles, *drive, now.state[self._parameters], SLIP)
-        stddevs = self._population.scale(friction.force_effects(place, start))
+        place = friction.Place(
+            self._links, angles, now.state[-1], *drive, now.state[self._parameters], population.slip
+        )
+        stddevs = population.scale(friction.force_effects(place, start))
         if self._model.processes is not None:
             inputs = np.concatenate([angles, controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
             offsets = predict_means(*self._gyro_means, inputs)[0]
-        made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
+        lasts_s = population.correlation_times_s
+        made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets, lasts_s)
         return now._replace(linearised=made, start=start), made
 
     def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         """A short time later."""
         walk = self.configuration.gyro.bias_walk_rad_s_sqrt_s
-        noise = self._population.correlation_times_s, walk, ANGLE_NOISE
+        noise = walk, ANGLE_NOISE
         state, covariance = kernels.predict(now.state, now.covariance, linearised, duration_s, *noise)
         keep = float(np.exp(-duration_s / ROBOT_TIME_S))
         kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)

@@ -49,6 +49,8 @@ class Linearised(NamedTuple):
         (m, m) covariance of what the slopes leave over.
     offsets
         (N,) what the residual model adds to each gyro's rate.
+    lasts_s
+        (m,) how long residual rates last.
     """
 
     at_ns: int
@@ -59,6 +61,7 @@ class Linearised(NamedTuple):
     left_over: Array
     stddevs: Array
     offsets: Array
+    lasts_s: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -84,7 +87,7 @@ def linearise(
     a, m, p = n - 1, n + 2, friction.parameter_count(n)
     parameters = state[a + 2 * n : a + 2 * n + p].copy()
     by_parameters, none = np.empty((m, p)), np.empty((m, 0))
-    place = friction.Place(links, state[:a].copy(), controls, slopes, parameters, slip)
+    place = friction.Place(links, state[:a].copy(), state[-1], controls, slopes, parameters, slip)
     centre = friction.rates(place, start, by_parameters)
     root = covariance[:a, :a].copy()
     friction.factorise(root)
@@ -96,7 +99,7 @@ def linearise(
         sign = 1.0 if k < a else -1.0
         for i in range(a):
             inputs[0, i] = state[i] + (sign * spread * root[i, k % a] if i >= k % a else 0.0)
-        place = friction.Place(links, inputs[0, :a].copy(), controls, slopes, parameters, slip)
+        place = friction.Place(links, inputs[0, :a].copy(), state[-1], controls, slopes, parameters, slip)
         here = friction.rates(place, centre, none)
         if weights.shape[0] > 0:
             residual = predict_means(inducing, inverse_length_scales, weights, inputs)
@@ -213,7 +216,6 @@ def predict(
     covariance: Array,
     near: Linearised,
     duration: float,
-    correlation_times: Array,
     bias_walk: float,
     angle_noise: float,
 ) -> tuple[Array, Array]:
@@ -221,14 +223,12 @@ def predict(
 
     Parameters
     ----------
-    correlation_times
-        (m,) of the residual rates.
     bias_walk, angle_noise
         Densities of the random walks of biases (rad/s/sqrt(s)) and of joint angles and pose (rad or m/sqrt(s)).
     """
     m, size = near.mean.shape[0], state.shape[0]
     a, noise, pose = m - 3, size - 3 - m, size - 3
-    rates, keep = expected_rates(near, state), np.exp(-duration / correlation_times)
+    rates, keep = expected_rates(near, state), np.exp(-duration / near.lasts_s)
     change = _by_state(near, size, duration)
     # F P F^T: only the rows and columns of joint angles, residual rates and pose change.
     rows = _transported(covariance, change @ covariance, rates, keep, duration)

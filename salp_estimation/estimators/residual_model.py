@@ -40,10 +40,14 @@ _SHAPES = {
     "residual_stddevs": "m",
     "correlation_times_s": "m",
     "force_stddevs": "3",
+    "slip": "4",
+    "rest_stddevs": "m",
     "gyro_noise": "n 2",
 }
-SLIP = np.array([0.004, 0.004, 0.04, 0.03])
+SLIP = np.array([0.002, 0.002, 0.02, 0.015])
 """Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
+REST_S = 10.0
+"""How a robot creeps while it rests changes no faster than this: its pull is that of a spring or of the floor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,10 @@ class Population:
     force_stddevs
         (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
         what the floor does beside friction.
+    slip
+        (4,) speeds at which dry friction has reached 0.7 of its size, see `friction_kernels`.
+    rest_stddevs
+        (N + 2,) of what is left of each rate while the wheels stand.
     """
 
     parameters: Vector
@@ -71,6 +79,8 @@ class Population:
     residual_stddevs: Vector
     correlation_times_s: Vector
     force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
+    slip: Vector = field(default_factory=SLIP.copy)
+    rest_stddevs: Vector = field(default_factory=lambda: np.full(5, 1e-4))
 
     def scale(self, gains: Rows) -> Rows:
         """Standard deviations (K, N + 2) of what is left of the rates, on which forces act by `gains` (K, N + 2, 3)."""

@@ -44,7 +44,6 @@ class Prediction:
     linearised: Linearised
     duration_s: float
     twist: Vector
-    correlation_times_s: Vector
 
     def times_transition(self, rows: Rows) -> Rows:
         """(..., n) rows times F, whose rows are those of the identity but for all except the gyros' own."""
@@ -58,7 +57,7 @@ class Prediction:
         out[..., :a] += rates @ near.by_angles
         out[..., parameters] *= np.exp(-duration_s / ROBOT_TIME_S)
         out[..., parameters] += rates @ near.by_parameters
-        out[..., residuals] *= np.exp(-duration_s / self.correlation_times_s)
+        out[..., residuals] *= np.exp(-duration_s / near.lasts_s)
         out[..., residuals] += rates * near.stddevs
         out[..., -3:] = rows[..., -3:] @ self.pose_transition()
         return out
@@ -137,9 +136,8 @@ class ResidualSmoother(ResidualEstimator):
 
     def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         twist = duration_s * expected_rates(linearised, now.state)[:3]
-        times_s = self._population.correlation_times_s
         after = super()._moved(now, duration_s, linearised)
-        return after._replace(history=Prediction(now.history, linearised, duration_s, twist, times_s))
+        return after._replace(history=Prediction(now.history, linearised, duration_s, twist))
 
     def _by_gyro(
         self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate

@@ -102,7 +102,9 @@ class GyroConfiguration:
     axis: Axis = parameter("z", "axis of the IMU that points up, with its sign")
     range_rad_s: float = positive(34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", "rad/s")
     noise_stddev_rad_s: float = positive(5e-3, "standard deviation of one sample's white noise", "rad/s")
-    bias_walk_rad_s_sqrt_s: float = non_negative(5e-5, "random walk of the biases", "rad/s/sqrt(s)")
+    bias_walk_rad_s_sqrt_s: float = non_negative(
+        5e-4, "random walk of the biases: a cheap gyro that warms up drifts by some mrad/s a minute", "rad/s/sqrt(s)"
+    )
     scale_stddev: float = non_negative(0.01, "standard deviation of the scale factor, where no residual model is used")
     used_rate_hz: float = non_negative(
         0.0, "samples that come faster are left out by a filter with a residual model; 0: all are used", "Hz"

@@ -1,11 +1,11 @@
 """Compiled rates of a chain with dry friction and a harness, and how they depend on what is not known exactly.
 
-The quasi-static balance of the paper, eqs. (1) to (5), with three terms more: dry friction of wheels and joints, torque
-of a harness at each joint, and a lag of the actuators. Their sizes are parameters, one row of WHEEL for each wheel and
-one of JOINT for each joint, so that the number of parameters, and of inputs, of each part is the same for any number
-of links:
+The quasi-static balance of the paper, eqs. (1) to (5), with four terms more: dry friction of wheels and joints, torque
+of a harness at each joint, a lag of the actuators, and a pull W on each link that is fixed in the room, as of a floor
+that is not level or of a cable. Their sizes are parameters, one row of WHEEL for each wheel and one of JOINT for each
+joint, so that the number of parameters, and of inputs, of each part is the same for any number of links:
 
-    sum_i J_i^T [s_i d_i v_i + F_i phi(v_i) - d_xx (1 + gain_i) (u_i - lag_i u_i') e_x] + joint torques = 0
+    sum_i J_i^T [s_i d_i v_i + F_i phi(v_i) - d_xx (1 + gain_i) (u_i - lag_i u_i') e_x - W_i] + joint torques = 0
 
 with phi(v) = v / sqrt(v^2 + v_s^2), which is smooth: the rates follow from the parameters without jumps. Rates are
 those of the base frame; inside, of link 1, where the Jacobians are built.
@@ -24,9 +24,10 @@ from salp_estimation.model import chain_kernels as chain
 Array = NDArray[np.float64]
 
 # Parameters of a wheel: dry friction along (N), across (N) and against turning (N m); factors on the three drag
-# coefficients; thrust gained or lost, as a share; lag beyond that of the command (s); mounting angle (rad).
-FRICTION, DRAG_FACTOR, GAIN, LAG, ANGLE = 0, 3, 6, 7, 8
-WHEEL = 9
+# coefficients; thrust gained or lost, as a share; lag beyond that of the command (s); mounting angle (rad); pull along
+# the room's x and y (N).
+FRICTION, DRAG_FACTOR, GAIN, LAG, ANGLE, PULL = 0, 3, 6, 7, 8, 9
+WHEEL = 11
 # Of a joint: torque of the harness at zero angle (N m), its stiffness (N m/rad), dry friction (N m).
 TORQUE, STIFFNESS, JOINT_FRICTION = 0, 1, 2
 JOINT = 3
@@ -46,16 +47,19 @@ class Place(NamedTuple):
         (N, .) of the nominal chain, as `chain_kernels` reads them.
     joint_angles
         (N - 1,) rad.
+    heading
+        Of the base frame in the room, rad.
     controls, slopes
         (N,) rim speeds (m/s) and their time derivatives (m/s^2).
     parameters
-        (9 N + 3 (N - 1),) as described above; friction and stiffness below zero count as zero.
+        (11 N + 3 (N - 1),) as described above; friction and stiffness below zero count as zero.
     slip
         (4,) speeds v_s at which dry friction has reached 0.7 of its size: along, across (m/s), turning, joints (rad/s).
     """
 
     links: Array
     joint_angles: Array
+    heading: float
     controls: Array
     slopes: Array
     parameters: Array
@@ -81,6 +85,15 @@ def _wheels(links: Array, joint_angles: Array, parameters: Array) -> tuple[Array
     for i in range(links.shape[0]):
         turned[i] = parameters[WHEEL * i + ANGLE]
     return chain.wheel_jacobians(links, joint_angles, turned)
+
+
+@njit(cache=True, error_model="numpy")
+def _room_axes(place: Place, to_base: Array) -> Array:
+    """(2, 2) the room's x and y axes, in columns, along those of link 1, from which the base is turned by `to_base`."""
+    c, s = np.cos(place.heading), np.sin(place.heading)
+    cosine = c * to_base[0, 0] + s * to_base[0, 1]
+    sine = s * to_base[0, 0] - c * to_base[0, 1]
+    return np.array([[cosine, sine], [-sine, cosine]])
 
 
 @njit(cache=True, error_model="numpy")
@@ -142,13 +155,14 @@ def rates(place: Place, start: Array, sensitivities: Array) -> Array:
     """
     m = place.links.shape[0] + 2
     jacobians, to_base = _wheels(place.links, place.joint_angles, place.parameters)
+    room = _room_axes(place, to_base)
     q = _from_base(to_base, start)
     hessian, gradient = np.empty((m, m)), np.empty((m, 1))
     value = np.inf
     previous, step = q.copy(), np.zeros(m)
     share = 1.0
     for _ in range(_ITERATIONS):
-        potential = _balance(place, jacobians, q, hessian, gradient)
+        potential = _balance(place, jacobians, room, q, hessian, gradient)
         if potential > value + 1e-12 * abs(value) + 1e-15 and share > 1e-3:
             share *= 0.5  # the function is convex: a shorter step goes down
             for c in range(m):
@@ -165,9 +179,9 @@ def rates(place: Place, start: Array, sensitivities: Array) -> Array:
         if largest < _CONVERGED:
             break
     if sensitivities.shape[1] > 0:
-        _balance(place, jacobians, q, hessian, gradient)
+        _balance(place, jacobians, room, q, hessian, gradient)
         factorise(hessian)
-        _forces(place, jacobians, q, sensitivities)
+        _forces(place, jacobians, room, q, sensitivities)
         _solve(hessian, sensitivities)
         of_base = to_base @ sensitivities
         for c in range(m):
@@ -187,8 +201,8 @@ def force_effects(place: Place, at: Array) -> Array:
     m = n + 2
     jacobians, to_base = _wheels(place.links, place.joint_angles, place.parameters)
     hessian, gradient, pushed = np.empty((m, m)), np.empty((m, 1)), np.empty((m, 3 * n))
-    q = _from_base(to_base, at)
-    _balance(place, jacobians, q, hessian, gradient)
+    q, room = _from_base(to_base, at), _room_axes(place, to_base)
+    _balance(place, jacobians, room, q, hessian, gradient)
     factorise(hessian)
     for i in range(n):
         for a in range(3):
@@ -205,9 +219,9 @@ def force_effects(place: Place, at: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def _balance(place: Place, jacobians: Array, q: Array, hessian: Array, gradient: Array) -> float:
+def _balance(place: Place, jacobians: Array, room: Array, q: Array, hessian: Array, gradient: Array) -> float:
     """Gradient (the forces that are left over) and Hessian of the potential that the rates minimise; its value."""
-    links, joint_angles, controls, slopes, parameters, slip = place
+    links, joint_angles, _, controls, slopes, parameters, slip = place
     n = links.shape[0]
     hessian[:] = 0.0
     gradient[:] = 0.0
@@ -215,6 +229,7 @@ def _balance(place: Place, jacobians: Array, q: Array, hessian: Array, gradient:
     for i in range(n):
         own = parameters[WHEEL * i : WHEEL * (i + 1)]
         thrust = links[i, chain.DRAG] * (1.0 + own[GAIN]) * (controls[i] - own[LAG] * slopes[i])
+        pull = room @ own[PULL : PULL + 2]
         for a in range(3):
             # Rotation before the wheel's own axes: columns that a link's wheel does not move are zero.
             speed = 0.0
@@ -225,9 +240,11 @@ def _balance(place: Place, jacobians: Array, q: Array, hessian: Array, gradient:
             root = np.sqrt(speed * speed + slip[a] * slip[a])
             force = drag * speed + dry * speed / root
             potential += 0.5 * drag * speed * speed + dry * root
-            if a == 0:
-                force -= thrust
-                potential -= thrust * speed
+            given = thrust if a == 0 else 0.0
+            if a < 2:
+                given += jacobians[i, a, 0] * pull[0] + jacobians[i, a, 1] * pull[1]
+            force -= given
+            potential -= given * speed
             stiffness = drag + dry * slip[a] * slip[a] / (root * root * root)
             for c in range(3 + i):
                 along = jacobians[i, a, c]
@@ -246,9 +263,9 @@ def _balance(place: Place, jacobians: Array, q: Array, hessian: Array, gradient:
 
 
 @njit(cache=True, error_model="numpy")
-def _forces(place: Place, jacobians: Array, q: Array, out: Array) -> None:
+def _forces(place: Place, jacobians: Array, room: Array, q: Array, out: Array) -> None:
     """Into `out` (N + 2, parameters) minus the derivatives of the left-over forces by the parameters."""
-    links, joint_angles, controls, slopes, parameters, slip = place
+    links, joint_angles, _, controls, slopes, parameters, slip = place
     n = links.shape[0]
     out[:] = 0.0
     speed, force, stiffness = np.empty(3), np.empty(3), np.empty(3)
@@ -281,6 +298,9 @@ def _forces(place: Place, jacobians: Array, q: Array, out: Array) -> None:
                 + along * stiffness[0] * speed[1]
                 - across * stiffness[1] * speed[0]
             )
+            for axis in range(2):
+                shares = jacobians[i, :2, 0] * room[0, axis] + jacobians[i, :2, 1] * room[1, axis]
+                out[c, WHEEL * i + PULL + axis] = shares[0] * along + shares[1] * across
     for j in range(n - 1):
         column = WHEEL * n + JOINT * j
         rate = q[3 + j]

@@ -29,6 +29,8 @@ Progress = Callable[[float, str], None]
 
 _SPREAD_PRIOR = 4.0  # variance of the logarithm of a spread's square: a factor of e either way
 _ROUNDS = 6
+CREEP_M_S, CREEP_RAD_S = 2e-4, 2e-3
+"""Of a robot whose wheels stand, pulled by its harness: rubber rollers creep by some tenths of a millimetre a second."""
 _SMALLEST_TIME_S, _LONGEST_TIME_S = 0.1, 5.0
 
 
@@ -64,6 +66,9 @@ WHEEL = (
     Parameter("gain", "thrust gained", "%", 100.0, 0.0, 0.05, 0.02),
     Parameter("lag", "lag beyond 50 ms", "ms", 1000.0, 0.03, 0.1, 0.01),
     Parameter("angle", "wheel angle, deviation", "deg", 57.29577951308232, 0.0, 0.01, 0.01),
+    # Floors of laboratories slope by 0.1 to 0.5 deg and a link weighs some 10 N; a cable pulls as much.
+    Parameter("pull", "pull along the room's x", "N", 1.0, 0.0, 0.3, 0.03),
+    Parameter("pull", "pull along the room's y", "N", 1.0, 0.0, 0.3, 0.03),
 )
 JOINT = (
     Parameter("torque", "harness torque at zero", "N m", 1.0, 0.0, 0.02, 0.005),
@@ -87,23 +92,26 @@ def nominal_population(links: int) -> Population:
     """The quasi-static model: no friction, no harness, no lag but the command's, and nothing that differs."""
     parameters = np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
     p, m = len(parameters), links + 2
-    return Population(parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0))
+    return Population(parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0), rest_stddevs=np.full(m, 1e-3))
 
 
-def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows, Rows]:
+def expected(links: Rows, run: TrainingRun, parameters: Vector, slip: Vector) -> tuple[Rows, Rows, Rows]:
     """Rates (K, m) of a run, their derivatives (K, m, p) by the parameters, and the effects (K, m, 3) of forces."""
     count, m = run.rates.shape
     rates, slopes, gains = np.empty((count, m)), np.empty((count, m, len(parameters))), np.empty((count, m, 3))
     for k in range(count):
-        asked = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
-        place = kernels.Place(links, *asked, parameters, SLIP)
+        asked = run.joint_angles[k].copy(), run.headings[k], run.controls[k].copy(), run.slopes[k].copy()
+        place = kernels.Place(links, *asked, parameters, slip)
         rates[k] = kernels.rates(place, run.rates[k].copy(), slopes[k])
         gains[k] = kernels.force_effects(place, rates[k])
     return rates, slopes, gains
 
 
 def fit_population(
-    links: Rows, runs: Sequence[TrainingRun], progress: Progress = lambda fraction, text: None
+    links: Rows,
+    runs: Sequence[TrainingRun],
+    progress: Progress = lambda fraction, text: None,
+    slip: Vector = SLIP,
 ) -> Population:
     """The population that a set of runs comes from.
 
@@ -127,6 +135,8 @@ def fit_population(
         np.array([5e-4, 5e-4] + [0.005] * len(links)),
         np.full(len(links) + 2, 0.7),
         np.array([0.05, 0.05, 0.003]),
+        slip,
+        creep(runs),
     )
     for number in range(_ROUNDS):
         progress(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
@@ -148,6 +158,15 @@ def fit_population(
     return replace(found, spreads=np.exp(0.5 * logarithms)[group])
 
 
+def creep(runs: Sequence[TrainingRun]) -> Vector:
+    """(m,) root mean square of the rates while the wheels stand, each run counted once, as is one of `CREEP`."""
+    means = [np.mean(run.rest_rates**2, axis=0) for run in runs if len(run.rest_rates)]
+    m = runs[0].rates.shape[1]
+    assumed = np.array([CREEP_M_S] * 2 + [CREEP_RAD_S] * (m - 2))
+    out: Vector = np.sqrt(np.mean([*means, assumed**2], axis=0))
+    return out
+
+
 def run_effects(population: Population, links: Rows, run: TrainingRun) -> Vector:
     """(p,) the best guess of a run's own parameters, less the common ones."""
     part = _Run.of(links, run, population)
@@ -166,7 +185,7 @@ class _Run:
 
     @classmethod
     def of(cls, links: Rows, run: TrainingRun, population: Population) -> _Run:
-        rates, slopes, gains = expected(links, run, population.parameters)
+        rates, slopes, gains = expected(links, run, population.parameters, population.slip)
         errors = run.rates - rates
         scale = population.scale(gains)
         p = len(population.parameters)

@@ -34,7 +34,7 @@ from salp_estimation.estimators.residual_estimator import FilterState, ResidualE
 from salp_estimation.estimators.residual_model import ROBOT, Population, ResidualModel, chain_hash
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
-from salp_estimation.training.population import expected, fit_population, left_over, nominal_population, run_effects
+from salp_estimation.training.population import creep, expected, fit_population, left_over, nominal_population, run_effects
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
@@ -147,7 +147,7 @@ def _learn(
     links = configuration.chain.build().links
     n = len(links)
     if form == "gaussian_process":
-        population = nominal_population(n)
+        population = replace(nominal_population(n), rest_stddevs=creep(runs))
     else:
         population = fit_population(links, runs, lambda share, text: report(0.5 * share, text))
     if form == "local":
@@ -213,7 +213,7 @@ def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     parameters = population.parameters
     if population.spreads.any():
         parameters = parameters + run_effects(population, links, run)
-    rates, _, _ = expected(links, run, parameters)
+    rates, _, _ = expected(links, run, parameters, population.slip)
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 

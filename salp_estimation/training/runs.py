@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.ndimage import maximum_filter1d
 
 from onboard_estimation.base.errors import UserError, said_of
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
@@ -95,10 +96,14 @@ class TrainingRun:
         (K,) since the recording's start.
     joint_angles, rates
         (K, N - 1) rad and (K, N + 2): rates of the base frame (m/s, m/s, rad/s) and joints (rad/s), measured.
+    headings
+        (K,) of the base frame in the room, rad.
     controls, slopes
         (K, N) lagged rim speeds, m/s, and their time derivatives, m/s^2.
     gyro
         (K, N) rad/s, less its bias, which is found against motion capture.
+    rest_rates
+        (R, N + 2) rates while the wheels stand.
     gyro_noise
         (N, 2): standard deviation of one gyro sample at rest, rad/s, and its growth with the own wheel's rim speed,
         rad/s per m/s.
@@ -110,9 +115,11 @@ class TrainingRun:
     time_s: Vector
     joint_angles: Rows
     rates: Rows
+    headings: Vector
     controls: Rows
     slopes: Rows
     gyro: Rows
+    rest_rates: Rows
     gyro_noise: Rows
     left_out: dict[str, int]
 
@@ -142,8 +149,11 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     columns = (motion.rates, controls, slopes, gyro)
     usable = motion.valid & np.all([np.isfinite(one).all(axis=1) for one in columns], axis=0)
-    # From the first command on: before it the robot rests, and nothing is learned of how it moves.
-    usable &= np.abs(lagged).max(axis=1) > STANDING_M_S
+    moves = np.abs(lagged).max(axis=1) > STANDING_M_S
+    # What is low-passed has a part of what comes within a period of the cut-off, and the wheels stop late.
+    reach = 2 * round(motion.rate_hz / DEFAULT_CUTOFF_HZ) + 1
+    rests = usable & ~maximum_filter1d(moves, reach)
+    usable &= moves
     step = max(1, round(motion.rate_hz / TRAINING_RATE_HZ))
     rows = np.arange(0, len(time_s), step)
     rows = rows[usable[rows]]
@@ -162,9 +172,11 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
         time_s[rows],
         motion.states[rows, 3:],
         rates,
+        motion.states[rows, 2],
         controls[rows],
         slopes[rows],
         gyro[rows] - bias,
+        motion.rates[rests],
         np.array(noise),
         dict(motion.left_out),
     )
