@@ -35,6 +35,7 @@ from salp_estimation.estimators.residual_model import ROBOT, Population, Residua
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
 from salp_estimation.training.population import expected, fit_population, left_over, nominal_population, run_effects
+from salp_estimation.training.references import WORDS, loss_sentences, references, rms_deg
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
@@ -104,8 +105,8 @@ def train(
         judged = _judged(
             configuration, runs, recordings, model, lambda done, text: progress(share + (1.0 - share) * done, text)
         )
-        model = replace(model, inflation=inflation(judged))
-        notes = [*notes, *_verdict(judged, model.inflation)]
+        model = replace(model, inflation=inflation(judged), held_out=_beside_references(judged, runs))
+        notes = [*notes, *_verdict(judged, model.inflation), *loss_sentences(model.held_out)]
     progress(1.0, "done")
     return model, notes
 
@@ -270,12 +271,15 @@ class HeldOutErrors:
         (K, N - 1): errors, and these over the standard deviations stated by the filter.
     nees
         (K,) per joint angle.
+    references_deg
+        RMS errors by each of the `references`, where there are any.
     """
 
     label: str
     errors_rad: Rows
     ratios: Rows
     nees: Rows
+    references_deg: tuple[float, ...] = ()
 
     @property
     def rms_deg(self) -> float:
@@ -284,6 +288,16 @@ class HeldOutErrors:
 
 
 keepable(Population, SparseGaussianProcesses, HeldOutErrors)
+
+
+def _beside_references(judged: Sequence[HeldOutErrors], runs: Sequence[TrainingRun]) -> Rows:
+    """(R, 6) as `ResidualModel.held_out`; the share within 3 sigma with the factor that the other runs ask for."""
+    labels, rows = [run.label for run in runs], []
+    for one in judged:
+        factor = inflation([other for other in judged if other is not one])
+        within = float(np.mean(np.abs(one.ratios) <= 3.0 * factor))
+        rows.append((labels.index(one.label), one.rms_deg, *one.references_deg, within))
+    return np.array(rows, dtype=np.float64).reshape(-1, 6)
 
 
 def held_out_errors(
@@ -359,7 +373,11 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     missed = np.arctan2(np.sin(missed), np.cos(missed))
     spread = np.array([one.covariance[joints, joints] for one in judged]) + noise
     ratios = missed / np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
-    return HeldOutErrors(label, missed, ratios, nees(missed, spread) / (n - 1))
+    at_ns = np.array([one.stamp_ns for one in judged])
+    truth = np.array([known[stamp][3:] for stamp in at_ns.tolist()])
+    beside = references(configuration, recording.series, initial, at_ns)
+    beside_deg = tuple(rms_deg(beside[name], truth) for name in WORDS)
+    return HeldOutErrors(label, missed, ratios, nees(missed, spread) / (n - 1), beside_deg)
 
 
 def _thinned(recording: LoadedRecording) -> tuple[Stamps, list[Measurement]]:
