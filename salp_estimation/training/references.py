@@ -38,7 +38,11 @@ _FILTER, _RMSE = "joint_angles_by_the_filter_rmse_deg", "joint_angles_{}_rmse_de
 
 
 def references(
-    configuration: SalpConfiguration, series: Sequence[Series], start: Estimate, stamps_ns: Stamps
+    configuration: SalpConfiguration,
+    series: Sequence[Series],
+    start: Estimate,
+    stamps_ns: Stamps,
+    filtered: bool = True,
 ) -> dict[str, Rows]:
     """Joint angles (K, N - 1), rad, by each of the references; of those without commands none are integrated.
 
@@ -48,9 +52,11 @@ def references(
         Of a state that begins with pose and joint angles.
     stamps_ns
         (K,) increasing.
+    filtered
+        The filter without a model is among them.
     """
     joints = slice(3, len(configuration.chain.link_names) + 2)
-    found = {"without_a_model": _untrained(configuration, series, start, stamps_ns)}
+    found = {"without_a_model": _untrained(configuration, series, start, stamps_ns)} if filtered else {}
     command = next((one for one in series if one.channel.sensor == COMMAND), None)
     if command is not None:
         found["by_integrated_commands"] = integrated_commands(configuration, command, start, stamps_ns)[:, joints]
@@ -114,9 +120,8 @@ def reference_figures(
     if part is None or result.start is None or not part.matched.any():
         return {}
     used = part.judged(result.time_s, result.settle_s)
-    found = references(configuration, series, result.start, result.stamps_ns[used])
-    if not configuration.residual_model:
-        del found["without_a_model"]  # the filter itself
+    trained = bool(configuration.residual_model)  # else the filter without a model is the filter itself
+    found = references(configuration, series, result.start, result.stamps_ns[used], trained)
     errors = {_RMSE.format(name): rms_deg(angles, part.truth[used]) for name, angles in found.items()}
     return {_FILTER: float(np.rad2deg(part.rms(used)["rad"])), **errors}
 
