@@ -222,7 +222,7 @@ def salp_unknown(quick: bool) -> list[Row]:
 def salp_days(quick: bool) -> list[Row]:
     """The same robot on five days, of which two teach and three judge: runs of 32 s (days 1 to 3) and 90 s (4 and 5).
 
-    Each day teaches in two of the five splits. Runs that turn are a group of their own: where the robot does not, a
+    Each day teaches in two of the five splits; each run has a draw of the initial error of its own. Runs that turn are a group of their own: where the robot does not, a
     chain assumed straight is hard to beat. Needs the recordings `unknown_salp`.
     """
     days, cases = range(1, 6), []
@@ -231,7 +231,7 @@ def salp_days(quick: bool) -> list[Row]:
         for seconds, turns in product((32, 90), (False, True)):
             gaits = [gait for gait in GAIT_NAMES if (gait == "turning") == turns]
             judging = product([day for day in days if (day > 3) == (seconds == 90) and day not in pair], gaits)
-            jobs = [Job(partial(unknown, *run), {}, 0) for run in judging]
+            jobs = [Job(partial(unknown, *run), {}, seed) for seed, run in enumerate(judging, 10 * seconds)]
             kind = f"{seconds} s, {'turning' if turns else 'not turning'}"
             cases += [Case(kind, f"days {pair[0]} and {pair[1]} teach", "calibrated", teach, jobs)] if jobs else []
     return _grouped("Unknown salp (simulated), two of five days teach", cases)
