@@ -222,8 +222,8 @@ def salp_unknown(quick: bool) -> list[Row]:
 def salp_days(quick: bool) -> list[Row]:
     """The same robot on five days, of which two teach and three judge: runs of 32 s (days 1 to 3) and 90 s (4 and 5).
 
-    Each day teaches in two of the five splits; each run has a draw of the initial error of its own. Runs that turn are a group of their own: where the robot does not, a
-    chain assumed straight is hard to beat. Needs the recordings `unknown_salp`.
+    Each day teaches in two of the five splits; each run has an initial error of its own. Runs that turn are a group of
+    their own: where the robot does not, a chain assumed straight is hard to beat. Needs the recordings `unknown_salp`.
     """
     days, cases = range(1, 6), []
     for pair in [(day, day % 5 + 1) for day in days][: 1 if quick else None]:

@@ -153,4 +153,4 @@ def loss_sentences(held_out: Rows) -> list[str]:
     if not lost:
         return [f"on each {of} the trained filter was better than {', '.join(WORDS.values())}"]
     counted = ", ".join(f"on {count} than {words}" for words, count in lost.items())
-    return [f"the trained filter may not be better than {' and '.join(lost)}: {of}, it was worse {counted}"]
+    return [f"the trained filter may not be better than {' or '.join(lost)}: {of}, it was worse {counted}"]

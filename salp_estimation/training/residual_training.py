@@ -9,6 +9,7 @@ with larger spreads or residuals it would also learn less, and be further off. O
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,14 +54,14 @@ _WORTH_KEEPING = 0.95
 RATE_HZ = 20.0
 LARGE_FACTOR = 3.0
 """Errors three times as large as stated: the model's form is not the robot's."""
-UNJUDGED_FACTOR = 4.5
-"""Where no runs could be held out: what five runs of one day, each of another gait, asked for at most (`unknown_salp`,
-docs/salp.md)."""
 _MOST_LINK_RUNS = 75  # links times runs
 _COMMANDS_HZ = 50.0
 _SEED = 20260103
 _COVERED = 0.985
 """Of the errors of held-out runs, within three standard deviations."""
+UNJUDGED_FACTOR = math.tan(0.5 * math.pi * _COVERED) / 3.0
+"""Where no two runs could be held out, 14: a spread known from two runs has one degree of freedom, and so much of
+Student's t distribution then lies within three standard deviations."""
 
 
 def train(
@@ -115,8 +116,8 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
     """Sentences on what runs that were held out say of the model."""
     if len(judged) < 2:
         return [
-            "how sure the filter may be cannot be judged: fewer than two runs could be held out. Its standard "
-            f"deviations are multiplied by {factor:g}, which has been enough for other robots: record more runs"
+            "how sure the filter may be cannot be judged: fewer than two runs are long enough. Its standard deviations "
+            f"are multiplied by {factor:.2g}, as two runs alone leave the spread in doubt: record longer ones"
         ]
     errors_deg = [one.rms_deg for one in judged]
     worst = judged[int(np.argmax(errors_deg))]
@@ -125,7 +126,7 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
         f"{len(judged)}, {worst.rms_deg:.1f} deg in the worst ({worst.label}); standard deviations are multiplied by "
         f"{factor:.2f}, as these errors ask for"
     ]
-    if factor > LARGE_FACTOR:
+    if factor > LARGE_FACTOR and len(judged) >= _FEW:  # fewer runs ask for more whatever the form
         found.append(
             f"a factor beyond {LARGE_FACTOR:g} says that the form of the model is not the robot's: try another --form, "
             "and look at the configuration of the chain (lengths, wheels, signs)"
@@ -196,8 +197,6 @@ def _judged(
     # Drawn, because bags are often given gait by gait.
     fold_of = np.random.default_rng(len(runs)).permutation(len(runs)) % folds
     others = [[run for k, run in enumerate(runs) if fold_of[k] != fold] for fold in range(folds)]
-    if min(map(len, others)) < 2:
-        return []
     report(0.0, f"held-out part 1 of {folds}")
     learned = all_of(
         partial(_learn, configuration, model.header.kind),
