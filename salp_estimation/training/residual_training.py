@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kept_results import keepable
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.base.workers import all_of, sharers
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
@@ -36,11 +36,10 @@ from salp_estimation.estimators.residual_model import ROBOT, Population, Residua
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
 from salp_estimation.training.population import expected, fit_population, left_over, nominal_population, run_effects
-from salp_estimation.training.references import WORDS, loss_sentences, references, rms_deg
+from salp_estimation.training.references import WORDS, loss_sentences, references, rms_deg, thinned
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
-Stamps = NDArray[np.int64]
 Progress = Callable[[float, str], None]
 HeldOut: TypeAlias = tuple[str, LoadedRecording, ResidualModel, int]
 """A run that a model has not seen: its name, its recording, the model, and what draws its initial error."""
@@ -55,7 +54,6 @@ RATE_HZ = 20.0
 LARGE_FACTOR = 3.0
 """Errors three times as large as stated: the model's form is not the robot's."""
 _MOST_LINK_RUNS = 75  # links times runs
-_COMMANDS_HZ = 50.0
 _SEED = 20260103
 _COVERED = 0.985
 """Of the errors of held-out runs, within three standard deviations."""
@@ -341,7 +339,8 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     """None for a run that is too short."""
     label, recording, model, seed = held_out
     names = configuration.chain.link_names
-    stamps, measurements = _thinned(recording)
+    measurements = thinned(recording.series, RATE_HZ)
+    stamps = np.unique([one.stamp_ns for one in measurements if one.sensor != COMMAND])
     at = stamps[:: max(1, len(stamps) // 2000)]
     links, valid = [], np.ones(len(at), dtype=np.bool_)
     for name in names:
@@ -377,23 +376,3 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     beside = references(configuration, recording.series, initial, at_ns)
     beside_deg = tuple(rms_deg(beside[name], truth) for name in WORDS)
     return HeldOutErrors(label, missed, ratios, nees(missed, spread) / (n - 1), beside_deg)
-
-
-def _thinned(recording: LoadedRecording) -> tuple[Stamps, list[Measurement]]:
-    """Measurements in the order of their stamps, no more often than is needed, and the gyros' stamps."""
-    kept: list[Measurement] = []
-    gyros: list[Stamps] = []
-    for one in recording.series:
-        sensor = one.channel.sensor
-        if sensor != COMMAND and not sensor.startswith("imu/"):
-            continue
-        rate_hz = _COMMANDS_HZ if sensor == COMMAND else RATE_HZ
-        order = np.argsort(one.stamps_ns, kind="stable")
-        stamps = one.stamps_ns[order]
-        slots = (stamps - stamps[0]) // round(NANOSECONDS_PER_SECOND / rate_hz)
-        first = np.flatnonzero(np.diff(slots, prepend=-1))
-        kept += [Measurement(int(stamps[k]), sensor, one.values[order[k]]) for k in first]
-        if sensor != COMMAND:
-            gyros.append(stamps[first])
-    kept.sort(key=lambda measurement: (measurement.stamp_ns, measurement.sensor != COMMAND))
-    return np.unique(np.concatenate(gyros)), kept
