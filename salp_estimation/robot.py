@@ -191,21 +191,26 @@ class SalpRobot(
     observed = offline("salp_estimation.judging.observed_run:observed_run")
     """How well the gyros saw the joint angles."""
 
+    metrics = offline("salp_estimation.training.references:reference_figures")
+    """Errors of the joint angles beside those of a chain assumed straight, and the like."""
+
     observability_report = offline("salp_estimation.judging.observed_run:JointReport")
     """Joint by joint, gait by gait."""
 
     def notes(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[Note, ...]:
-        """Which residual model there was, and how much of the run lies outside its training data."""
-        part = result.parts.get("joint_angles")
+        """What was better than the filter, which model there was, and how much of the run lies outside its data."""
+        from salp_estimation.training.references import worse_than
+
+        part, worse = result.parts.get("joint_angles"), worse_than(result.metrics.get(self.name, {}))
         if not configuration.residual_model or part is None:
-            return ()
+            return worse
         from salp_estimation.estimators.residual_model import load_model
         from salp_estimation.training.report import model_notes
 
         model = load_model(configuration.residual_model, configuration)
-        return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
+        return (*worse, *model_notes(configuration, model, series, result.stamps_ns, part.estimate))
 
     check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS)
     train = offline("salp_estimation.training.report:train_salp")

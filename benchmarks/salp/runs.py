@@ -29,6 +29,7 @@ from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gaits import GAITS
 from salp_estimation.simulation.foreign_effects import ForeignScenario
 from salp_estimation.simulation.hardware_simulator import HardwareSimulation
+from salp_estimation.training.references import WORDS, references, rms_deg
 from salp_estimation.training.residual_training import train
 from salp_estimation.training.runs import training_run
 
@@ -55,13 +56,15 @@ _TOLD = ("moves unlike", "contradicts", "contradict the state", "is silent since
 class Run(NamedTuple):
     """A stretch of a run at K instants, by part of the state: errors and standard deviations (K, n), NEES (K,).
 
-    `told` is whether a sentence said that the robot is not as the model has it, or that a gyro is silent.
+    `told` is whether a sentence said that the robot is not as the model has it, or that a gyro is silent; `beside_deg`
+    the RMS errors of the joint angles by what the filter has to beat, see `references`.
     """
 
     error: Mapping[str, Array]
     stddev: Mapping[str, Array]
     nees: Mapping[str, Array]
     told: bool = False
+    beside_deg: Mapping[str, float] = {}
 
     @property
     def joints_deg(self) -> float:
@@ -108,15 +111,19 @@ def judged(job: Job) -> list[Run]:
         mean, joints = start.mean.copy(), space.coordinates("joint_angles")
         mean[joints] = space.part("joint_angles").plus(exact.mean[joints], np.array(job.joint_error_rad))
         start = replace(start, mean=mean)
-    replayed = replays.replay(replays.with_beacon(recording), start)
+    heard = replays.with_beacon(recording)
+    replayed = replays.replay(heard, start)
     record, noise = replayed.record, ROBOT.truth_specification(configuration).covariances
     true, _ = truth_at(ROBOT, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
     parts = {name: _part(space, name, record, values, noise.get(name)) for name, values in true.items()}
     told = any(words in sentence for words in _TOLD for sentence in replayed.messages)
-    return [_stretch(record.time_s, parts, from_s, until_s, told) for from_s, until_s in job.stretches_s]
+    beside = references(configuration, heard.series, start, record.stamps_ns)
+    return [_stretch(record.time_s, parts, beside, *stretch, told) for stretch in job.stretches_s]
 
 
-def _stretch(since_s: Array, parts: Mapping[str, Any], from_s: float, until_s: float, told: bool) -> Run:
+def _stretch(
+    since_s: Array, parts: Mapping[str, Any], beside: Mapping[str, Array], from_s: float, until_s: float, told: bool
+) -> Run:
     # The last fifth of a second is left: the gyros' last samples come a little before the end.
     at_s = np.arange(from_s, min(until_s, np.ceil(since_s[-1]) - 0.1), 1.0 / INSTANTS_HZ)
     rows = np.searchsorted(since_s, at_s, side="right") - 1
@@ -124,7 +131,8 @@ def _stretch(since_s: Array, parts: Mapping[str, Any], from_s: float, until_s: f
         {name: getattr(parts[name], what)[rows] for name in ("joint_angles", "pose")}
         for what in ("error", "stddev", "nees")
     )
-    return Run(error, stddev, nees, told)
+    truth = parts["joint_angles"].truth[rows]
+    return Run(error, stddev, nees, told, {name: rms_deg(angles[rows], truth) for name, angles in beside.items()})
 
 
 def all_judged(jobs: Iterable[Job]) -> list[list[Run]]:
@@ -308,9 +316,25 @@ def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: fl
         "throughout": f"{(covered == 1.0).sum()} runs",
         "NEES": f"{np.mean(nees):.2f}",
         "told": f"{sum(one.told for one in runs)} runs",
+        **beside_cells(runs),
         **({} if factor is None else {"factor": f"{factor:.2f}"}),
     }
     return cells_row(table, f"{case}, {form}", cells)
+
+
+_BESIDE = dict(zip(WORDS, ("no model", "commands", "straight"), strict=True))
+
+
+def beside_cells(runs: Sequence[Run]) -> dict[str, str]:
+    """What the filter has to beat, and on how many runs it does not; nothing of runs of other filters."""
+    if not all(one.beside_deg for one in runs):
+        return {}
+    cells, lost = {}, []
+    for name, words in _BESIDE.items():
+        errors = [one.beside_deg[name] for one in runs]
+        cells[words] = middle_worst(errors, 1, " deg")
+        lost.append(str(sum(error < one.joints_deg for error, one in zip(errors, runs, strict=True))))
+    return {**cells, "worse than these on": f"{', '.join(lost)} runs"}
 
 
 def full_row(table: str, case: str, gait: str, runs: Sequence[Run]) -> Row:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import Matrix, PhaseEvent, Vector
+from onboard_estimation.base.measurement import Estimate, Matrix, PhaseEvent, Vector
 from onboard_estimation.base.presentation import (
     error_keys,
     format_number,
@@ -275,6 +275,8 @@ class EvaluationResult:
         What the filter had learned by the end, see `Estimator.learned`.
     sections
         What the robot adds to the report, see `Robot.report_sections`.
+    start
+        The initial state that the filter was given; None: it had its configured one.
     """
 
     robot: str
@@ -299,6 +301,7 @@ class EvaluationResult:
     phases: Phases | None = None
     learned: Any = None
     sections: tuple[ReportSection, ...] = ()
+    start: Estimate | None = None
 
     @property
     def settle_s(self) -> float:

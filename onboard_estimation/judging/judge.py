@@ -100,6 +100,7 @@ def judge(
         command=command,
         phase_events=replayed.events,
         learned=replayed.learned,
+        start=initial,
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))

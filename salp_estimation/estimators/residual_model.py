@@ -43,6 +43,7 @@ _SHAPES = {
     "slip": "4",
     "rest_stddevs": "m",
     "gyro_noise": "n 2",
+    "held_out": "r 6",
 }
 SLIP = np.array([0.002, 0.002, 0.02, 0.015])
 """Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
@@ -111,6 +112,10 @@ class ResidualModel:
         (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
     inflation
         What the filter's standard deviations of the joint angles are multiplied by: see `residual_training`.
+    held_out
+        (R, 6) of each run that a training held out: its number in the header; RMS errors of the joint angles, deg, by
+        the filter, and by what it should beat: without a model, by integrated commands, assumed straight; the share of
+        the filter's errors within three standard deviations.
     """
 
     header: ModelHeader
@@ -118,6 +123,7 @@ class ResidualModel:
     processes: SparseGaussianProcesses | None
     gyro_noise: Rows
     inflation: float = 1.0
+    held_out: Rows = field(default_factory=lambda: np.zeros((0, 6)))
 
     @property
     def link_count(self) -> int:
@@ -127,7 +133,7 @@ class ResidualModel:
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
         arrays: model_file.Arrays = {**vars(self.population), "gyro_noise": self.gyro_noise}
-        arrays["inflation"] = np.array([self.inflation])
+        arrays |= {"inflation": np.array([self.inflation]), "held_out": self.held_out}
         if self.processes is not None:
             arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
         model_file.save(path, self.header, arrays)
@@ -144,6 +150,7 @@ class ResidualModel:
         header, arrays = model_file.load(path, *RESIDUAL_FORMS)
         links = len(header.sensors)
         p = parameter_count(links)
+        arrays = {"held_out": np.zeros((0, 6)), **arrays}  # older files have none
         values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
         if not all((values[name] > 0.0).all() for name in ("residual_stddevs", "correlation_times_s")):
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
@@ -151,11 +158,11 @@ class ResidualModel:
             raise UserError(f"{path}: standard deviations below zero; train it anew")
         if header.kind != "gaussian_process":  # which calibrates nothing
             model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
-        noise = values.pop("gyro_noise")
+        noise, held_out = values.pop("gyro_noise"), values.pop("held_out")
         told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
         if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
             raise UserError(f"{path}: an inflation that is no number from 1 on; train it anew")
-        return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]))
+        return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]), held_out)
 
     def require(self, configuration: SalpConfiguration, where: str) -> None:
         """UserError where the model was trained for another chain, other sensors or another form of them."""

@@ -23,6 +23,7 @@ from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.training import residual_training
 from salp_estimation.training.motion import Rows
 from salp_estimation.training.population import JOINT, WHEEL
+from salp_estimation.training.references import loss_sentences
 from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
 
 _MOST_LINKS_FOR_PROCESSES = 3
@@ -38,6 +39,10 @@ MARGIN = 0.05
 WORTH_SAYING = 0.05
 """A larger share of the run outside belongs into the verdict."""
 _MOST_NAMED = 4
+_HELD_OUT = (
+    "run", "trained_rmse_deg", "without_a_model_rmse_deg", "by_integrated_commands_rmse_deg",
+    "assumed_straight_rmse_deg", "within_3_sigma",
+)  # fmt: skip
 
 _WANTED = {"rad": SMALLEST_ANGLE_RANGE_RAD, "m/s": SMALLEST_SPEED_RANGE_M_S}
 """Ranges that inputs should be moved over, by their unit."""
@@ -131,6 +136,7 @@ class SalpTraining:
             "parameters": [one._asdict() for one in self.parameters()],
             "residuals": self.residuals(),
             "inputs": [one._asdict() for one in self.inputs()],
+            "held_out": [dict(zip(_HELD_OUT, row, strict=True)) for row in self._held_out()],
             "flipped_frames_left_out": self.left_out(),
             "notes": list(self.notes),
         }
@@ -156,8 +162,29 @@ class SalpTraining:
         return [*out, *(f"{note}." for note in self.notes)]
 
     def tables(self) -> list[ReportTable]:
-        """Parameters where there are any, what remains of the rates, and the inputs covered."""
-        return [*([self._parameter_table()] if self.calibrated else []), self._residual_table(), self._input_table()]
+        """Held-out runs and parameters where there are any, what remains of the rates, and the inputs covered."""
+        return [
+            *([self._held_out_table()] if len(self.model.held_out) else []),
+            *([self._parameter_table()] if self.calibrated else []),
+            self._residual_table(),
+            self._input_table(),
+        ]
+
+    def _held_out(self) -> list[tuple[str | float, ...]]:
+        """Name and figures of each run that was held out."""
+        runs = self.model.header.training.runs
+        return [(runs[int(number)], *figures) for number, *figures in self.model.held_out.tolist()]
+
+    def _held_out_table(self) -> ReportTable:
+        rows = [
+            (str(name), *(f"{one:.2f}" for one in errors), f"{within:.3f}")
+            for name, *errors, within in self._held_out()
+        ]
+        middle = [f"{one:.2f}" for one in np.median(self.model.held_out[:, 1:5], axis=0)]
+        rows.append(("median; mean within", *middle, f"{self.model.held_out[:, 5].mean():.3f}"))
+        headings = ("run", "trained", "no model", "commands", "straight", "within 3 sigma")
+        title = "runs held out: RMS of the joint angles (deg), and of what the trained filter has to beat"
+        return ReportTable(title, headings, tuple(rows), headings[1:])
 
     def _parameter_table(self) -> ReportTable:
         rows = tuple(
@@ -287,6 +314,7 @@ def model_notes(
         f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
         f"{len(training.runs)} runs."
     )
+    trained += "".join(f" Its training found: {sentence}." for sentence in loss_sentences(model.held_out))
     controls = np.zeros((len(stamps_ns), model.link_count))
     for one in series:
         if one.channel.sensor == COMMAND and np.isfinite(one.values).all(axis=1).any():

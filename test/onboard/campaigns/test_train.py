@@ -94,8 +94,14 @@ def test_training_says_what_it_found_and_with_what(folder: Path) -> None:
     model = ResidualModel.from_file(folder / "model.npz")
     assert model.header.training.hashes == tuple(hashes.values())
     page = Path(said["page"]).read_text()
-    assert page.count("<table>") == 4
+    assert page.count("<table>") == 5
     assert all(text in page for text in (*hashes.values(), *GAITS, "SIMULATED", "dry friction across"))
+    # Every run was held out, and the filter without a model, commands and a straight chain stand beside it.
+    assert [one["run"] for one in said["held_out"]] == [GAITS[int(k)] for k in model.held_out[:, 0]]
+    assert set(GAITS) == {one["run"] for one in said["held_out"]}
+    lost = [one["run"] for one in said["held_out"] if one["assumed_straight_rmse_deg"] < one["trained_rmse_deg"]]
+    words = f"on {len(lost)} than a chain assumed straight"
+    assert any(words in note for note in said["notes"]) == bool(lost)
 
 
 @pytest.mark.slow
