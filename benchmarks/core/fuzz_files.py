@@ -210,7 +210,7 @@ def salp_model(configuration: SalpConfiguration) -> ResidualModel:
 
     size, links = parameter_count(3), configuration.chain.link_names
     population = Population(
-        np.full(size, 0.1), 1e-4 * np.eye(size), np.ones(size), np.full(5, 0.02), np.full(5, 0.5), np.full(3, 0.1)
+        np.full(size, 0.1), 1e-4 * np.eye(size), np.ones(size), *np.full((3, 5), 0.02), np.full(3, 0.1)
     )
     conditions = model_file.TrainingConditions(5.0, 1.0, 5, ("made",), ("",), ("0" * 64,), (-1.0,) * 5, (1.0,) * 5)
     inputs, units = ("alpha_1", "alpha_2", "u_1", "u_2", "u_3"), ("rad", "rad", "m/s", "m/s", "m/s")

@@ -99,13 +99,15 @@ class Bias(NamedTuple):
         """Some time later."""
         return self._replace(variance=self.variance + walk_rad_s_sqrt_s**2 * duration_s)
 
-    def learned(self, rate_rad_s: float, noise_stddev_rad_s: float) -> Bias:
-        """From a reading of a robot that stands."""
+    def learned(self, rate_rad_s: float, noise_stddev_rad_s: float, creep_rad_s: float) -> Bias:
+        """From a reading of a robot that stands, but for how its harness may turn the link all the while."""
+        creep = min(creep_rad_s**2, self.variance)
+        known = self.variance - creep
         error, spread = rate_rad_s - self.mean, self.variance + noise_stddev_rad_s**2
         if error * error > PLAUSIBLE**2 * spread:
             return self
-        gain = self.variance / spread
-        return Bias(self.mean + gain * error, (1.0 - gain) * self.variance)
+        gain = known / (known + noise_stddev_rad_s**2)
+        return Bias(self.mean + gain * error, (1.0 - gain) * known + creep)
 
 
 def link_errors(count: int) -> Matrix:
@@ -255,7 +257,9 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         link, controls, period_s = reading.link, wheels.rim_speeds_m_s, max(reading.period_s, LEAST_PERIOD_S)
         bias = filtered.biases[link]
         if wheels.are_known_to_rest:
-            bias = bias.learned(reading.rate_rad_s, self.configuration.gyro.noise_stddev_rad_s)
+            bias = bias.learned(
+                reading.rate_rad_s, self.configuration.gyro.noise_stddev_rad_s, self.configuration.process.creep_rad_s
+            )
         rate = reading.rate_rad_s - bias.mean
         measured, scaled = np.array([rate]), self._scale * rate**2
         single = self._white + self._model + scaled + bias.variance

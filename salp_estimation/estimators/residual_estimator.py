@@ -34,7 +34,7 @@ from salp_estimation.estimators.chain_estimator import (
 )
 from salp_estimation.estimators.gaussian_sum_start import WideComponent, log_density, mixture, widened
 from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
-from salp_estimation.estimators.residual_model import REST_S, ResidualModel
+from salp_estimation.estimators.residual_model import REST_S, SLIP, Population, ResidualModel
 from salp_estimation.model import friction_kernels as friction
 from salp_estimation.model.configuration import SalpConfiguration
 
@@ -56,6 +56,20 @@ GYRO_SCALE_STDDEV = 0.01
 POSE = StateSpace(se2("pose"))
 
 
+class Robots(NamedTuple):
+    """Parameters of a robot before any reading: mean (p,), covariance (p, p) and its diagonal."""
+
+    mean: Vector
+    covariance: Matrix
+    variances: Vector
+
+    @classmethod
+    def of(cls, population: Population) -> Robots:
+        """Of a population."""
+        prior = population.prior
+        return cls(population.parameters, prior, np.diagonal(prior).copy())
+
+
 class FilterState(NamedTuple):
     """State and covariance in the order of `residual_filter_kernels`; arrays are values, never written.
 
@@ -63,6 +77,8 @@ class FilterState(NamedTuple):
     ----------
     linearised, start
         The last linearisation, and where the next one's iteration starts.
+    robots
+        What is known of the robot beforehand.
     history
         The last of the steps that led here, where somebody will look back.
     evidence
@@ -75,14 +91,16 @@ class FilterState(NamedTuple):
     covariance: Matrix
     linearised: Linearised | None
     start: Vector
+    robots: Robots
     history: Any = None
     evidence: float = 0.0
     is_novel: bool = False
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
+        evidence += self.evidence
         return FilterState(
-            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_novel
+            state, covariance, self.linearised, self.start, self.robots, self.history, evidence, self.is_novel
         )
 
 
@@ -136,8 +154,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
         self._links, self._model = configuration.chain.build().links, model
-        self._population, self._prior = model.population, model.population.prior
-        self._variances_between = np.diagonal(self._prior).copy()
+        self._population, self._robots = model.population, Robots.of(model.population)
         self._means: tuple[Rows, Vector, Rows] = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
         if model.processes is not None:  # of the rates, then of the gyros
             inducing, inverse_scales, weights = model.processes.mean_arrays
@@ -154,13 +171,15 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         self._joints = self.space.tangent("joint_angles")
 
     def start(self, initial: Estimate | None) -> ResidualState:
-        """As told, and in doubt of the joint angles."""
+        """As told, and in doubt of the joint angles; with none, in doubt of the room's axes as well."""
         told, probability = super().start(initial), self.configuration.initial.wrong_start_probability
         known = initial or self.default_start()
+        robots = self._robots if initial is not None else Robots.of(self._population.turned_anyhow())
+        told = replace(told, filtered=self._begun(known.mean, known.covariance, robots)[0])
         wider = widened(self.space, known.covariance) if probability > 0.0 else None
         if wider is None:
             return told
-        other = replace(super().start(Estimate(0, known.mean, wider)), stamp_ns=told.stamp_ns)
+        other = replace(told, filtered=self._begun(known.mean, wider, robots)[0])
         return replace(told, wide=WideComponent(other, math.log((1.0 - probability) / probability)))
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
@@ -195,8 +214,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def novelty(self, now: FilterState) -> float:
         """Of the robot to those in training, see `kernels.novelty`."""
         here = self._parameters
-        deviations = now.state[here] - self._population.parameters
-        return kernels.novelty(deviations, now.covariance[here, here], self._variances_between)
+        deviations = now.state[here] - now.robots.mean
+        return kernels.novelty(deviations, now.covariance[here, here], now.robots.variances)
 
     def followed(self, state: ResidualState, measurement: Measurement) -> Step:
         """One filter after a measurement, whether or not there is another."""
@@ -232,16 +251,19 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
 
     def begun(self, mean: Vector, covariance: Matrix) -> tuple[FilterState, LaggedCommand]:
         """Those moments, and what the model says of the population."""
+        return self._begun(mean, covariance, self._robots)
+
+    def _begun(self, mean: Vector, covariance: Matrix, robots: Robots) -> tuple[FilterState, LaggedCommand]:
         n, none = len(self._link_of), np.zeros(len(self._link_of))
         state, whole = np.zeros(self._size), np.zeros((self._size, self._size))
-        state[self._public], state[self._parameters] = mean, self._population.parameters
+        state[self._public], state[self._parameters] = mean, robots.mean
         scales = slice(self._biases.stop, self._biases.stop + n)
         whole[scales, scales] = GYRO_SCALE_STDDEV**2 * np.eye(n)
-        whole[self._parameters, self._parameters] = self._prior
+        whole[self._parameters, self._parameters] = robots.covariance
         residuals = slice(self._parameters.stop, self._size - 3)
         whole[residuals, residuals] = np.eye(n + 2)
         whole[self._public_block] = covariance
-        return FilterState(state, whole, None, np.zeros(n + 2)), LaggedCommand(none, none, 0, none)
+        return FilterState(state, whole, None, np.zeros(n + 2), robots), LaggedCommand(none, none, 0, none)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector
@@ -287,12 +309,10 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
             return now._replace(linearised=made, start=np.zeros(m)), made
         drive = controls, (asked - controls) / COMMAND_LAG_S
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
-            self._links, now.state, now.covariance, *drive, population.slip, now.start, *self._means
+            self._links, now.state, now.covariance, *drive, SLIP, now.start, *self._means
         )
         angles = now.state[self._angles]
-        place = friction.Place(
-            self._links, angles, now.state[-1], *drive, now.state[self._parameters], population.slip
-        )
+        place = friction.Place(self._links, angles, now.state[-1], *drive, now.state[self._parameters], SLIP)
         stddevs = population.scale(friction.force_effects(place, start))
         if self._model.processes is not None:
             inputs = np.concatenate([angles, controls])[None]
@@ -308,7 +328,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         noise = walk, ANGLE_NOISE
         state, covariance = kernels.predict(now.state, now.covariance, linearised, duration_s, *noise)
         keep = float(np.exp(-duration_s / ROBOT_TIME_S))
-        kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
+        kernels.drift(state, covariance, self._parameters.start, now.robots.mean, now.robots.covariance, keep)
         return now.with_moments(state, covariance)
 
     def corrected(
@@ -326,19 +346,19 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         after, seen = self._by_gyro(now, reading, speed_m_s, linearised, self._gate)
         _, inflation, rejected = decide(self._gate, seen.nis, 1, gyro.rejected_in_a_row, may_recover)
         if inflation > 1.0:
-            wider = now.with_moments(now.state, self._inflated(now.covariance, inflation))
+            wider = now.with_moments(now.state, self._inflated(now, inflation))
             evidence = after.evidence
             after, seen = self._by_gyro(wider, reading, speed_m_s, linearised, OPEN)
             after, seen = after._replace(evidence=evidence), replace(seen, inflation=inflation)
         return after, seen, rejected
 
-    def _inflated(self, covariance: Matrix, factor: float) -> Matrix:
+    def _inflated(self, now: FilterState, factor: float) -> Matrix:
         """All less known, but no parameter less than before any reading."""
         scales = np.full(self._size, np.sqrt(factor))
-        variances, prior = np.diagonal(covariance)[self._parameters], self._variances_between
+        variances, prior = np.diagonal(now.covariance)[self._parameters], now.robots.variances
         known = variances > 0.0
         scales[self._parameters][known] = np.clip(np.sqrt(prior[known] / variances[known]), 1.0, np.sqrt(factor))
-        return covariance * np.outer(scales, scales)
+        return now.covariance * np.outer(scales, scales)
 
     def _by_gyro(
         self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate

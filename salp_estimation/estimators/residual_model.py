@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,8 @@ from onboard_estimation.base.measurement import Vector
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
+from salp_estimation.model import friction_kernels as friction
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
-from salp_estimation.model.friction_kernels import parameter_count
 
 Rows = NDArray[np.float64]
 
@@ -40,7 +40,6 @@ _SHAPES = {
     "residual_stddevs": "m",
     "correlation_times_s": "m",
     "force_stddevs": "3",
-    "slip": "4",
     "rest_stddevs": "m",
     "gyro_noise": "n 2",
     "held_out": "r 6",
@@ -65,13 +64,11 @@ class Population:
         (p,) standard deviations from run to run.
     residual_stddevs, correlation_times_s
         (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
+    rest_stddevs
+        (N + 2,) of each rate while the wheels stand: harness and floor make a chain creep.
     force_stddevs
         (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
         what the floor does beside friction.
-    slip
-        (4,) speeds at which dry friction has reached 0.7 of its size, see `friction_kernels`.
-    rest_stddevs
-        (N + 2,) of what is left of each rate while the wheels stand.
     """
 
     parameters: Vector
@@ -79,9 +76,8 @@ class Population:
     spreads: Vector
     residual_stddevs: Vector
     correlation_times_s: Vector
+    rest_stddevs: Vector
     force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
-    slip: Vector = field(default_factory=SLIP.copy)
-    rest_stddevs: Vector = field(default_factory=lambda: np.full(5, 1e-4))
 
     def scale(self, gains: Rows) -> Rows:
         """Standard deviations (K, N + 2) of what is left of the rates, on which forces act by `gains` (K, N + 2, 3)."""
@@ -93,6 +89,17 @@ class Population:
         """(p, p) covariance of the parameters of a robot that was not among the runs."""
         out: Rows = self.uncertainty + np.diag(self.spreads**2)
         return out
+
+    def turned_anyhow(self) -> Population:
+        """The same where nobody knows how the room's axes lie: pulls of any direction, zero in the mean."""
+        links = len(self.residual_stddevs) - 2
+        x = friction.WHEEL * np.arange(links) + friction.PULL
+        pulls = np.stack([self.parameters[x], self.parameters[x + 1]])
+        parameters, uncertainty = self.parameters.copy(), self.uncertainty.copy()
+        for axis in (x, x + 1):
+            parameters[axis] = 0.0
+            uncertainty[np.ix_(axis, axis)] += 0.5 * pulls.T @ pulls
+        return replace(self, parameters=parameters, uncertainty=uncertainty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +156,10 @@ class ResidualModel:
         """
         header, arrays = model_file.load(path, *RESIDUAL_FORMS)
         links = len(header.sensors)
-        p = parameter_count(links)
+        p = friction.parameter_count(links)
         arrays = {"held_out": np.zeros((0, 6)), **arrays}  # older files have none
         values = model_file.fitting(arrays, _SHAPES, f"{path}", p=p, m=links + 2, n=links)
-        if not all((values[name] > 0.0).all() for name in ("residual_stddevs", "correlation_times_s")):
+        if not all((values[name] > 0.0).all() for name in ("residual_stddevs", "correlation_times_s", "rest_stddevs")):
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
         if not all((values[name] >= 0.0).all() for name in ("spreads", "force_stddevs", "gyro_noise")):
             raise UserError(f"{path}: standard deviations below zero; train it anew")

@@ -124,6 +124,9 @@ class ProcessConfiguration:
     body_speed_error_m_s: float = non_negative(
         0.014, "standard deviation of the error of the base's forward and sideways speed", "m/s"
     )
+    creep_rad_s: float = non_negative(
+        3e-3, "standard deviation of a link's turning rate while the wheels stand: harness and floor pull", "rad/s"
+    )
     error_time_s: float = positive(0.5, "how long such an error lasts: its autocorrelation's integral", "s")
     longest_step_s: float = parameter(
         0.05,

@@ -30,7 +30,7 @@ Progress = Callable[[float, str], None]
 _SPREAD_PRIOR = 4.0  # variance of the logarithm of a spread's square: a factor of e either way
 _ROUNDS = 6
 CREEP_M_S, CREEP_RAD_S = 2e-4, 2e-3
-"""Of a robot whose wheels stand, pulled by its harness: rubber rollers creep by some tenths of a millimetre a second."""
+"""Of a robot whose wheels stand, pulled by its harness: rubber rollers creep by some 0.1 mm/s."""
 _SMALLEST_TIME_S, _LONGEST_TIME_S = 0.1, 5.0
 
 
@@ -92,26 +92,25 @@ def nominal_population(links: int) -> Population:
     """The quasi-static model: no friction, no harness, no lag but the command's, and nothing that differs."""
     parameters = np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
     p, m = len(parameters), links + 2
-    return Population(parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0), rest_stddevs=np.full(m, 1e-3))
+    return Population(
+        parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0), rest_stddevs=np.full(m, 1e-3)
+    )
 
 
-def expected(links: Rows, run: TrainingRun, parameters: Vector, slip: Vector) -> tuple[Rows, Rows, Rows]:
+def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows, Rows]:
     """Rates (K, m) of a run, their derivatives (K, m, p) by the parameters, and the effects (K, m, 3) of forces."""
     count, m = run.rates.shape
     rates, slopes, gains = np.empty((count, m)), np.empty((count, m, len(parameters))), np.empty((count, m, 3))
     for k in range(count):
         asked = run.joint_angles[k].copy(), run.headings[k], run.controls[k].copy(), run.slopes[k].copy()
-        place = kernels.Place(links, *asked, parameters, slip)
+        place = kernels.Place(links, *asked, parameters, SLIP)
         rates[k] = kernels.rates(place, run.rates[k].copy(), slopes[k])
         gains[k] = kernels.force_effects(place, rates[k])
     return rates, slopes, gains
 
 
 def fit_population(
-    links: Rows,
-    runs: Sequence[TrainingRun],
-    progress: Progress = lambda fraction, text: None,
-    slip: Vector = SLIP,
+    links: Rows, runs: Sequence[TrainingRun], progress: Progress = lambda fraction, text: None
 ) -> Population:
     """The population that a set of runs comes from.
 
@@ -134,9 +133,8 @@ def fit_population(
         np.exp(0.5 * start)[group],
         np.array([5e-4, 5e-4] + [0.005] * len(links)),
         np.full(len(links) + 2, 0.7),
-        np.array([0.05, 0.05, 0.003]),
-        slip,
         creep(runs),
+        np.array([0.05, 0.05, 0.003]),
     )
     for number in range(_ROUNDS):
         progress(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
@@ -185,7 +183,7 @@ class _Run:
 
     @classmethod
     def of(cls, links: Rows, run: TrainingRun, population: Population) -> _Run:
-        rates, slopes, gains = expected(links, run, population.parameters, population.slip)
+        rates, slopes, gains = expected(links, run, population.parameters)
         errors = run.rates - rates
         scale = population.scale(gains)
         p = len(population.parameters)

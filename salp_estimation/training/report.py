@@ -32,7 +32,7 @@ _MOST_COLUMNS = 4
 SMALLEST_ANGLE_RANGE_RAD = 0.2
 """The rates depend on sines and cosines of the joint angles: over less than 11 deg they are hardly more than lines."""
 SMALLEST_SPEED_RANGE_M_S = 0.02
-"""Five times the speed at which dry friction has reached most of its size (`population.SLIP`)."""
+"""Five times the speed at which dry friction has reached most of its size (`residual_model.SLIP`)."""
 
 MARGIN = 0.05
 """The covered range of an input is widened by this share of it, on either side: so far a model carries."""

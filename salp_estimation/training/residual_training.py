@@ -57,7 +57,8 @@ _FOLDS = 5
 _FEW = 10
 _WORTH_KEEPING = 0.95
 """A Gaussian process is kept where it leaves less than this share of the variance of runs that it has not seen."""
-RATE_HZ = 20.0
+MOST_RATE_HZ = 100.0
+"""Of the gyros on runs that are held out, where the filter uses all of their samples."""
 LARGE_FACTOR = 3.0
 """Errors three times as large as stated: the model's form is not the robot's."""
 _MOST_LINK_RUNS = 75  # links times runs
@@ -218,7 +219,7 @@ def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     parameters = population.parameters
     if population.spreads.any():
         parameters = parameters + run_effects(population, links, run)
-    rates, _, _ = expected(links, run, parameters, population.slip)
+    rates, _, _ = expected(links, run, parameters)
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 
@@ -323,16 +324,19 @@ def inflation(judged: Sequence[HeldOutErrors]) -> float:
     """What standard deviations are to be multiplied by; at least 1, and a lot where less than two runs can tell.
 
     With it the mean NEES of the held-out runs is the number of joint angles, and `_COVERED` of their errors lie within
-    three standard deviations. Of n runs the mean is not that of all the others to come: as of a variance that n samples
-    tell, (n + 1) / (n - 1) more is allowed for.
+    three standard deviations, in either half of them: errors that grow with time decide, for the runs to come may be
+    longer. Of n runs the mean is not that of all the others to come: as of a variance that n samples tell, (n + 1) /
+    (n - 1) more is allowed for.
     """
     count = len(judged)
     if count < 2:
         return UNJUDGED_FACTOR
-    mean = float(np.mean([one.nees.mean() for one in judged]))
-    ratios = np.abs(np.concatenate([one.ratios.ravel() for one in judged]))
-    square = max(mean, (float(np.quantile(ratios, _COVERED)) / 3.0) ** 2) * (count + 1.0) / (count - 1.0)
-    return max(1.0, float(np.sqrt(square)))
+    squares = [1.0]
+    for half in (0, 1):
+        mean = np.mean([np.array_split(one.nees, 2)[half].mean() for one in judged])
+        ratios = np.abs(np.concatenate([np.array_split(one.ratios, 2)[half].ravel() for one in judged]))
+        squares += [float(mean), (float(np.quantile(ratios, _COVERED)) / 3.0) ** 2]
+    return max(1.0, math.sqrt(max(squares) * (count + 1.0) / (count - 1.0)))
 
 
 class _AsStated(ResidualEstimator):
@@ -346,7 +350,7 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     """None for a run that is too short."""
     label, recording, model, seed = held_out
     names = configuration.chain.link_names
-    measurements = thinned(recording.series, RATE_HZ)
+    measurements = thinned(recording.series, configuration.gyro.used_rate_hz or MOST_RATE_HZ)
     stamps = np.unique([one.stamp_ns for one in measurements if one.sensor != COMMAND])
     at = stamps[:: max(1, len(stamps) // 2000)]
     links, valid = [], np.ones(len(at), dtype=np.bool_)

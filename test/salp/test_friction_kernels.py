@@ -33,6 +33,7 @@ def some_parameters(n: int, rng: np.random.Generator) -> Array:
             rng.normal(scale=0.05, size=n),
             rng.uniform(0.0, 0.1, n),
             rng.normal(scale=0.05, size=n),
+            rng.normal(scale=0.1, size=(n, 2)),
         ]
     )
     joints = np.column_stack(
@@ -41,18 +42,27 @@ def some_parameters(n: int, rng: np.random.Generator) -> Array:
     return np.concatenate([wheels.ravel(), joints.ravel()])
 
 
-def a_case(n: int, seed: int) -> tuple[DenseChain, Array, Array, Array, Array]:
-    """A chain, joint angles, controls, their slopes and parameters."""
+def a_case(n: int, seed: int) -> tuple[DenseChain, Array, float, Array, Array, Array]:
+    """A chain, joint angles, heading, controls, their slopes and parameters."""
     rng = np.random.default_rng(100 * n + seed)
     angles, controls = rng.uniform(-0.8, 0.8, n - 1), rng.uniform(-0.1, 0.1, n)
-    return a_chain(n), angles, controls, rng.normal(scale=0.1, size=n), some_parameters(n, rng)
+    slopes = rng.normal(scale=0.1, size=n)
+    return a_chain(n), angles, 0.7 * seed - 2.0, controls, slopes, some_parameters(n, rng)
 
 
-def dense_rates(dense: DenseChain, joint_angles: Array, controls: Array, slopes: Array, parameters: Array) -> Array:
+def dense_rates(
+    dense: DenseChain, joint_angles: Array, heading: float, controls: Array, slopes: Array, parameters: Array
+) -> Array:
     """Rates at which all forces balance, by scipy: Jacobians by differences, one long sum of forces."""
     n = len(controls)
-    own, joint = parameters[: 9 * n].reshape(n, 9), parameters[9 * n :].reshape(n - 1, 3)
-    jacobians, _ = replace(dense, wheel_angles=dense.wheel_angles + own[:, 8]).jacobians(joint_angles)
+    own, joint = parameters[: 11 * n].reshape(n, 11), parameters[11 * n :].reshape(n - 1, 3)
+    wheel_angles = dense.wheel_angles + own[:, 8]
+    jacobians, _ = replace(dense, wheel_angles=wheel_angles).jacobians(joint_angles)
+    # Of each wheel's axes in the room, in which the base has the mean heading of the links.
+    relative = np.concatenate([[0.0], np.cumsum(joint_angles)])
+    turned = heading + relative - relative.mean() + wheel_angles
+    pull = own[:, 9] + 1j * own[:, 10]
+    along, across = (pull * np.exp(-1j * turned)).real, (pull * np.exp(-1j * turned)).imag
     drag = np.diagonal(dense.wheel_drag, axis1=1, axis2=2)
     thrust = drag[:, 0] * (1.0 + own[:, 6]) * (controls - own[:, 7] * slopes)
     joint_drag = dense.joint_drag
@@ -60,7 +70,8 @@ def dense_rates(dense: DenseChain, joint_angles: Array, controls: Array, slopes:
     def forces(q: Array) -> Array:
         speed = jacobians @ q
         force = drag * own[:, 3:6] * speed + own[:, :3] * speed / np.sqrt(speed**2 + SLIP[:3] ** 2)
-        force[:, 0] -= thrust
+        force[:, 0] -= thrust + along
+        force[:, 1] -= across
         torque = joint_drag * q[3:] + joint[:, 2] * q[3:] / np.sqrt(q[3:] ** 2 + SLIP[3] ** 2)
         torque += joint[:, 1] * joint_angles - joint[:, 0]
         total: Array = np.einsum("iac,ia->c", jacobians, force)
@@ -71,7 +82,8 @@ def dense_rates(dense: DenseChain, joint_angles: Array, controls: Array, slopes:
         speed = jacobians @ q
         value = 0.5 * np.sum(drag * own[:, 3:6] * speed**2) + np.sum(own[:, :3] * np.sqrt(speed**2 + SLIP[:3] ** 2))
         value += 0.5 * np.sum(joint_drag * q[3:] ** 2) + np.sum(joint[:, 2] * np.sqrt(q[3:] ** 2 + SLIP[3] ** 2))
-        return float(value - thrust @ speed[:, 0] + (joint[:, 1] * joint_angles - joint[:, 0]) @ q[3:])
+        value -= (thrust + along) @ speed[:, 0] + across @ speed[:, 1]
+        return float(value + (joint[:, 1] * joint_angles - joint[:, 0]) @ q[3:])
 
     near = minimize(potential, np.zeros(n + 2), jac=forces, method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
     found = root(forces, near.x, method="hybr", tol=1e-13)
@@ -80,7 +92,7 @@ def dense_rates(dense: DenseChain, joint_angles: Array, controls: Array, slopes:
     return result
 
 
-def rates(case: tuple[DenseChain, Array, Array, Array, Array], start: Array, sensitivities: Array) -> Array:
+def rates(case: tuple[DenseChain, Array, float, Array, Array, Array], start: Array, sensitivities: Array) -> Array:
     dense, *place = case
     found: Array = kernels.rates(kernels.Place(dense.build().links, *place, SLIP), start, sensitivities)
     return found

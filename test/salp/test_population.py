@@ -53,16 +53,19 @@ def made(rng: np.random.Generator, gait: str) -> tuple[TrainingRun, Array]:
     angles = 0.15 * np.sin(phase) + rng.normal(0.0, 0.05, 2)
     controls = GAITS[gait].controls(time_s)
     slopes = (GAITS[gait].controls(time_s + 1e-4) - GAITS[gait].controls(time_s - 1e-4)) / 2e-4
+    headings = np.full(len(time_s), rng.uniform(-np.pi, np.pi)) + 0.3 * np.sin(0.1 * time_s)
     none = np.empty((5, 0))
     rates = np.array(
         [
             kernels.rates(kernels.Place(LINKS, *place, own, SLIP), np.zeros(5), none)
-            for place in zip(angles, controls, slopes, strict=True)
+            for place in zip(angles, headings, controls, slopes, strict=True)
         ]
     )
     rates += markov(rng, len(time_s), STDDEVS, TIME_S)
     nothing = np.zeros((90, 3))
-    return TrainingRun(gait, time_s, angles, rates, controls, slopes, nothing, nothing[:3, :2], {}), own
+    return TrainingRun(
+        gait, time_s, angles, rates, headings, controls, slopes, nothing, rates[:0], nothing[:3, :2], {}
+    ), own
 
 
 @pytest.fixture(scope="module")

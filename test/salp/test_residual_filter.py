@@ -78,7 +78,9 @@ class Case:
     def linearised(self, offset: float = 0.0) -> kernels.Linearised:
         offsets = np.full(self.links, offset)
         slopes = self.by_angles, self.by_parameters
-        return kernels.Linearised(0, self.reference, self.mean, *slopes, self.left_over, self.stddevs, offsets)
+        return kernels.Linearised(
+            0, self.reference, self.mean, *slopes, self.left_over, self.stddevs, offsets, self.times_s
+        )
 
 
 def a_case(n: int, seed: int = 0) -> Case:
@@ -104,7 +106,7 @@ def a_case(n: int, seed: int = 0) -> Case:
 
 
 def predicted(case: Case, duration_s: float) -> tuple[Array, Array]:
-    noise = case.times_s, BIAS_WALK, ANGLE_NOISE
+    noise = BIAS_WALK, ANGLE_NOISE
     found: tuple[Array, Array] = kernels.predict(case.state, case.covariance, case.linearised(), duration_s, *noise)
     return found
 
@@ -203,7 +205,7 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     links = configuration.build().links
     a, m, p, d = n - 1, n + 2, friction.parameter_count(n), 2 * n - 1
     state = np.zeros(3 * n - 1 + p + m + 3)
-    state[:a] = rng.uniform(-0.5, 0.5, a)
+    state[:a], state[-1] = rng.uniform(-0.5, 0.5, a), 1.2
     typical = {"along": 0.4, "across": 0.5, "drag": 1.0, "stiffness": 0.2, "joint friction": 0.01, "lag": 0.03}
     state[3 * n - 1 : 3 * n - 1 + p] = [typical.get(kind, 0.003) for kind in kinds(n)]
     root = 0.1 * rng.normal(size=(a, a + 2))
@@ -222,7 +224,9 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     def rates(angles: Array) -> Array:
         parameters = state[3 * n - 1 : 3 * n - 1 + p]
         none = np.empty((m, 0))
-        out = friction.rates(friction.Place(links, angles, controls, slopes, parameters, SLIP), np.zeros(m), none)
+        out = friction.rates(
+            friction.Place(links, angles, state[-1], controls, slopes, parameters, SLIP), np.zeros(m), none
+        )
         if learned:
             apart = 1.5 * np.concatenate([angles, controls])[:, None] - inducing
             out = out + weights @ np.exp(-0.5 * (apart**2).sum(axis=0))
@@ -239,7 +243,7 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     np.testing.assert_allclose(left_over, rest.T @ rest / (2 * a), rtol=1e-5, atol=1e-10)
     sensitivities = np.empty((m, p))
     parameters = state[3 * n - 1 : 3 * n - 1 + p].copy()
-    place = friction.Place(links, state[:a].copy(), controls, slopes, parameters, SLIP)
+    place = friction.Place(links, state[:a].copy(), state[-1], controls, slopes, parameters, SLIP)
     centre = friction.rates(place, mean, sensitivities)
     np.testing.assert_allclose(start, centre, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(by_parameters, sensitivities, rtol=1e-5, atol=1e-8)

@@ -42,7 +42,7 @@ SECONDS = 15.0
 
 def prediction_of(case: Case, duration_s: float) -> Prediction:
     twist = duration_s * case.rates(case.state)[:3]
-    return Prediction(None, case.linearised(), duration_s, twist, case.times_s)
+    return Prediction(None, case.linearised(), duration_s, twist)
 
 
 def drifted(case: Case, covariance: Array, duration_s: float) -> Array:

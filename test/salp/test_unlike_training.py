@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 CONFIGURATION = SalpConfiguration()
 LINKS = CONFIGURATION.chain.link_names
 WEAK = 0.4
-PARAMETERS = slice(8, 41)
+PARAMETERS = slice(8, 47)
 
 
 @pytest.mark.parametrize("times", [1.0, 3.0])

@@ -22,6 +22,7 @@ _TYPICAL = {
     "angle": (0.0, 0.01),
     "torque": (0.0, 0.008),
     "stiffness": (0.22, 0.05),
+    "pull": (0.0, 0.02),
     "joint friction": (0.013, 0.003),
 }
 
@@ -30,7 +31,10 @@ def a_model() -> ResidualModel:
     """Friction and harness about as large as those of the scenario `hardware`."""
     typical = np.array([_TYPICAL[kind] for kind in kinds(3)])
     residuals = np.array([0.002, 0.002, 0.02, 0.02, 0.02])
-    population = Population(typical[:, 0], 1e-12 * np.eye(len(typical)), typical[:, 1], residuals, np.full(5, 0.5))
+    creep = np.array([1e-4, 1e-4, 1e-3, 1e-3, 1e-3])
+    population = Population(
+        typical[:, 0], 1e-12 * np.eye(len(typical)), typical[:, 1], residuals, np.full(5, 0.5), creep
+    )
     inputs = (*(f"alpha_{j}" for j in (1, 2)), *(f"u_{j}" for j in (1, 2, 3)))
     training = TrainingConditions(5.0, 1.0, 5, ("made",), ("",), ("0" * 64,), (-1.0,) * 5, (1.0,) * 5)
     header = ModelHeader(
