@@ -108,7 +108,7 @@ def test_a_bias_is_learned_from_a_robot_that_was_told_to_stand_and_does() -> Non
     known = stand(told, 5.0)
     assert known.filtered.biases[0].mean == pytest.approx(bias, abs=4e-4)
     creep = CONFIGURATION.process.creep_rad_s  # it may turn all the while, and no gyro can tell
-    assert creep**2 <= known.filtered.biases[0].variance < creep**2 + 4e-4**2
+    assert creep**2 <= known.filtered.biases[0].variance < creep**2 + 6e-4**2
     moved = stand(known, 6.0, 0.05)  # carried away
     assert moved.filtered.biases[0].mean == pytest.approx(bias, abs=4e-4)
     driven = estimator.step(known, command(5.0, np.ones(3))).state
