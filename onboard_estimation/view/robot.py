@@ -1,13 +1,12 @@
 """A robot in viser: bodies, 95 % ellipses, the heading's wedge, ways, errors in words; and charts beside the picture.
 
-The charts have each dimension with its band of two standard deviations and its truth.
+The charts have the error of each dimension, or its value, with a band of two standard deviations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,7 @@ from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract import picture
 from onboard_estimation.contract.description import Shape
 from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
-from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
-from onboard_estimation.filtering.state_space import Block
+from onboard_estimation.filtering.manifold_kernels import ANGLES, SO3
 from onboard_estimation.live.followed import Moment, Rows, ShownRun, Subject
 from onboard_estimation.ros.transforms import from_roll_pitch_yaw
 
@@ -207,90 +205,39 @@ def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """One plot: all arrays (K,), in `unit`; NaN where there is none.
-
-    Attributes
-    ----------
-    estimate
-        What the curve shows: of a position, the distance from the truth.
-    """
+class Curve(NamedTuple):
+    """One plot: all arrays (K,), in the unit of the title; NaN where there is none. The band is two deviations wide."""
 
     title: str
     time_s: Vector
-    estimate: Vector
-    truth: Vector
+    value: Vector
     lower: Vector
     upper: Vector
 
 
 def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
-    """Joint angles against the truth, errors, then all other dimensions; at most six plots.
+    """Of each dimension, angles first, its error where there is a truth, else its value; at most six plots.
 
-    Time counts from the first estimate, or, `until_now`, back from the last.
-
-    A position drifts without bound where nothing measures it: its value would hide its error.
+    Time counts from the first estimate, or, `until_now`, back from the last. A value would hide its error.
     """
-    drawn = _Drawn(record, until_now)
-    blocks = record.subject.space.blocks
-    errors = record.errors()
-    out = [curve for block in blocks if block.kind == ANGLES for curve in drawn.values(block)]
-    for name, error in errors.items():
-        if name == "position" or record.subject.space.block(name).kind == SE2:
-            out += drawn.pose_errors(name, error)
-    for name, error in errors.items():
-        if record.subject.space.block(name).kind == ANGLES:
-            out += drawn.angle_errors(name, error)
-    out += [
-        curve for block in blocks if block.kind == VECTOR and block.name != "position" for curve in drawn.values(block)
-    ]
+    space, errors, count = record.subject.space, record.errors(), len(record.stamps_ns)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _POINTS)).astype(np.intp))
+    time_s = record.time_s[chosen] - (record.time_s[-1] if until_now else 0.0)
+    deviations = np.sqrt(np.maximum(np.diagonal(record.covariances[chosen], axis1=1, axis2=2), 0.0))
+    out = []
+    for block in sorted(space.blocks, key=lambda one: one.kind != ANGLES):
+        error = errors.get(block.name)
+        if error is None and block.kind == SO3:
+            continue  # a quaternion's numbers tell nothing
+        shown = record.means[:, space.coordinates(block.name)] if error is None else error
+        for index, unit in enumerate(block.units):
+            name, (word, factor) = picture.dimension_name(space, block, index), picture.display_unit(unit)
+            title = f"{name} ({word})" if error is None else f"{name} error ({word})"
+            value = factor * shown[chosen, index]
+            middle = value if error is None else np.zeros(len(value))
+            band = 2.0 * factor * deviations[:, space.tangent(block.name).start + index]
+            out.append(Curve(title, time_s, value, middle - band, middle + band))
     return out[:MOST_PLOTS]
-
-
-class _Drawn:
-    """A record's curves at no more instants than a chart needs."""
-
-    def __init__(self, record: ShownRun, until_now: bool) -> None:
-        self._record, self._space = record, record.subject.space
-        self._chosen = _evenly(len(record.stamps_ns), _POINTS)
-        self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)
-        variances = np.diagonal(record.covariances[self._chosen], axis1=1, axis2=2)
-        self._deviations = np.sqrt(np.maximum(variances, 0.0))
-        self._unknown = np.full(len(self._chosen), np.nan)
-
-    def values(self, block: Block) -> Iterator[Curve]:
-        """Each dimension and its truth."""
-        coordinates, tangent = self._space.coordinates(block.name), self._space.tangent(block.name)
-        true = self._record.truth.get(block.name)
-        for index in range(block.dimension):
-            name = picture.dimension_name(self._space, block, index)
-            shown, factor = picture.display_unit(block.units[index])
-            estimate = factor * self._record.means[self._chosen, coordinates.start + index]
-            band = 2.0 * factor * self._deviations[:, tangent.start + index]
-            truth = self._unknown if true is None else factor * true[self._chosen, index]
-            yield Curve(f"{name} ({shown})", self._time_s, estimate, truth, estimate - band, estimate + band)
-
-    def pose_errors(self, name: str, error: Rows) -> Iterator[Curve]:
-        """Distance from the true position, and error of the heading where the block has one."""
-        rows = self._space.tangent(name)
-        plane = self._record.covariances[self._chosen][:, rows, rows][:, :2, :2]
-        bound = 100.0 * np.sqrt(picture.ELLIPSE_SCALE * np.maximum(np.linalg.eigvalsh(plane)[:, -1], 0.0))
-        distance = 100.0 * np.linalg.norm(error[self._chosen, :2], axis=1)
-        title = "position error, long half-axis of the 95 % ellipse (cm)"
-        yield Curve(title, self._time_s, distance, self._unknown, np.zeros(len(bound)), bound)
-        if self._space.block(name).kind == SE2:
-            yield self._angle_error("heading", rows.start + 2, error[:, 2])
-
-    def angle_errors(self, name: str, error: Rows) -> Iterator[Curve]:
-        """Error of each angle around zero: against the angle itself it would not be seen."""
-        start = self._space.tangent(name).start
-        for index, angle in enumerate(self._space.block(name).names):
-            yield self._angle_error(angle, start + index, error[:, index])
-
-    def _angle_error(self, name: str, row: int, error: Vector) -> Curve:
-        band = 2.0 * np.rad2deg(self._deviations[:, row])
-        return Curve(f"{name} error (deg)", self._time_s, np.rad2deg(error[self._chosen]), self._unknown, -band, band)
 
 
 class Plots:
@@ -302,6 +249,8 @@ class Plots:
 
     def show(self, found: list[Curve], now_s: float | None = None) -> None:
         """Draw the curves; `now_s` marks the instant that the picture shows."""
+        for title in self._charts.keys() - {curve.title for curve in found}:  # truth has come, or has gone
+            self._charts.pop(title).remove()
         for curve in found:
             data = _data(curve, now_s)
             chart = self._charts.get(curve.title)
@@ -318,8 +267,6 @@ class Plots:
             {"label": "s"},
             {"label": "+2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
             {"label": "-2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
-            # As points: a line would run straight through where there is no truth.
-            {"label": "truth", "stroke": picture.TRUTH_COLOUR, "width": 0, "points": {"show": True, "size": 4}},
             {"label": "estimate", "stroke": picture.ESTIMATE_COLOUR, "width": 1.5, "points": {"show": False}},
             {"label": "now", "stroke": "#000000", "width": 0, "points": {"show": True, "size": 9, "fill": "#000000"}},
         )
@@ -357,9 +304,5 @@ def _data(curve: Curve, now_s: float | None) -> tuple[Vector, ...]:
     now = np.full(len(curve.time_s), np.nan)
     if now_s is not None:
         at = int(np.argmin(np.abs(curve.time_s - now_s)))
-        now[at] = curve.estimate[at]
-    return curve.time_s, curve.upper, curve.lower, curve.truth, curve.estimate, now
-
-
-def _evenly(count: int, most: int) -> Any:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
+        now[at] = curve.value[at]
+    return curve.time_s, curve.upper, curve.lower, curve.value, now
