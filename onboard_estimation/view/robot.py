@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract import picture
@@ -55,7 +54,6 @@ class RobotPicture:
         self._estimate = {name: self._body(f"estimate/{name}", shapes, blue) for name, shapes in self._shapes.items()}
         self._truth: dict[str, Any] = {}
         self._lines: dict[str, Any] = {}
-        self._wedge: Any = None
         self._label = server.scene.add_label(f"{self._root}/error", "", anchor="bottom-left", font_screen_scale=1.1)
 
     def show(self, moment: Moment, way: Rows, true_way: Rows) -> None:
@@ -137,9 +135,8 @@ class RobotPicture:
             self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
         arc = picture.wedge(base, _WEDGE * self.size_m)
         if arc is not None:
-            above = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
-            vertices = np.hstack([np.vstack([base.position_m, arc]), above]).astype(np.float32)
-            self._draw_wedge(vertices)
+            outline = np.vstack([base.position_m, arc, base.position_m])
+            self._draw_line("heading_95", _joined(outline), _rgb(picture.BAND_COLOUR), _ABOVE)
         x, y = base.position_m
         self._write(moment, (x, y + 0.3 * self.size_m, _ABOVE * self.size_m))
 
@@ -148,22 +145,6 @@ class RobotPicture:
         rows = picture.error_rows(self._subject.space, moment.estimate, moment.truth)
         self._label.text = f"{self._subject.namespace}\n{picture.error_text(rows)}"
         self._label.position = place
-
-    def _draw_wedge(self, vertices: NDArray[np.float32]) -> None:
-        if self._wedge is not None:
-            self._wedge.vertices = vertices
-            return
-        count = len(vertices)
-        faces = np.column_stack([np.zeros(count - 2), np.arange(1, count - 1), np.arange(2, count)]).astype(np.uint32)
-        self._wedge = self._server.scene.add_mesh_simple(
-            f"{self._root}/heading_95",
-            vertices,
-            faces,
-            color=_rgb(picture.BAND_COLOUR),
-            opacity=0.5,
-            side="double",
-            cast_shadow=False,
-        )
 
     def _draw_line(
         self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
