@@ -23,10 +23,7 @@ _LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
 """As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
 _BESIDE, _CAP = 0.3, 0.05
 """The same of a robot that is seen from the side: distance of the bar beside it, half-width of its ends."""
-_POINT = 0.05
-"""Size of a robot that is a point, as a share of its way."""
 _INK = (40, 40, 40)
-_MOST_WAY_POINTS = 1500
 MOST_PLOTS = 6
 _POINTS = 700
 _HEIGHT_PX = 150
@@ -39,17 +36,13 @@ class RobotPicture:
     ----------
     server
         A `viser.ViserServer`.
-    extent_m
-        Of the way, where it is known: a robot that is a point is drawn large enough to be seen on it.
     """
 
-    def __init__(self, server: Any, subject: Subject, extent_m: float = 0.0) -> None:
+    def __init__(self, server: Any, subject: Subject) -> None:
         self._server, self._subject = server, subject
         self._root = f"/{subject.namespace.strip('/') or 'robot'}"
         self._shapes = shapes_of_bodies(subject.robot, subject.configuration)
         self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
-        if not self._shapes:
-            self.size_m = max(self.size_m, _POINT * extent_m)
         blue = _rgb(picture.ESTIMATE_COLOUR)
         self._estimate = {name: self._body(f"estimate/{name}", shapes, blue) for name, shapes in self._shapes.items()}
         self._truth: dict[str, Any] = {}
@@ -67,8 +60,8 @@ class RobotPicture:
                 self._draw_outline(estimate.mean)
             self._draw_truth(moment.bodies)
             self._draw_uncertainty(moment, poses)
-            self._draw_line("way", _joined(_thinned(way)), _rgb(picture.ESTIMATE_COLOUR), 0.0)
-            self._draw_line("true_way", _joined(_thinned(true_way)), _rgb(picture.TRUTH_COLOUR), 0.0)
+            self._draw_line("way", _joined(way), _rgb(picture.ESTIMATE_COLOUR), 0.0)
+            self._draw_line("true_way", _joined(true_way), _rgb(picture.TRUTH_COLOUR), 0.0)
 
     def _body(
         self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float | None = None
@@ -177,11 +170,6 @@ def _joined(points: Rows) -> Rows:
     return np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((0, 2, 2))
 
 
-def _thinned(points: Rows) -> Rows:
-    step = -(-len(points) // _MOST_WAY_POINTS)
-    return points if step < 2 else np.vstack([points[::step], points[-1:]])
-
-
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
@@ -196,14 +184,14 @@ class Curve(NamedTuple):
     upper: Vector
 
 
-def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
+def curves(record: ShownRun) -> list[Curve]:
     """Of each dimension, angles first, its error where there is a truth, else its value; at most six plots.
 
-    Time counts from the first estimate, or, `until_now`, back from the last. A value would hide its error.
+    Time counts back from the last estimate. A value would hide its error.
     """
     space, errors, count = record.subject.space, record.errors(), len(record.stamps_ns)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _POINTS)).astype(np.intp))
-    time_s = record.time_s[chosen] - (record.time_s[-1] if until_now else 0.0)
+    time_s = record.time_s[chosen] - record.time_s[-1]
     deviations = np.sqrt(np.maximum(np.diagonal(record.covariances[chosen], axis1=1, axis2=2), 0.0))
     out = []
     for block in sorted(space.blocks, key=lambda one: one.kind != ANGLES):
@@ -228,12 +216,12 @@ class Plots:
         self._server, self._namespace = server, namespace
         self._charts: dict[str, Any] = {}
 
-    def show(self, found: list[Curve], now_s: float | None = None) -> None:
-        """Draw the curves; `now_s` marks the instant that the picture shows."""
+    def show(self, found: list[Curve]) -> None:
+        """Draw the curves."""
         for title in self._charts.keys() - {curve.title for curve in found}:  # truth has come, or has gone
             self._charts.pop(title).remove()
         for curve in found:
-            data = _data(curve, now_s)
+            data = curve.time_s, curve.upper, curve.lower, curve.value
             chart = self._charts.get(curve.title)
             if chart is None:
                 self._charts[curve.title] = self._add(curve.title, data)
@@ -249,7 +237,6 @@ class Plots:
             {"label": "+2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
             {"label": "-2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
             {"label": "estimate", "stroke": picture.ESTIMATE_COLOUR, "width": 1.5, "points": {"show": False}},
-            {"label": "now", "stroke": "#000000", "width": 0, "points": {"show": True, "size": 9, "fill": "#000000"}},
         )
         return self._server.gui.add_uplot(
             data,
@@ -279,11 +266,3 @@ def _round_range(values: Vector) -> tuple[float, float]:
     span = max(high - low, 1e-6)
     step = 0.5 * 10.0 ** np.floor(np.log10(span))
     return float(step * np.floor(low / step)), float(step * np.ceil(high / step))
-
-
-def _data(curve: Curve, now_s: float | None) -> tuple[Vector, ...]:
-    now = np.full(len(curve.time_s), np.nan)
-    if now_s is not None:
-        at = int(np.argmin(np.abs(curve.time_s - now_s)))
-        now[at] = curve.value[at]
-    return curve.time_s, curve.upper, curve.lower, curve.value, now
