@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation.contract.robot import Robot, all_robots, estimator_name, find_robot
+from onboard_estimation.contract.robot import Robot, estimator_name, find_robot
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.judging.sources import load_configuration
+from onboard_estimation.judging.sources import known_channels, load_configuration
 from onboard_estimation.live.followed import COVARIANCE, ROWS_BACK, STATE, FollowedRobot, Subject
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place
@@ -104,16 +104,14 @@ def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOption
     """The robot of a namespace: the one asked for, else that of the namespace's name, else the one whose topics fit."""
     if options.robot is not None:
         return find_robot(options.robot)
-    robots = list(all_robots())
-    last = namespace.rpartition("/")[2]
-    for robot in robots:
-        if robot.name == last:
-            return robot
-    there = []
-    for robot in robots:
-        channels = robot.channels(load_configuration(robot, EvaluateOptions()))
-        there.append(sum(topics.get(f"{namespace}/{one.topic}") == one.message_type for one in channels))
-    return robots[int(np.argmax(there))] if any(there) else None
+    known = known_channels()
+    if (name := namespace.rpartition("/")[2]) in known:
+        return find_robot(name)
+    fits = {
+        name: sum(topics.get(f"{namespace}/{one.topic}") == one.message_type for one in channels)
+        for name, channels in known.items()
+    }
+    return find_robot(max(fits, key=lambda name: fits[name])) if any(fits.values()) else None
 
 
 def health_table(health: Mapping[str, tuple[str, str]]) -> str:
