@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.base.atomic_file import plain
-from onboard_estimation.base.errors import first_of, printable
+from onboard_estimation.base.errors import printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.soundness.body_frames import FrameReport
 from onboard_estimation.soundness.clock_alignment import ClockReport
@@ -190,7 +190,6 @@ class Inspection:
         return text.replace(f"{self.namespace}/", "") if self.namespace else text
 
 
-_FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _LOOKED_FOR = (
@@ -202,10 +201,7 @@ def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
     parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
     if any(topic.has_header for topic in inspection.topics):
-        parts += [
-            _frames(inspection),
-            Text("delay   log time minus header stamp: median, and farthest from it", "dim"),
-        ]
+        parts.append(Text("delay   log time minus header stamp: median, and farthest from it", "dim"))
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
@@ -271,18 +267,6 @@ def _topic_table(inspection: Inspection) -> Table:
         _Column("delay ms", lambda one: _delay(one)[0]),
         _Column("farthest", lambda one: _delay(one)[1]),
     )
-
-
-def _frames(inspection: Inspection) -> Text:
-    by_frame: dict[str, list[str]] = {}
-    for topic in inspection.topics:
-        for frame in topic.frames:
-            by_frame.setdefault(frame, []).append(topic.name)
-    frames = [
-        f"{frame or '(none)'}: {inspection.short(names[0]) if len(names) == 1 else f'{len(names)} topics'}"
-        for frame, names in by_frame.items()
-    ]
-    return Text(f"frames  {first_of(frames, _FRAMES_SHOWN, '; ', '; and {} more')}", "dim")
 
 
 def _truth_table(inspection: Inspection) -> Table:
