@@ -1,20 +1,19 @@
-"""A soft arm that was recorded by markers: its steps of pressure, its stiffness, and how it comes to its bending."""
+"""A soft arm that was recorded by markers: its steps of pressure, and its stiffness."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares, minimize_scalar
-from scipy.signal import bilinear, lfilter
 from scipy.spatial.transform import Rotation
 from scipy.stats import t as student_t
 
-from benchmarks.measuring import Array, Row, cells_row, row
+from benchmarks.measuring import Array, Row, row
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
 from recorded_robots.soft_arm import read_soft_arm
 
@@ -284,83 +283,6 @@ def _gradient(logarithms: Array, bendings_rad: Array) -> Array:
     return -np.stack(np.broadcast_arrays(compliance / whole, softening * bendings_rad / whole), axis=-1)
 
 
-STEP_S = 0.0025
-"""Of the filter that stands for the mode: a fiftieth of a period of 8 Hz, 0.1 % of its frequency."""
-YOUNGEST_CREEP_S = 0.1
-"""Before this age creep is held, for its logarithm has no beginning."""
-OPENED_S = (-0.1, 0.05)
-"""Against the first motion seen, in which the valve's opening is looked for: nobody recorded it."""
-_START = (0.05, 8.0, 0.07, 0.08)  # rise, frequency, damping ratio, creep
-_SCALES = (0.3, 0.05, 0.3, 0.02)
-
-
-class Course(NamedTuple):
-    """How an arm comes to its bending after a step of pressure: air that fills the chambers, a mode that rings, creep.
-
-        pressure(a) = set (1 - exp(-a / rise)),                      a: age, since the valve opened
-        rest(a)     = law(pressure(a)) (1 + creep log(a / 2 s)),     creep: share for each factor e of the age
-        bending''   = w^2 (rest - bending) - 2 damping w bending'
-
-    With the two numbers of the law, of the plateau at 2 s, these are six, for all pressures. The mode has one
-    frequency: the recorded arm rings at 8.3 Hz at 100 mbar and at 8.0 Hz at 300 mbar, though its stiffness over gain is
-    0.57 times as large there, which would make 6.2 Hz. What falls with bending acts on slow pressure, hardly on fast
-    motion.
-    """
-
-    law: StiffnessLaw
-    rise_s: float
-    """In which the chambers fill to two thirds."""
-    frequency_hz: float
-    damping_ratio: float
-    creep_share: float
-    """By how much of itself the bending grows while the age grows by a factor e."""
-
-    def bending_rad(self, pressure_mbar: float, times_s: ArrayLike, opened_s: float = 0.0) -> Array:
-        """(K,) at times of which `opened_s` is when the valve opened; zero before."""
-        ages = np.asarray(times_s, dtype=np.float64) - opened_s
-        grid = np.arange(0.0, max(float(ages.max()), 0.0) + 2.0 * STEP_S, STEP_S)
-        rest = self.law.bending_rad(pressure_mbar * -np.expm1(-grid / self.rise_s))
-        rest *= 1.0 + self.creep_share * np.log(np.maximum(grid, YOUNGEST_CREEP_S) / READ_AT_S)
-        w = 2.0 * np.pi * self.frequency_hz
-        reached = lfilter(*bilinear([w**2], [1.0, 2.0 * self.damping_ratio * w, w**2], 1.0 / STEP_S), rest)
-        return np.asarray(np.interp(ages, grid, reached, left=0.0))
-
-
-def fit_course(law: StiffnessLaw, arc: MarkedArc, steps: Sequence[PressureStep]) -> Course:
-    """The four numbers that fit the whole of these steps best, each weighed by its plateau; and when valves opened."""
-    bendings = [arc.bending(step.displacements_m) for step in steps]
-    plateaus = [float(arc.bending(step.plateau()[0])[0]) for step in steps]
-
-    def course(values: Array) -> Course:
-        return Course(law, *np.exp(values[:3]).tolist(), float(values[3]))
-
-    def misfits(values: Array) -> Array:
-        found, rows = course(values), zip(steps, bendings, plateaus, values[4:].tolist(), strict=True)
-        return np.concatenate([
-            (found.bending_rad(step.pressure_mbar, step.times_s, opened_s) - seen) / plateau / np.sqrt(len(seen))
-            for step, seen, plateau, opened_s in rows
-        ])  # fmt: skip
-
-    count = len(steps)
-    start = np.array([*np.log(_START[:3]), _START[3], *[0.5 * OPENED_S[0]] * count])
-    low = np.array([*start[:3] - 2.5, -1.0, *[OPENED_S[0]] * count])
-    high = np.array([*start[:3] + 2.5, 1.0, *[OPENED_S[1]] * count])
-    scales = np.array([*_SCALES, *[0.01] * count])
-    return course(least_squares(misfits, start, bounds=(low, high), x_scale=scales).x)
-
-
-def predicted_deflections(course: Course, arc: MarkedArc, step: PressureStep) -> Array:
-    """(K,) m, at the times of a step; of what the step recorded only the instant of the valve's opening is used."""
-
-    def deflections(opened_s: float) -> Array:
-        return arc.deflection(course.bending_rad(step.pressure_mbar, step.times_s, opened_s))
-
-    def misfit(opened_s: float) -> float:
-        return float(np.mean((deflections(opened_s) - step.deflections_m) ** 2))
-
-    return deflections(float(minimize_scalar(misfit, bounds=OPENED_S, method="bounded").x))
-
-
 # What is said of it.
 
 
@@ -369,13 +291,6 @@ def fitted(steps: Sequence[PressureStep]) -> tuple[MarkedArc, StiffnessLaw]:
     shape = fit_arc(steps)
     bendings = shape.bending([step.plateau()[0] for step in steps])
     return shape, fit_stiffness([step.pressure_mbar for step in steps], bendings)
-
-
-def foreseen(step: PressureStep, steps: Sequence[PressureStep]) -> Array:
-    """(K,) m, the deflections of a step by the course of all others."""
-    others = [one for one in steps if one is not step]
-    shape, law = fitted(others)
-    return predicted_deflections(fit_course(law, shape, others), shape, step)
 
 
 def deflection_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
@@ -391,11 +306,10 @@ def deflection_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
 
 def law_rows(steps: Sequence[PressureStep]) -> list[Row]:
     """What all recordings together say, and what a constant stiffness makes of pressures left out."""
-    shape, law = fitted(steps)
-    course, places, constant = fit_course(law, shape, steps), np.radians([0.0, 20.0, 60.0]), []
+    _, law = fitted(steps)
+    places, constant = np.radians([0.0, 20.0, 60.0]), []
     pairs = zip(law.stiffness_mbar_rad(places), law.log_stddev(places), strict=True)
     known = ", ".join(f"{k:.0f} +- {k * s:.0f}" for k, s in pairs)
-    reached = f"{1e3 * course.rise_s:.0f} ms, {course.frequency_hz:.2f} Hz, {course.damping_ratio:.3f}, "
     for step in steps:
         others = [one for one in steps if one is not step]
         arc = fit_arc(others)
@@ -404,27 +318,5 @@ def law_rows(steps: Sequence[PressureStep]) -> list[Row]:
         constant.append(f"{step.pressure_mbar:g} mbar {arc.deflection(bending)[0] / step.plateau()[1] - 1.0:+.0%}")
     return [
         row("arm, stiffness over gain at 0, 20, 60 deg", f"{known} mbar/rad"),
-        row("arm, rise, frequency, damping ratio, creep", f"{reached}{course.creep_share:.1%}"),
         row("arm, one constant stiffness, the tip at a pressure left out", ", ".join(constant)),
     ]
-
-
-def course_row(step: PressureStep, steps: Sequence[PressureStep]) -> Row:
-    """The whole course at a pressure left out, and where it is before the valve opens."""
-    predicted, plateau = foreseen(step, steps), step.plateau()[1]
-    error, rising, late = predicted - step.deflections_m, step.times_s < 0.5, step.times_s > step.end_s - 1.0
-
-    def share(chosen: Any) -> str:
-        return f"{np.sqrt(np.mean(error[chosen] ** 2)) / plateau:.1%}"
-
-    ends = 1e3 * predicted[late].mean(), 1e3 * step.deflections_m[late].mean()
-    cells = {
-        "left out": f"{step.pressure_mbar:g} mbar",
-        "RMS of all, of the plateau": share(slice(None)),
-        "first 0.5 s": share(rising),
-        "later": share(~rising),
-        "last second, mm": f"{ends[0]:.2f}",
-        "measured, mm": f"{ends[1]:.2f}",
-        "off": f"{ends[0] / ends[1] - 1.0:+.1%}",
-    }
-    return cells_row("The arm's whole course at a pressure left out", cells["left out"], cells)

@@ -1,38 +1,27 @@
-"""A clamped beam that is let go: how it rings down, two models of it, and what recordings of markers say.
-
-`rod`: a plane rod of many elements that turn (bending, elastica) and shear, with any sag: the reference.
-`arc`: one segment of constant curvature, `constant_curvature.py`, of the same stiffness per length.
-
-An arc is not how a cantilever bends: its curvature has to fall to zero at the free end. With the same modulus E the arc
-sags a third less under its own weight and a quarter less under a load at its end (1/12 for 1/8, and 1/4 for 1/3, of
-load * length^3 / (E I)). Fitted to a sag it makes up for that with a modulus too small.
-"""
+"""A clamped beam that is let go: how it rings down, a rod that foretells it, and what recordings of markers say."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import least_squares, root
+from scipy.optimize import least_squares
 from scipy.signal import find_peaks
 
-from benchmarks.measuring import Array, Row, cells_row, recordings, row
+from benchmarks.measuring import Array, Row, recordings, row
 from benchmarks.softrobot.real_arm import (
     TipMotion,
-    course_row,
     deflection_row,
     law_rows,
     read_pressure_step,
     read_tip_motion,
 )
-from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
-from softrobot_estimation.model.grey_box import linearised
 
 CREEP_SINCE_S = 0.2
 """What rings also creeps, as the logarithm of its age: the first time counts as so old."""
@@ -162,12 +151,10 @@ class BeamMotion(NamedTuple):
     frequency_hz: float
 
 
-BeamModel = Callable[[Beam, float, float], BeamMotion]
-"""Of a beam, Young's modulus in Pa, and the load in kg."""
-
-
 def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40) -> BeamMotion:
-    """Elements of equal length h, each turned by phi_i (down is positive) and sheared by gamma_i.
+    """A plane rod that bends, shears and sags by any amount.
+
+    Its elements have equal lengths h; each is turned by phi_i (down is positive) and sheared by gamma_i.
 
     The end of an element is h (cos phi - gamma sin phi, sin phi + gamma cos phi) from its start. Neighbours are joined
     by springs E I / h, the clamp is half an element away. Weight acts in the middles; the load is a point.
@@ -217,43 +204,14 @@ def rod(beam: Beam, youngs_modulus_pa: float, load_kg: float, elements: int = 40
     )
 
 
-def arc(beam: Beam, youngs_modulus_pa: float, load_kg: float) -> BeamMotion:
-    """One segment of constant curvature; the load is in the middle of its end, and there is no shear."""
-    segment = ConstantCurvatureSegment(
-        length_m=beam.length_m,
-        tip_mass_kg=load_kg,
-        backbone_mass_kg=beam.density_kg_m3 * beam.area_m2 * beam.length_m,
-        bending_stiffness_n_m_per_rad=youngs_modulus_pa * beam.second_moment_m4 / beam.length_m,
-        elongation_stiffness_n_m=youngs_modulus_pa * beam.area_m2 / beam.length_m,
-        gravity_m_s2=(GRAVITY_M_S2, 0.0, 0.0),
-    )
-
-    def state(values: Array) -> Array:
-        return np.array([values[0], 0.0, beam.length_m * values[1], 0.0, 0.0, 0.0])
-
-    motions = np.empty((len(segment.arrays[1]), MOTION))
-
-    def unrest(values: Array) -> Array:
-        rates = acceleration(*segment.arrays, state(values), np.zeros(3), segment.stiffness, motions)
-        return np.array([rates[0], rates[2] / beam.length_m])
-
-    at = state(root(unrest, [0.1, 0.0], tol=1e-12).x)
-    rates = np.linalg.eigvals(linearised(segment, at[:3])[np.ix_([3, 5], [0, 2])])
-    return BeamMotion(
-        sag_m=float(segment.position(at)[0]),
-        turn_rad=float(at[0]),
-        frequency_hz=float(np.sqrt(max(-rates.real.max(), 0.0)) / (2.0 * np.pi)),
-    )
-
-
-def fit_modulus(model: BeamModel, beam: Beam, measured: Mapping[float, Measured], figure: str) -> Measured:
+def fit_modulus(beam: Beam, measured: Mapping[float, Measured], figure: str) -> Measured:
     """Young's modulus (Pa) whose beam has a figure of BeamMotion as measured at each load (kg).
 
     The uncertainty is one standard deviation by those of the figures, and larger where these do not fit together.
     """
 
     def misfits(logs: Array) -> Array:
-        motions = [model(beam, float(np.exp(logs[0])), load_kg) for load_kg in measured]
+        motions = [rod(beam, float(np.exp(logs[0])), load_kg) for load_kg in measured]
         rows = zip(motions, measured.values(), strict=True)
         return np.array([(getattr(motion, figure) - one.value) / one.uncertainty for motion, one in rows])
 
@@ -334,24 +292,23 @@ the load the README of the recordings says `at its tip`: anywhere on the end's f
 SHOWN = {"sag_m": ("sag", "mm", 1e3, 2), "frequency_hz": ("frequency", "Hz", 1.0, 3)}
 
 
-def foretold(model: BeamModel, releases: Sequence[Release], release: Release, figure: str) -> tuple[Measured, float]:
-    """A figure, and the turn of the end (rad), by the modulus that fits this figure of the other loads.
+def foretold(releases: Sequence[Release], release: Release, figure: str) -> Measured:
+    """A figure by the modulus that fits this figure of the other loads.
 
     Unsure by the modulus, and by `UNSURE_BEAMS`, refitted.
     """
     others = {one.load_kg: getattr(one, figure) for one in releases if one is not release}
 
     def value(beam: Beam, modulus_pa: float) -> float:
-        return float(getattr(model(beam, modulus_pa, release.load_kg), figure))
+        return float(getattr(rod(beam, modulus_pa, release.load_kg), figure))
 
-    modulus = fit_modulus(model, BEAM, others, figure)
+    modulus = fit_modulus(BEAM, others, figure)
     expected = value(BEAM, modulus.value)
     changes = [value(BEAM, modulus.value + modulus.uncertainty) - expected]
     for beams in UNSURE_BEAMS.values():
-        bounds = [value(beam, fit_modulus(model, beam, others, figure).value) for beam in beams]
+        bounds = [value(beam, fit_modulus(beam, others, figure).value) for beam in beams]
         changes.append(max(abs(bound - expected) for bound in bounds))
-    turn_rad = model(BEAM, modulus.value, release.load_kg).turn_rad
-    return Measured(expected, float(np.linalg.norm(changes))), turn_rad
+    return Measured(expected, float(np.linalg.norm(changes)))
 
 
 def apart(one: Measured, other: Measured) -> float:
@@ -359,72 +316,28 @@ def apart(one: Measured, other: Measured) -> float:
     return abs(one.value - other.value) / float(np.hypot(one.uncertainty, other.uncertainty))
 
 
-def beam_rows(releases: Sequence[Release]) -> tuple[list[Row], list[Row]]:
-    """The rod against what was measured, within both uncertainties; rod and arc side by side."""
-    rows, tables = [], []
+def beam_rows(releases: Sequence[Release]) -> list[Row]:
+    """The rod against what was measured, within both uncertainties."""
+    rows = []
     for release in releases:
         for figure, (word, unit, scale, digits) in SHOWN.items():
             measured, load = getattr(release, figure), f"{1e3 * release.load_kg:g} g"
-            cells = {"left out": load, "figure": f"{word}, {unit}", "measured": _shown(measured, scale, digits)}
-            for name, model in (("rod", rod), ("arc", arc)):
-                found, turn_rad = foretold(model, releases, release, figure)
-                share = f"{found.value / measured.value - 1.0:+.1%}"
-                cells[name] = f"{_shown(found, scale, digits)} ({share})"
-                cells[f"turn of the end by the {name}, deg"] = f"{np.degrees(turn_rad):.1f}"
-                if model is rod:
-                    off = apart(found, measured)
-                    text = f"{scale * found.value:.{digits}f} {unit}; measured {_shown(measured, scale, digits)}: "
-                    text += f"{share}, {off:.2f} uncertainties"
-                    case = f"beam, {load} left out, {word}, rod"
-                    rows.append(row(case, text, "<= 1 uncertainty of both", off <= 1.0))
-            tables.append(cells_row("The beam under a load left out", load, cells))
-    return rows, tables
-
-
-def damping_rows(releases: Sequence[Release]) -> list[Row]:
-    """Damping ratio as a power of the frequency, through those of two loads, against that of the load left out.
-
-    Beside it, what one ratio for all loads would say: the weighted mean of the others.
-    """
-    rows = []
-    for release in releases:
-        first, second = (one for one in releases if one is not release)
-        place = np.log(release.frequency_hz.value / first.frequency_hz.value)
-        place /= np.log(second.frequency_hz.value / first.frequency_hz.value)
-        shares = np.array([1.0 - place, place])
-        values, uncertainties = np.array([first.damping_ratio, second.damping_ratio]).T
-        powered = float(np.exp(shares @ np.log(values)))
-        power = Measured(powered, powered * float(np.linalg.norm(shares * uncertainties / values)))
-        weights = uncertainties**-2
-        single = Measured(float(weights @ values / weights.sum()), float(weights.sum() ** -0.5))
-        measured, off = release.damping_ratio, apart(power, release.damping_ratio)
-        figure = f"{powered:.3f}; measured {_shown(measured, 1.0, 3)}: {off:.1f} uncertainties "
-        figure += f"(one ratio for all: {single.value:.3f}, {apart(single, measured):.1f})"
-        case = f"beam, {1e3 * release.load_kg:g} g left out, damping ratio, power of the frequency"
-        rows.append(row(case, figure, "<= 1 uncertainty of both", off <= 1.0))
+            found = foretold(releases, release, figure)
+            off = apart(found, measured)
+            text = f"{scale * found.value:.{digits}f} {unit}; measured {_shown(measured, scale, digits)}: "
+            text += f"{found.value / measured.value - 1.0:+.1%}, {off:.2f} uncertainties"
+            rows.append(row(f"beam, {load} left out, {word}, rod", text, "<= 1 uncertainty of both", off <= 1.0))
     return rows
 
 
 def material_rows(releases: Sequence[Release]) -> list[Row]:
-    """Young's modulus by each figure and model."""
-    rows, stiff = [], replace(BEAM, shears=False)
-    for name, model, beam in (("rod", rod, BEAM), ("rod that does not shear", rod, stiff), ("arc", arc, BEAM)):
+    """Young's modulus by each figure, with shear and without."""
+    rows = []
+    for name, beam in (("rod", BEAM), ("rod that does not shear", replace(BEAM, shears=False))):
         for figure, word in (("sag_m", "sags"), ("frequency_hz", "frequencies")):
-            found = fit_modulus(model, beam, {one.load_kg: getattr(one, figure) for one in releases}, figure)
+            found = fit_modulus(beam, {one.load_kg: getattr(one, figure) for one in releases}, figure)
             rows.append(row(f"beam, Young's modulus by all {word}, {name}", f"{_shown(found, 1e-3, 0)} kPa"))
     return rows
-
-
-def release_row(release: Release) -> Row:
-    """What is read from a recording."""
-    cells = {
-        "load": f"{1e3 * release.load_kg:g} g",
-        "sag, mm": _shown(release.sag_m, 1e3, 1),
-        "turn of the end, deg": f"{np.degrees(release.turn_rad):.1f}",
-        "frequency, Hz": _shown(release.frequency_hz, 1.0, 2),
-        "damping ratio": _shown(release.damping_ratio, 1.0, 3),
-    }
-    return cells_row("The beam as recorded", cells["load"], cells)
 
 
 def _shown(one: Measured, scale: float, digits: int) -> str:
@@ -434,19 +347,14 @@ def _shown(one: Measured, scale: float, digits: int) -> str:
 def soft_arm(quick: bool) -> list[Row]:
     """A real soft arm at pressures left out, and a real beam under loads left out: recorded markers, nothing simulated.
 
-    The figures of `docs/softrobot.md`. Needs the recordings; nothing here is timed.
+    Needs the recordings; nothing here is timed. The other figures of `docs/softrobot.md` are of d1204b7.
     """
     folder = recordings("soft_arm")
     steps = sorted(map(read_pressure_step, folder.glob("*mbar*.c3d")), key=lambda step: step.pressure_mbar)
     releases = read_releases(folder)
-    beams, tables = beam_rows(releases)
     return [
         *(deflection_row(step, steps) for step in steps),
-        *beams,
-        *damping_rows(releases),
+        *beam_rows(releases),
         *material_rows(releases),
         *law_rows(steps),
-        *(course_row(step, steps) for step in steps),
-        *(release_row(one) for one in releases),
-        *tables,
     ]

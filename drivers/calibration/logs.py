@@ -303,7 +303,7 @@ def positions_of(means_m_s2: Array, gravity_m_s2: float) -> list[str]:
 
 
 def read_sections(path: Path, log: ImuLog) -> list[Section]:
-    """Sections of a JSON file `{"x_p": {"start": 540, "end": 1271}, ...}`, or of a CSV file with name, start, end.
+    """Sections of a JSON file `{"x_p": {"start": 540, "end": 1271}, ...}`.
 
     `start` and `end` are numbers of readings, the end left out; `start_s` and `end_s` are s from the log's start.
     Names: `x_p` or `+x` (x points up), `x_a` or `-x` (down), `x_rot` or `turn_x` (turned about x), likewise y and z.
@@ -315,12 +315,9 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
     """
     text = read_bounded_text(path, str(path))
     try:
-        if path.suffix.lower() == ".csv":
-            entries = [(row.get("name"), row) for row in csv.DictReader(text.splitlines())]
-        else:
-            entries = list(json.loads(text).items())
-    except (ValueError, AttributeError, RecursionError, csv.Error) as error:
-        raise UserError(f"{path}: neither a JSON object of sections nor a CSV file with name, start, end") from error
+        entries = list(json.loads(text).items())
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: no JSON object of sections") from error
     sections = []
     for name, entry in entries:
         label, start, end = _LABELS.get(str(name), ""), _bound(entry, "start", log), _bound(entry, "end", log)
@@ -340,7 +337,7 @@ def read_sections(path: Path, log: ImuLog) -> list[Section]:
 def _bound(entry: Any, name: str, log: ImuLog) -> float:
     """s from the log's start, infinite beyond its readings; NaN where there is no such number."""
     try:
-        if entry.get(f"{name}_s") not in (None, ""):
+        if f"{name}_s" in entry:
             return float(entry[f"{name}_s"])
         times, number = np.append(log.time_s, log.time_s[-1] + log.period_s), float(entry[name])
         return float(times[int(number)]) if 0 <= number < len(times) else number * np.inf

@@ -18,7 +18,7 @@ class Procedure:
     sensor
         Which one, where a log holds several: topic, or `imu/low_g`.
     sections
-        Where the positions and turns are (JSON, CSV); otherwise they are found.
+        Where the positions and turns are (JSON); otherwise they are found.
     turn_deg
         Angle of each turn, deg.
     turn_stddev_deg

@@ -8,12 +8,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from geometry_msgs.msg import WrenchStamped
-from numpy.typing import NDArray
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import FluidPressure
 
@@ -21,11 +18,9 @@ from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat_slave import Signal, Slave
 from drivers.ethercat.configuration import BusSensors, PressureSensors
 from drivers.ethercat.description import SensorDescription, find
-from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.bags.bulk import read_channels
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 
 _LOOK_S = 0.05
@@ -46,9 +41,8 @@ class EmulatedPressure(PressureSensors):
         return self.volts[0] + (pressure_pa - self.ambient_pa - self.pascals[0]) / self.slope_pa
 
 
-# What the emulated sensors measure: forces, torques and pressures of a bag, of messages as they come, or made up.
+# What the emulated sensors measure: forces, torques and pressures of messages as they come, or made up.
 
-_WRENCH_TYPE, _PRESSURE_TYPE = "geometry_msgs/msg/WrenchStamped", "sensor_msgs/msg/FluidPressure"
 _AGAIN_NS = 1000 * NANOSECONDS_PER_SECOND
 """What is made up begins anew, at the same values."""
 
@@ -68,39 +62,24 @@ _WRENCH = (
 _PRESSURE = Swing(15_000.0, 0.2, 20_000.0)
 """Above the surroundings; each chamber a third of a turn behind the other."""
 
-Track = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Times (K,), ns from the start of the bag, rising; values (K, m), each until the next comes."""
 
-
-class Played:
-    """Wrench and pressures at a time: of a message where one has come, of the bag, or made up.
+class Emulated:
+    """Wrench and pressures at a time: of a message where one has come, else made up.
 
     Parameters
     ----------
     sensors
         Chambers whose pressure is measured, in the order of the analogue inputs, and how.
-    bag
-        Plays `wrench` and `pressure/<chamber>`, of any namespace, over and over; None: they are made up. The first
-        sample begins it.
 
     Attributes
     ----------
     messages
         Newest of `wrench` (N, N m) and `pressure/<chamber>` (Pa), as far as one has come.
-
-    Raises
-    ------
-    UserError
-        The bag cannot be read, or has nothing to play.
     """
 
-    def __init__(self, sensors: EmulatedPressure, bag: Path | None) -> None:
+    def __init__(self, sensors: EmulatedPressure) -> None:
         self._sensors = sensors
         self.messages: dict[str, tuple[float, ...]] = {}
-        self._start_ns: int | None = None
-        names = ("wrench", *(f"pressure/{name}" for name in sensors.chambers if name))
-        self._tracks = read_tracks(bag, names) if bag is not None else {}
-        self._length_ns = 1 + max((int(times_ns[-1]) for times_ns, _ in self._tracks.values()), default=0)
 
     def signal(self, description: SensorDescription, first_input: int) -> Signal:
         """What one device measures, whose analogue inputs begin with that one of the bus."""
@@ -121,47 +100,14 @@ class Played:
         return volts
 
     def _at(self, name: str, now_ns: int, swings: Sequence[Swing], rest: float = 0.0) -> tuple[float, ...]:
-        """Made up of swings about `rest`; that itself where there is a bag without it."""
+        """Made up of swings about `rest`."""
         if name in self.messages:
             return self.messages[name]
-        if name in self._tracks:
-            self._start_ns = now_ns if self._start_ns is None else self._start_ns
-            times_ns, values = self._tracks[name]
-            bag_ns = (now_ns - self._start_ns) % self._length_ns
-            place = max(0, int(np.searchsorted(times_ns, bag_ns, side="right")) - 1)  # before the first, that one
-            return tuple(values[place].tolist())
-        if self._tracks:
-            return (rest,) * len(swings)
         seconds = now_ns % _AGAIN_NS / NANOSECONDS_PER_SECOND
         return tuple(
             rest + one.middle + one.amplitude * math.sin(2.0 * math.pi * (one.frequency_hz * seconds - one.turns))
             for one in swings
         )
-
-
-def read_tracks(path: Path, names: Sequence[str]) -> dict[str, Track]:
-    """What a bag has of these topics, in any one namespace.
-
-    Raises
-    ------
-    UserError
-        None of them is there, one is there twice or of another type, or there are no numbers in it.
-    """
-    with open_bag(path) as bag:
-        topics = {topic: name for topic in bag.topics for name in names if f"/{topic}".endswith(f"/{name}")}
-        if len(set(topics.values())) < len(topics):
-            raise UserError(f"{path} has one of these more than once: {', '.join(topics)}")
-        if not topics:
-            there = ", ".join(list(bag.topics)[:20])
-            raise UserError(f"{path} has nothing to play: none of {', '.join(names)}; it has {there}")
-        kinds = {topic: _WRENCH_TYPE if name == "wrench" else _PRESSURE_TYPE for topic, name in topics.items()}
-        columns = read_channels(bag, {topic: Channel(topic, kind, topic) for topic, kind in kinds.items()})
-    finite = {topics[topic]: one.at(np.asarray(np.isfinite(one.values).all(axis=1))) for topic, one in columns.items()}
-    found = {name: one.at(np.argsort(one.stamps_ns, kind="stable")) for name, one in finite.items() if len(one.values)}
-    if not found:
-        raise UserError(f"{path} has nothing to play: no message of {', '.join(topics)} holds numbers")
-    first_ns = min(int(one.stamps_ns[0]) for one in found.values())
-    return {name: (one.stamps_ns - first_ns, one.values) for name, one in found.items()}
 
 
 # The node.
@@ -185,9 +131,8 @@ class EmulatorConfiguration:
 
 @dataclass(frozen=True)
 class EmulatorHost:
-    """What is played."""
+    """Chance."""
 
-    bag: str = parameter("", "plays wrench and pressure/<chamber> of this bag, over and over; empty: they are made up")
     seed: int = parameter(0, "of the frames that get lost", minimum=0)
 
 
@@ -195,15 +140,13 @@ class EthercatEmulatorNode(SteadyNode):
     """Sensors that `config/ethercat` describes, answering an EtherCAT master on a network interface.
 
     They measure what `emulated_wrench` (WrenchStamped) and `emulated_pressure/<chamber>` (FluidPressure, absolute) say,
-    or what the bag has, or something made up; the newest counts, as the device itself would give it, before any sign or
-    tare of the driver. Faults on request, also while the node runs. Parameters: `EmulatorConfiguration` and
-    `EmulatorHost`.
+    or something made up; the newest counts, as the device itself would give it, before any sign or tare of the driver.
+    Faults on request, also while the node runs. Parameters: `EmulatorConfiguration` and `EmulatorHost`.
 
     Raises
     ------
     UserError
-        Parameters or a sensor's description at fault; the interface is not there, or raw Ethernet is not allowed; the
-        bag has nothing to play.
+        Parameters or a sensor's description at fault; the interface is not there, or raw Ethernet is not allowed.
     """
 
     def __init__(self) -> None:
@@ -220,9 +163,9 @@ class EthercatEmulatorNode(SteadyNode):
         inputs = [len(one.voltages) for one in descriptions]
         if len(pressure.chambers) > sum(inputs):
             raise UserError(f"pressure.chambers: {len(pressure.chambers)} for {sum(inputs)} analogue inputs")
-        self._played = Played(pressure, Path(host.bag) if host.bag else None)
+        self._emulated = Emulated(pressure)
         self._slaves = [
-            Slave(one, self._played.signal(one, sum(inputs[:place])), serial=place + 1)
+            Slave(one, self._emulated.signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
         ]
         self._bus = Segment(self._slaves, chosen.fault, host.seed)
@@ -266,10 +209,10 @@ class EthercatEmulatorNode(SteadyNode):
 
     def _on_wrench(self, message: WrenchStamped) -> None:
         force, torque = message.wrench.force, message.wrench.torque
-        self._played.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
+        self._emulated.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
 
     def _on_pressure(self, chamber: str, message: FluidPressure) -> None:
-        self._played.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
+        self._emulated.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
 
     def _look(self, wire: Wire) -> None:
         """Say what has changed."""

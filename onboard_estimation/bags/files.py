@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +37,6 @@ NEVER = QosTime(*divmod(2**63 - 1, 10**9))
 """A duration that is not set, as rosbag2 writes it."""
 
 _MAGIC_BYTES = 16
-_MAX_JOINED = 1000
 _BAG_NAME = re.compile(r".+\.(mcap|db3)(\.zstd)?", re.IGNORECASE | re.DOTALL)
 _NAMES_SHOWN, _BAGS_SHOWN = 3, 5
 _FREE_SHARE = 0.5
@@ -146,11 +145,10 @@ def open_files(path: Path, stack: ExitStack) -> BagFiles:
 
 def _open_file(path: Path, stack: ExitStack) -> BagFiles:
     try:
-        storages, kind = _open_storages(path, stack)
+        storage, kind = _open_storage(path, stack)
     except BlockError as error:
         raise UserError(f"{path} is no bag that can be read: {error}") from error
-    storages, faults = without_copies(storages)
-    return BagFiles(storages, kind, faults, BagMetadata())
+    return BagFiles([storage], kind, [], BagMetadata())
 
 
 def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
@@ -173,11 +171,11 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
     kinds: list[str] = []
     for name in found + others:
         try:
-            opened, kind = _open_storages(folder / name, stack)
+            storage, kind = _open_storage(folder / name, stack)
         except BlockError as error:
             faults.append(f"{name} cannot be read: {error}")
         else:
-            storages += opened
+            storages.append(storage)
             kinds.append(kind)
     if not storages:
         raise UserError(f"{folder} cannot be read as a bag: {'; '.join(faults)}")
@@ -187,8 +185,8 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
     return BagFiles(storages, kinds[0], faults + copies, metadata)
 
 
-def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
-    """The storages of a file, in general one, and its format.
+def _open_storage(path: Path, stack: ExitStack) -> tuple[Storage, str]:
+    """The storage of a file, and its format.
 
     Raises
     ------
@@ -206,28 +204,17 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
     if file.read(0, min(file.size, len(ZSTD_MAGIC))) == ZSTD_MAGIC:
         file, faults = _decompress_file(file, stack)
     start = file.read(0, min(file.size, _MAGIC_BYTES))
-    storages: list[Storage]
+    storage: Storage
     if start.startswith(mcap_files.MAGIC):
-        kind, storages = "mcap", list(_mcap_storages(file))
+        kind, storage = "mcap", mcap_files.McapStorage(file)
     elif start.startswith(sqlite.MAGIC):
-        kind, storages = "sqlite3", [sqlite.SqliteStorage(file, stack)]
+        kind, storage = "sqlite3", sqlite.SqliteStorage(file, stack)
     elif start.startswith(ros1.MAGIC):
-        kind, storages = "ros1", [ros1.Ros1Storage(file)]
+        kind, storage = "ros1", ros1.Ros1Storage(file)
     else:
         raise BlockError("it starts as no .mcap, .db3 or .bag file does")
-    storages[0].faults[:0] = faults
-    return storages, kind
-
-
-def _mcap_storages(file: FileBytes) -> Iterator[mcap_files.McapStorage]:
-    """Several files may have been joined into one (`cat`)."""
-    begin: int | None = 0
-    for _ in range(_MAX_JOINED):
-        if begin is not None:
-            yield (storage := mcap_files.McapStorage(file, begin))
-            begin = storage.following
-    if begin is not None:
-        storage.faults.append(f"{file.name} was joined from more than {_MAX_JOINED} files, the rest was left out")
+    storage.faults[:0] = faults
+    return storage, kind
 
 
 def _decompress_file(source: FileBytes, stack: ExitStack) -> tuple[FileBytes, list[str]]:

@@ -60,12 +60,7 @@ _MAX_INDEX_BYTES = 256 * 2**20
 
 
 class McapStorage(ChunkedStorage):
-    """The messages of one MCAP recording: a file, or what follows from `begin` on where files were joined into one.
-
-    Attributes
-    ----------
-    following
-        Where the next recording begins in the file; None where this is the last.
+    """The messages of one MCAP file.
 
     Raises
     ------
@@ -73,19 +68,16 @@ class McapStorage(ChunkedStorage):
         The file does not start as an MCAP file does.
     """
 
-    def __init__(self, file: FileBytes, begin: int = 0) -> None:
+    def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
-        self.size_bytes = self.readable_bytes = self.file.size - begin
-        if self.file.window(begin, len(MAGIC))[: len(MAGIC)] != MAGIC:
+        if self.file.window(0, len(MAGIC))[: len(MAGIC)] != MAGIC:
             raise BlockError("it does not start as an MCAP file does")
-        self.following: int | None = None
-        self._begin = begin
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._unknown_records = self._timeless = 0
-        self._index = read_index(self.file, begin)
+        self._index = read_index(self.file)
         self.anchors = self._index.anchors
-        end = self.walk(begin + len(MAGIC))
+        end = self.walk(len(MAGIC))
         if not (self.closed or self.full) and end < self.file.size:
             self._end_early(end)
         elif not (self.closed or self.full):
@@ -180,12 +172,8 @@ class McapStorage(ChunkedStorage):
         self.closed = True
         if stop == self.file.size and self._index.damaged:
             self.faults.append(f"the index at the end of {self.name} is damaged")
-        left = self.file.size - stop
-        if left and self.file.window(stop, len(MAGIC))[: len(MAGIC)] == MAGIC:
-            self.following = stop
-        elif left:
+        if left := self.file.size - stop:
             self.faults.append(f"{left:,} bytes that follow the end of {self.name} were left out")
-        self.size_bytes -= left if self.following else 0
         self.readable_bytes -= left
 
     def _check_data(self, position: int, stop: int) -> None:
@@ -197,7 +185,7 @@ class McapStorage(ChunkedStorage):
         if not expected:
             return
         crc = 0
-        for start in range(self._begin, position, _PIECE_BYTES):
+        for start in range(0, position, _PIECE_BYTES):
             crc = crc32(self.file.read(start, min(start + _PIECE_BYTES, position)), crc)
         if crc != expected:
             self.faults.append(f"the checksum of {self.name} is wrong, some of its messages may be")
@@ -292,10 +280,10 @@ class McapIndex:
     damaged: bool = False
 
 
-def read_index(file: FileBytes, begin: int) -> McapIndex:
-    """The index at the end of the file, for the recording that begins at `begin`."""
+def read_index(file: FileBytes) -> McapIndex:
+    """The index at the end of the file."""
     footer = file.size - _END_BYTES
-    if footer < begin:
+    if footer < 0:
         return McapIndex()
     end = file.read(footer, file.size)
     if RECORD.unpack_from(end) != (Opcode.FOOTER, FOOTER_BYTES) or not end.endswith(MAGIC):
@@ -303,8 +291,8 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     (about,) = _records(end)
     if not isinstance(about, Footer) or not about.summary_start:
         return McapIndex((footer,))
-    start = begin + about.summary_start
-    if not max(footer - _MAX_INDEX_BYTES, begin + len(MAGIC)) <= start <= footer:
+    start = about.summary_start
+    if not max(footer - _MAX_INDEX_BYTES, len(MAGIC)) <= start <= footer:
         return McapIndex(damaged=True)
     summary = file.read(start, footer)
     try:
@@ -312,7 +300,7 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     except (McapError, struct.error, ValueError, OverflowError):
         return McapIndex(damaged=True)
     chunks = {
-        begin + record.chunk_start_offset: record.chunk_length
+        record.chunk_start_offset: record.chunk_length
         for record in records
         if isinstance(record, ChunkIndex) and 0 < record.chunk_start_offset < about.summary_start
     }

@@ -5,22 +5,20 @@ The page loads nothing but the reports of the runs, which lie beside it.
 
 from __future__ import annotations
 
-import base64
 import io
 import math
-from collections.abc import Iterator, Sequence
+import statistics
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import display_unit, format_number, metric_label, shown_metric, words
+from onboard_estimation.base.presentation import metric_label, shown_metric, words
 from onboard_estimation.base.workers import software
 from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
 from onboard_estimation.campaigns.summary import (
@@ -37,26 +35,20 @@ from onboard_estimation.campaigns.summary import (
     headlines,
     worst_runs,
 )
-from onboard_estimation.report.page import filled_page, lined_table, text
-from onboard_estimation.report.plots import SERIES, add_legend, panels_of, plain, write_figure
+from onboard_estimation.contract.result import Panel, Picture
+from onboard_estimation.report.charts import Charts, charts_of
+from onboard_estimation.report.page import filled_page, lined_table, pictures_html, text
+from onboard_estimation.report.plots import INK, charts_figure, panels_of, plain, write_figure
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
 _MOST_LISTED = 2000
-_MOST_LINES = 60
 _REPLAYED = 5
 _UNSURE = 0.25
 """Mean NEES per degree of freedom below which an estimate is called too unsure: errors are less than half as stated."""
-_MOST_STATED = 3.0
-"""Stated deviations, in largest errors, that a picture is made high enough for."""
-_OVERLAYS = (
-    "Thick: the median of a group's errors at each instant. Thin: its runs; where there are more than 60 lines, the "
-    "range of the middle 80 % in their place. Dashed: the median of the stated standard deviations; what is too large "
-    "for the picture stands beside the name."
-)
-# Strips of dots, in pixels of the drawing: the name of a group above its dots.
-_WIDTH, _LEFT, _RIGHT, _ROW, _NAME, _AXIS = 900.0, 20.0, 20.0, 46.0, 14.0, 34.0
-_LONGEST_NAME = 100
+_LONGEST_NAME = 60
 """Characters that a drawing has room for."""
+Runs = Sequence[tuple[Vector, PartErrors]]
+"""Times (K,) and errors of each run of a group."""
 
 
 def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
@@ -82,9 +74,8 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         "nees_caption": text(FIGURE_CAPTION),
         "groups": _group_table(campaign, groups, axes),
         "differences": _difference_section(found),
-        "strips": "".join(_strips(campaign, groups, axes)),
-        "overlay_caption": text(_OVERLAYS),
-        "overlays": "".join(_overlays(campaign, groups, axes)),
+        "spreads": pictures_html(list(_spreads(groups, axes))),
+        "courses": pictures_html(list(_courses(campaign, groups, axes))),
         "worst": _worst(campaign, groups),
         "failures": _failures(campaign),
         "table_note": text(
@@ -162,125 +153,67 @@ def _difference_section(found: Sequence[Difference]) -> str:
     )
 
 
-def _strips(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
-    """Of each figure a row of dots for each group, each dot a run that it opens."""
+def _spreads(groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
+    """Of each figure every run as a dot in the row of its group."""
     for name in dict.fromkeys(one.name for group in groups for one in group.figures):
         part, _, leaf = name.partition(".")
         label, unit = metric_label(leaf)
-        label = f"{label} ({unit})" if unit else label
-        values = np.array([figure(row, name) for group in groups for row in group.rows])
-        top = float(np.nanmax(values, initial=0.0)) or 1.0
-
-        def place(value: float, top: float = top) -> float:
-            return _LEFT + (_WIDTH - _RIGHT - _LEFT) * value / (1.02 * top)
-
-        height = _ROW * len(groups)
-        out = [f'<svg viewBox="0 0 {_WIDTH:g} {height + _AXIS:g}" role="group" aria-label="{text(label)}">']
-        for tick in MaxNLocator(6).tick_values(0.0, top):
-            if 0.0 <= tick <= 1.02 * top:
-                x = f"{place(tick):.1f}"
-                out.append(f'<line class="rule" x1="{x}" x2="{x}" y1="0" y2="{height:g}"/>')
-                out.append(f'<text class="faint" x="{x}" y="{height + 14:g}" text-anchor="middle">{tick:g}</text>')
-        middle = 0.5 * (_LEFT + _WIDTH - _RIGHT)
-        out.append(f'<text class="faint" x="{middle:g}" y="{height + 29:g}" text-anchor="middle">{text(label)}</text>')
-        for number, group in enumerate(groups):
-            y = _ROW * number + 0.5 * (_ROW + _NAME)
-            called = f"{text(_short(group.name(axes)))}<title>{text(group.name(axes))}</title>"
-            out.append(f'<text x="{_LEFT:g}" y="{_ROW * number + _NAME:g}">{called}</text>')
-            known = [row for row in group.rows if math.isfinite(figure(row, name))]
-            for index, row in enumerate(known):
-                # A little up and down, so that equal ones are told apart; always the same.
-                centre = y + (index * 0.618034 % 1.0 - 0.5) * 0.5 * (_ROW - _NAME)
-                value = figure(row, name)
-                said = f"<title>{text(row['name'])}: {format_number(value)}</title>"
-                at = f'cx="{place(value):.1f}" cy="{centre:.1f}" r="4"'
-                circle = f'<circle class="fill-{number % len(SERIES)}" {at}>{said}</circle>'
-                out.append(f'<a href="{text(_page(campaign, row))}">{circle}</a>')
-            if known:
-                x = f"{place(float(np.median([figure(row, name) for row in known]))):.1f}"
-                out.append(f'<line class="median" x1="{x}" x2="{x}" y1="{y - 13:g}" y2="{y + 13:g}"/>')
-        yield f"<h3>{text(words(part))}</h3>\n{''.join(out)}</svg>\n"
+        caption = f"{words(part)}: {label}{f' ({unit})' if unit else ''}"
+        yield _picture(caption, partial(_spread, groups, axes, name))
 
 
-def _short(name: str, most: int = _LONGEST_NAME) -> str:
-    """Its begin and its end, for groups may differ in either."""
-    half = (most - 5) // 2
-    return name if len(name) <= most else f"{name[:half]} ... {name[-half:]}"
-
-
-class _Overlay(NamedTuple):
-    """Errors of a group over time: its number and name; (K,) s; (N, K) magnitudes, a row a run; (K,) as claimed."""
-
-    number: int
-    name: str
-    time_s: Vector
-    errors: NDArray[np.float64]
-    claimed: Vector
-
-
-def _overlays(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
-    """Of each part the magnitude of its error in the unit of its first dimension, as a picture."""
-    gathered: dict[str, list[tuple[_Overlay, str]]] = {}
+def _spread(groups: Sequence[Group], axes: Sequence[str], name: str) -> Figure:
+    drawn = Figure()
+    panel = panels_of(drawn, "", "", (), 1, 0.2 + 0.4 * len(groups), top_in=0.1)[0, 0]
     for number, group in enumerate(groups):
+        known = [value for row in group.rows if math.isfinite(value := figure(row, name))]
+        panel.plot(known, [number] * len(known), "o", alpha=0.5)
+        if known:
+            panel.plot([statistics.median(known)], [number], "|", color=INK, markersize=14.0)
+        panel.annotate(plain(_short(group.name(axes))), (0.0, number - 0.25), size=7.5)
+    panel.set(xlim=(0.0, None), ylim=(len(groups) - 0.6, -0.6), yticks=[])
+    return drawn
+
+
+def _courses(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
+    """Of each part the magnitude of its error in the unit of its first dimension, a panel for each group."""
+    gathered: dict[str, dict[str, Runs]] = {}
+    for group in groups:
         for part, runs in errors_by_part(campaign.folder, group.rows).items():
-            overlay = _overlay(number, group.name(axes), runs)
-            if np.isfinite(overlay.errors).any():
-                gathered.setdefault(part, []).append((overlay, runs[0][1].units[0]))
+            if any(np.isfinite(one.error).any() for _, one in runs):
+                gathered.setdefault(part, {})[_short(group.name(axes))] = runs
     for part, found in gathered.items():
-        png = io.BytesIO()
-        write_figure(png, partial(_overlay_figure, [overlay for overlay, _ in found], found[0][1]))
-        source = base64.b64encode(png.getvalue()).decode()
-        alt = f"Errors of {words(part).lower()} over time, by group"
-        yield f'<h3>{text(words(part))}</h3>\n<img alt="{text(alt)}" src="data:image/png;base64,{source}">\n'
+        longest = max((time_s for runs in found.values() for time_s, _ in runs), key=lambda one: float(one[-1]))
+        panels = [_course(name, runs, longest) for name, runs in found.items()]
+        charts = Charts("", longest, charts_of(panels, longest))
+        yield _picture(f"{words(part)}: errors over time", partial(charts_figure, words(part), [charts]))
 
 
-def _overlay(number: int, name: str, runs: Sequence[tuple[Vector, PartErrors]]) -> _Overlay:
-    longest = max((time_s for time_s, _ in runs), key=lambda time_s: float(time_s[-1]))
-    step_s = float(longest[1] - longest[0]) if len(longest) > 1 else 1.0
-    errors, claimed = (np.full((len(runs), len(longest)), np.nan) for _ in range(2))
-    for run, (time_s, one) in enumerate(runs):
+def _course(name: str, runs: Runs, time_s: Vector) -> Panel:
+    """Over the runs the errors' median and ninth decile, and the median of the stated deviations, at times (K,)."""
+    step_s = float(time_s[1] - time_s[0]) if len(time_s) > 1 else 1.0
+    errors, stated = (np.full((len(runs), len(time_s)), np.nan) for _ in range(2))
+    for run, (own_s, one) in enumerate(runs):
         alike = [unit == one.units[0] for unit in one.units]
-        rows = np.minimum(np.round(time_s / step_s).astype(np.intp), len(longest) - 1)
-        errors[run, rows] = np.linalg.norm(one.error[:, alike], axis=1)
-        claimed[run, rows] = np.linalg.norm(one.stddev[:, alike], axis=1)
-    return _Overlay(number, name, longest, errors, _quantiles(claimed, 0.5)[0])
+        places = np.minimum(np.round(own_s / step_s).astype(np.intp), len(time_s) - 1)
+        errors[run, places] = np.linalg.norm(one.error[:, alike], axis=1)
+        stated[run, places] = np.linalg.norm(one.stddev[:, alike], axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of instants that no run has
+        (median, ninth), middle = np.nanquantile(errors, (0.5, 0.9), axis=0), np.nanmedian(stated, axis=0)
+    return Panel("error", runs[0][1].units[0], {f"{name}: median": median, "nine of ten runs": ninth, "stated": middle})
 
 
-def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
-    largest = max(float(np.nanmax(one.errors)) for one in overlays)
-    shown, factor = display_unit(unit, largest)
-    stated = [float(np.nanmax(one.claimed, initial=0.0)) for one in overlays]
-    top = 1.05 * max(largest, min(max(stated), _MOST_STATED * largest)) or 1.0
-    beyond = [f" (stated: up to {format_number(factor * most, 3)} {shown})" if most > top else "" for most in stated]
-    names = [_short(one.name, _LONGEST_NAME - len(far)) + far for one, far in zip(overlays, beyond, strict=True)]
-    columns = max(1, min(6, _LONGEST_NAME // (max(map(len, names)) + 8)))
-    figure = Figure()
-    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.2 + 0.17 * -(-len(names) // columns))[0, 0]
-    singly = sum(len(one.errors) for one in overlays) <= _MOST_LINES
-    for one, name in zip(overlays, names, strict=True):
-        colour = SERIES[one.number % len(SERIES)]
-        low, middle, high = factor * _quantiles(one.errors, 0.1, 0.5, 0.9)
-        if singly:
-            axes.plot(one.time_s, factor * one.errors.T, color=colour, linewidth=0.6, alpha=0.35)
-        else:
-            axes.fill_between(one.time_s, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(one.time_s, middle, color=colour, linewidth=1.8, label=plain(name))
-        axes.plot(one.time_s, factor * one.claimed, color=colour, linestyle="--")
-    axes.set(xlabel="time (s)", ylabel=f"error ({plain(shown)})", ylim=(0.0, factor * top))
-    axes.ticklabel_format(axis="y", scilimits=(-2, 4))
-    axes.margins(x=0.0)
-    if len(overlays) > 1 or any(beyond):
-        add_legend(figure, axes, columns)
-    return figure
+def _picture(caption: str, draw: Callable[[], Figure]) -> Picture:
+    png = io.BytesIO()
+    write_figure(png, draw)
+    return Picture(png.getvalue(), caption)
 
 
-def _quantiles(rows: NDArray[np.float64], *shares: float) -> NDArray[np.float64]:
-    """(Q, K) over the rows (N, K) that are known at each instant, NaN where none is."""
-    known = np.isfinite(rows).any(axis=0)
-    out = np.full((len(shares), rows.shape[1]), np.nan)
-    if known.any():
-        out[:, known] = np.nanquantile(rows[:, known], shares, axis=0)
-    return out
+def _short(name: str) -> str:
+    """Its begin and its end, for groups may differ in either."""
+    half = (_LONGEST_NAME - 5) // 2
+    return name if len(name) <= _LONGEST_NAME else f"{name[:half]} ... {name[-half:]}"
 
 
 def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import select
 import shlex
-import sys
-import termios
-import threading
 import time
-import tty
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,8 +21,6 @@ from onboard_estimation.live.session import graph_node, place, spun_node
 from onboard_estimation.live.signals import stop_on_signal
 
 _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
-_RIGHT, _UP, _DOWN = "\x1b[C", "\x1b[A", "\x1b[B"
-_KEY_PERIOD_S = 0.05
 
 
 @output.command(
@@ -124,9 +114,8 @@ def play(
 
     Publishers are made first and found by the subscribers that are there, so that the first messages arrive.
 
-    Keys: space pauses and goes on; `s` or the right arrow plays the next message in a pause; the up and down arrows
-    change the rate by a tenth. The node `bag_player` has services for it: `onboard-estimation service call
-    /bag_player/pause`, `resume`, `toggle_paused`, `play_next`.
+    The node `bag_player` has services: `onboard-estimation service call /bag_player/pause`, `resume`, `toggle_paused`,
+    and `play_next`, which plays the next message in a pause.
 
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.
@@ -140,31 +129,13 @@ def play(
         schedule, now_and_then = player.schedule, output.every(_PLAYED_PERIOD_S)
         with output.steps(f"playing {bag}", quiet=json) as progress:
 
-            def show_state() -> None:
-                state = " (pause)" if schedule.paused else ""
-                speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
-                progress(f"{player.played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
-
             def show(played: Played) -> None:
                 if now_and_then():
-                    show_state()
+                    state = " (pause)" if schedule.paused else ""
+                    speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
+                    progress(f"{played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
 
-            def then_shown(action: Callable[[], object]) -> Callable[[], None]:
-                def act() -> None:
-                    action()
-                    show_state()  # no message comes in a pause, that would show it
-
-                return act
-
-            actions = {
-                " ": schedule.toggle_paused,
-                _RIGHT: schedule.step,
-                "s": schedule.step,
-                _UP: lambda: schedule.set_rate(schedule.rate * 1.1),
-                _DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
-            }
-            with _keys({key: then_shown(action) for key, action in actions.items()}):
-                player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
+            player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
     if json:
         output.print_json({"path": str(bag), **asdict(player.played)})
     else:
@@ -179,38 +150,3 @@ def _ros_arguments(remap: list[str]) -> list[str]:
             raise UserError(f"--remap {text}: write --remap FROM:=TO")
         words += ["-r", f"{absolute(before)}:={absolute(after)}"]
     return ["--ros-args", *words] if words else []
-
-
-@contextmanager
-def _keys(actions: Mapping[str, Callable[[], None]]) -> Iterator[bool]:
-    """Call the action of each key that is pressed in the block, without Enter; whether there is a keyboard."""
-    try:
-        terminal = sys.stdin.fileno()
-        # A background process that changes the terminal would be stopped by it.
-        there = os.isatty(terminal) and os.tcgetpgrp(terminal) == os.getpgrp()
-    except (OSError, ValueError, AttributeError):
-        there = False
-    if not there:
-        yield False
-        return
-    before = termios.tcgetattr(terminal)
-    ended = threading.Event()
-
-    def listen() -> None:
-        while not ended.is_set():
-            if select.select([terminal], [], [], _KEY_PERIOD_S)[0]:
-                pressed = os.read(terminal, 8).decode("ascii", "replace")
-                if not pressed:
-                    return
-                action = actions.get(pressed) or actions.get(pressed[0])
-                if action is not None:
-                    action()
-
-    thread = threading.Thread(target=listen, name="keyboard", daemon=True)
-    try:
-        tty.setcbreak(terminal)
-        thread.start()
-        yield True
-    finally:
-        ended.set()
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -21,7 +21,6 @@ from onboard_estimation.base.series import Series
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.inspection.findings import findings
 from onboard_estimation.inspection.report import (
-    INTERVAL_EDGES,
     Inspection,
     RobotReport,
     TimingReport,
@@ -314,7 +313,6 @@ def timing_report(times_ns: Integers, zero_ns: int) -> TimingReport:
         duplicates=int(np.count_nonzero(steps == 0)),
         backward_jumps=int(np.count_nonzero(steps < 0)),
         largest_backward_s=float(-steps.min(initial=0.0)),
-        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()) if any_forward else (),
     )
 
 

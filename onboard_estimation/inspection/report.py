@@ -6,8 +6,6 @@ import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -16,14 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.base.atomic_file import plain
-from onboard_estimation.base.errors import first_of, printable
+from onboard_estimation.base.errors import printable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.soundness.body_frames import FrameReport
 from onboard_estimation.soundness.clock_alignment import ClockReport
 from onboard_estimation.soundness.motion import Finding
-
-INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
-"""Of the histogram of intervals between messages, in their median."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,6 @@ class TimingReport:
         Messages with the same time as the one before.
     backward_jumps, largest_backward_s
         Messages with an earlier time than the one before, and how far the farthest jumps.
-    intervals
-        Histogram of the steps forward, between `INTERVAL_EDGES`, in median steps; empty for less than two messages.
     """
 
     rate_hz: float | None
@@ -59,7 +52,6 @@ class TimingReport:
     duplicates: int
     backward_jumps: int
     largest_backward_s: float
-    intervals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -198,11 +190,7 @@ class Inspection:
         return text.replace(f"{self.namespace}/", "") if self.namespace else text
 
 
-_FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
-# Of the histogram of intervals: the bin around the median, and which share outside it is worth a row.
-_EVEN = slice(2, 3)
-_UNEVEN_SHARE = 0.01
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _LOOKED_FOR = (
     "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth, its clock against the IMUs'"
@@ -213,13 +201,7 @@ def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
     parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
     if any(topic.has_header for topic in inspection.topics):
-        parts += [
-            _frames(inspection),
-            Text("delay   log time minus header stamp: median, and farthest from it", "dim"),
-        ]
-    uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
-    if uneven:
-        parts += [Text(), _interval_table(inspection, uneven)]
+        parts.append(Text("delay   log time minus header stamp: median, and farthest from it", "dim"))
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
@@ -285,35 +267,6 @@ def _topic_table(inspection: Inspection) -> Table:
         _Column("delay ms", lambda one: _delay(one)[0]),
         _Column("farthest", lambda one: _delay(one)[1]),
     )
-
-
-def _frames(inspection: Inspection) -> Text:
-    by_frame: dict[str, list[str]] = {}
-    for topic in inspection.topics:
-        for frame in topic.frames:
-            by_frame.setdefault(frame, []).append(topic.name)
-    frames = [
-        f"{frame or '(none)'}: {inspection.short(names[0]) if len(names) == 1 else f'{len(names)} topics'}"
-        for frame, names in by_frame.items()
-    ]
-    return Text(f"frames  {first_of(frames, _FRAMES_SHOWN, '; ', '; and {} more')}", "dim")
-
-
-def _is_uneven(timing: TimingReport) -> bool:
-    return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
-
-
-def _interval_table(inspection: Inspection, uneven: Sequence[TopicReport]) -> Table:
-    """Histograms of the intervals, of the topics whose messages do not come evenly."""
-    low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
-
-    def share(place: int, topic: TopicReport) -> str:
-        count, total = topic.timing.intervals[place], sum(topic.timing.intervals)
-        return f"{100.0 * count / total:.2g} %" if count else ""
-
-    headings = [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]
-    shares = [_Column(heading, partial(share, place)) for place, heading in enumerate(headings)]
-    return _table(inspection, uneven, _Column("intervals / median", lambda one: one.name, is_name=True), *shares)
 
 
 def _truth_table(inspection: Inspection) -> Table:

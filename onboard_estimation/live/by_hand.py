@@ -128,9 +128,6 @@ def _value(node: Any, kind: str, value: Any, path: str) -> Any:
 
 # Messages as text, shaped as `ros2 topic echo` shapes them: YAML, or one value.
 
-_INDEXED = re.compile(r"([A-Za-z]\w*)((?:\[\d+\])*)", re.ASCII)
-
-
 LONGEST = 128
 """Longer arrays, texts and bytes are cut there, as `ros2` does."""
 
@@ -159,29 +156,19 @@ def to_plain(value: Any, longest: int | None = None) -> Any:
 
 
 def pick(message: Any, path: str) -> Any:
-    """The part of a message that a path names, e.g. `pose.pose.position.x` or `position[0]`.
+    """The part of a message that a path names, e.g. `pose.pose.position.x` or `position[0]`, as `to_plain` has it.
 
     Raises
     ------
     UserError
         There is no such field (says which there are), or no such element.
     """
-    value = message
-    for part in path.split("."):
-        match = _INDEXED.fullmatch(part)
-        fields = value.get_fields_and_field_types() if hasattr(value, "get_fields_and_field_types") else {}
-        if match is None or match[1] not in fields:
-            there = ", ".join(fields) or "no fields"
-            raise UserError(f"--field {path}: no field {part[:80]!r} in {_kind(value)}; it has {there}")
-        value = getattr(value, match[1])
-        for index in re.findall(r"\d+", match[2]):
-            try:
-                value = value[int(index)]
-            except (IndexError, TypeError):
-                raise UserError(f"--field {path}: no element {index} in {match[1]}") from None
+    value = to_plain(message)
+    for name in re.split(r"\.|(?=\[)", path):
+        try:
+            value = value[int(name[1:-1]) if name.startswith("[") else name]
+        except (LookupError, TypeError, ValueError):
+            there = f"its fields: {', '.join(value)}" if isinstance(value, dict) else "it has no fields"
+            there = f"it has {len(value)} elements" if isinstance(value, list) else there
+            raise UserError(f"--field {path}: no {name[:80]!r} there; {there}") from None
     return value
-
-
-def _kind(value: Any) -> str:
-    module, _, _ = type(value).__module__.partition(".msg")
-    return f"{module}/msg/{type(value).__name__}" if hasattr(value, "get_fields_and_field_types") else "a value"

@@ -92,8 +92,6 @@ class ShownRun:
         (K,), (K, a), (K, n, n).
     bodies, truth
         As in `Moment`, a row per instant; NaN where nothing was seen.
-    notes
-        Sentences for the reader, Markdown.
     """
 
     subject: Subject
@@ -102,7 +100,6 @@ class ShownRun:
     covariances: Rows
     bodies: Mapping[str, Rows] = field(default_factory=dict)
     truth: Mapping[str, Rows] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     @property
     def time_s(self) -> Vector:
@@ -115,15 +112,6 @@ class ShownRun:
         truth = {name: rows[index] for name, rows in self.truth.items() if np.isfinite(rows[index]).all()}
         estimate = Estimate(int(self.stamps_ns[index]), self.means[index], self.covariances[index])
         return Moment(estimate, bodies, truth or None)
-
-    def ways(self, stop: int | None = None) -> tuple[Rows, Rows]:
-        """Estimated and true positions (k, 2) up to an instant; empty where the state has none."""
-        columns = planar_position(self.subject.space)
-        if columns is None:
-            return np.zeros((0, 2)), np.zeros((0, 2))
-        true = next((self.truth[name] for name in ("pose", "position") if name in self.truth), np.zeros((0, 2)))
-        true = true[:stop, :2]
-        return self.means[:stop, columns], true[np.isfinite(true).all(axis=1)]
 
     def errors(self) -> dict[str, Rows]:
         """Estimate minus truth (K, d) of each part that has a truth, in its tangent space; NaN where there is none."""

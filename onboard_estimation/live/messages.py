@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
 
-_SEQUENCE = re.compile(r"sequence<(\w+)(?:, \d+)?>")
-TYPE_CODES = {
-    "double": "d",
-    "float": "f",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
+_CODES = {
+    "double": "f8",
+    "float": "f4",
+    "boolean": "?",
+    "octet": "S1",
+    **{f"{sign}int{8 * size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (1, 2, 4, 8)},
 }
-"""Of numbers as the fields of messages name them, for `array`."""
+"""Of numbers as the fields of messages name them, for NumPy."""
+_SEVERAL = re.compile(r"(sequence)<(.+?)(?:, \d+)?>|(.+)\[\d+\]")
 
 
 def new(message_type: str, **fields: Any) -> Any:
@@ -35,31 +28,12 @@ def new(message_type: str, **fields: Any) -> Any:
     UserError
         No such type is installed.
     """
-    kind, rows = _maker(message_type)
-    for name in rows:
-        value = fields.get(name)
-        if hasattr(value, "dtype"):
-            fields[name] = rows[name](value)
-    return kind(**fields)
-
-
-@cache
-def _maker(message_type: str) -> tuple[Any, dict[str, Callable[[Any], Any]]]:
-    """The class, and how its sequences of numbers are made of arrays: rclpy holds them as `array.array`."""
     kind = interface_class(message_type)
-    rows = {}
-    for name, field_type in kind.get_fields_and_field_types().items():
-        sequence = _SEQUENCE.fullmatch(field_type)
-        if sequence is not None and sequence[1] in TYPE_CODES:
-            rows[name] = _to_array(TYPE_CODES[sequence[1]])
-    return kind, rows
-
-
-def _to_array(code: str) -> Callable[[Any], Any]:
-    import numpy as np  # by then it is there: commands that only look start without
-
-    data_type = np.dtype(code)
-    return lambda values: array(code, np.ascontiguousarray(values, dtype=data_type).tobytes())
+    kinds = kind.get_fields_and_field_types()
+    for name, value in fields.items():
+        if hasattr(value, "dtype") and (several := _SEVERAL.fullmatch(kinds.get(name, ""))):
+            fields[name] = value.astype(_CODES[several[2] or several[3]]).tolist()
+    return kind(**fields)
 
 
 # Message and service classes by their names in the graph.
@@ -67,6 +41,7 @@ def _to_array(code: str) -> Callable[[Any], Any]:
 _NAME = re.compile(r"([a-z][a-z0-9_]*)/(msg|srv)/([A-Za-z]\w*)", re.ASCII)
 
 
+@cache
 def interface_class(name: str) -> Any:
     """The class of `sensor_msgs/msg/Imu`.
 
@@ -91,8 +66,6 @@ def interface_class(name: str) -> Any:
 # Messages of rclpy as bytes: plain CDR as every RMW sends it, just as long as the message, its padding zero.
 
 _LITTLE_ENDIAN = b"\0\1\0\0"
-_CODES = {**TYPE_CODES, "boolean": "?", "octet": "S1"}
-_SEVERAL = re.compile(r"(sequence)<(.+?)(?:, \d+)?>|(.+)\[\d+\]")
 
 
 def serialized(message: Any) -> bytes:

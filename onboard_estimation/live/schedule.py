@@ -120,14 +120,6 @@ class Schedule:
         with self._changed:
             return self._now_ns()
 
-    def set_rate(self, rate: float) -> bool:
-        """Go on at another rate; whether it is one (above 0 and at most 1000)."""
-        if not 0.0 < rate <= 1000.0:
-            return False
-        with self._moved():
-            self.rate = rate
-        return True
-
     def pause(self) -> None:
         """Let bag time stand still."""
         with self._moved():

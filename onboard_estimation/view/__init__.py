@@ -1,1 +1,1 @@
-"""The live and the recorded picture in the browser."""
+"""The live picture in the browser."""

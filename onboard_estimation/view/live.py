@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from onboard_estimation.contract.robot import Robot, estimator_name, find_robot
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.live.followed import ROWS_BACK, FollowedRobot, Subject
+from onboard_estimation.judging.sources import known_channels, load_configuration
+from onboard_estimation.live.followed import COVARIANCE, ROWS_BACK, STATE, FollowedRobot, Subject
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import place
 from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.measurements import MessageFault
-from onboard_estimation.view.recorded import subjects
 
 WINDOW_S = 30.0
 
@@ -77,6 +78,40 @@ class LiveGraph:
             name = _cell(status.name)
             if name in self._health or len(self._health) < _MOST_STATUSES:
                 self._health[name] = _cell(text), _rounded(nis)
+
+
+def namespaces_with_estimates(topics: Mapping[str, str]) -> list[str]:
+    """Namespaces in which an estimator publishes its whole state, of topics with their types."""
+    suffix, kind = f"/{COVARIANCE}", "sensor_msgs/msg/JointState"
+    spaces = [topic[: -len(suffix)] for topic in topics if topic.endswith(suffix) and topics[topic] == kind]
+    return sorted(space for space in spaces if topics.get(f"{space}/{STATE}") == kind)
+
+
+def subjects(
+    topics: Mapping[str, str], options: EvaluateOptions, known: Container[str] = ()
+) -> Iterator[tuple[str, Subject]]:
+    """Robots by their namespaces, of topics with their types; not those that are known already."""
+    for namespace in namespaces_with_estimates(topics):
+        wanted = options.namespace is None or options.namespace.strip("/") == namespace.strip("/")
+        if not wanted or namespace in known or (robot := _robot_of(namespace, topics, options)) is None:
+            continue
+        configuration = load_configuration(robot, options)
+        estimator = robot.estimator(configuration, estimator_name(robot, options.estimator))
+        yield namespace, Subject(namespace or "/", robot, configuration, estimator.space)
+
+
+def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOptions) -> Robot | None:
+    """The robot of a namespace: the one asked for, else that of the namespace's name, else the one whose topics fit."""
+    if options.robot is not None:
+        return find_robot(options.robot)
+    known = known_channels()
+    if (name := namespace.rpartition("/")[2]) in known:
+        return find_robot(name)
+    fits = {
+        name: sum(topics.get(f"{namespace}/{one.topic}") == one.message_type for one in channels)
+        for name, channels in known.items()
+    }
+    return find_robot(max(fits, key=lambda name: fits[name])) if any(fits.values()) else None
 
 
 def health_table(health: Mapping[str, tuple[str, str]]) -> str:

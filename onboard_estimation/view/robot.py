@@ -1,23 +1,20 @@
 """A robot in viser: bodies, 95 % ellipses, the heading's wedge, ways, errors in words; and charts beside the picture.
 
-The charts have each dimension with its band of two standard deviations and its truth.
+The charts have the error of each dimension, or its value, with a band of two standard deviations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract import picture
 from onboard_estimation.contract.description import Shape
 from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
-from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
-from onboard_estimation.filtering.state_space import Block
+from onboard_estimation.filtering.manifold_kernels import ANGLES, SO3
 from onboard_estimation.live.followed import Moment, Rows, ShownRun, Subject
 from onboard_estimation.ros.transforms import from_roll_pitch_yaw
 
@@ -26,10 +23,7 @@ _LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
 """As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
 _BESIDE, _CAP = 0.3, 0.05
 """The same of a robot that is seen from the side: distance of the bar beside it, half-width of its ends."""
-_POINT = 0.05
-"""Size of a robot that is a point, as a share of its way."""
 _INK = (40, 40, 40)
-_MOST_WAY_POINTS = 1500
 MOST_PLOTS = 6
 _POINTS = 700
 _HEIGHT_PX = 150
@@ -42,22 +36,17 @@ class RobotPicture:
     ----------
     server
         A `viser.ViserServer`.
-    extent_m
-        Of the way, where it is known: a robot that is a point is drawn large enough to be seen on it.
     """
 
-    def __init__(self, server: Any, subject: Subject, extent_m: float = 0.0) -> None:
+    def __init__(self, server: Any, subject: Subject) -> None:
         self._server, self._subject = server, subject
         self._root = f"/{subject.namespace.strip('/') or 'robot'}"
         self._shapes = shapes_of_bodies(subject.robot, subject.configuration)
         self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
-        if not self._shapes:
-            self.size_m = max(self.size_m, _POINT * extent_m)
         blue = _rgb(picture.ESTIMATE_COLOUR)
         self._estimate = {name: self._body(f"estimate/{name}", shapes, blue) for name, shapes in self._shapes.items()}
         self._truth: dict[str, Any] = {}
         self._lines: dict[str, Any] = {}
-        self._wedge: Any = None
         self._label = server.scene.add_label(f"{self._root}/error", "", anchor="bottom-left", font_screen_scale=1.1)
 
     def show(self, moment: Moment, way: Rows, true_way: Rows) -> None:
@@ -71,8 +60,8 @@ class RobotPicture:
                 self._draw_outline(estimate.mean)
             self._draw_truth(moment.bodies)
             self._draw_uncertainty(moment, poses)
-            self._draw_line("way", _joined(_thinned(way)), _rgb(picture.ESTIMATE_COLOUR), 0.0)
-            self._draw_line("true_way", _joined(_thinned(true_way)), _rgb(picture.TRUTH_COLOUR), 0.0)
+            self._draw_line("way", _joined(way), _rgb(picture.ESTIMATE_COLOUR), 0.0)
+            self._draw_line("true_way", _joined(true_way), _rgb(picture.TRUTH_COLOUR), 0.0)
 
     def _body(
         self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float | None = None
@@ -139,9 +128,8 @@ class RobotPicture:
             self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
         arc = picture.wedge(base, _WEDGE * self.size_m)
         if arc is not None:
-            above = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
-            vertices = np.hstack([np.vstack([base.position_m, arc]), above]).astype(np.float32)
-            self._draw_wedge(vertices)
+            outline = np.vstack([base.position_m, arc, base.position_m])
+            self._draw_line("heading_95", _joined(outline), _rgb(picture.BAND_COLOUR), _ABOVE)
         x, y = base.position_m
         self._write(moment, (x, y + 0.3 * self.size_m, _ABOVE * self.size_m))
 
@@ -150,22 +138,6 @@ class RobotPicture:
         rows = picture.error_rows(self._subject.space, moment.estimate, moment.truth)
         self._label.text = f"{self._subject.namespace}\n{picture.error_text(rows)}"
         self._label.position = place
-
-    def _draw_wedge(self, vertices: NDArray[np.float32]) -> None:
-        if self._wedge is not None:
-            self._wedge.vertices = vertices
-            return
-        count = len(vertices)
-        faces = np.column_stack([np.zeros(count - 2), np.arange(1, count - 1), np.arange(2, count)]).astype(np.uint32)
-        self._wedge = self._server.scene.add_mesh_simple(
-            f"{self._root}/heading_95",
-            vertices,
-            faces,
-            color=_rgb(picture.BAND_COLOUR),
-            opacity=0.5,
-            side="double",
-            cast_shadow=False,
-        )
 
     def _draw_line(
         self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
@@ -198,99 +170,43 @@ def _joined(points: Rows) -> Rows:
     return np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((0, 2, 2))
 
 
-def _thinned(points: Rows) -> Rows:
-    step = -(-len(points) // _MOST_WAY_POINTS)
-    return points if step < 2 else np.vstack([points[::step], points[-1:]])
-
-
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """One plot: all arrays (K,), in `unit`; NaN where there is none.
-
-    Attributes
-    ----------
-    estimate
-        What the curve shows: of a position, the distance from the truth.
-    """
+class Curve(NamedTuple):
+    """One plot: all arrays (K,), in the unit of the title; NaN where there is none. The band is two deviations wide."""
 
     title: str
     time_s: Vector
-    estimate: Vector
-    truth: Vector
+    value: Vector
     lower: Vector
     upper: Vector
 
 
-def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
-    """Joint angles against the truth, errors, then all other dimensions; at most six plots.
+def curves(record: ShownRun) -> list[Curve]:
+    """Of each dimension, angles first, its error where there is a truth, else its value; at most six plots.
 
-    Time counts from the first estimate, or, `until_now`, back from the last.
-
-    A position drifts without bound where nothing measures it: its value would hide its error.
+    Time counts back from the last estimate. A value would hide its error.
     """
-    drawn = _Drawn(record, until_now)
-    blocks = record.subject.space.blocks
-    errors = record.errors()
-    out = [curve for block in blocks if block.kind == ANGLES for curve in drawn.values(block)]
-    for name, error in errors.items():
-        if name == "position" or record.subject.space.block(name).kind == SE2:
-            out += drawn.pose_errors(name, error)
-    for name, error in errors.items():
-        if record.subject.space.block(name).kind == ANGLES:
-            out += drawn.angle_errors(name, error)
-    out += [
-        curve for block in blocks if block.kind == VECTOR and block.name != "position" for curve in drawn.values(block)
-    ]
+    space, errors, count = record.subject.space, record.errors(), len(record.stamps_ns)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _POINTS)).astype(np.intp))
+    time_s = record.time_s[chosen] - record.time_s[-1]
+    deviations = np.sqrt(np.maximum(np.diagonal(record.covariances[chosen], axis1=1, axis2=2), 0.0))
+    out = []
+    for block in sorted(space.blocks, key=lambda one: one.kind != ANGLES):
+        error = errors.get(block.name)
+        if error is None and block.kind == SO3:
+            continue  # a quaternion's numbers tell nothing
+        shown = record.means[:, space.coordinates(block.name)] if error is None else error
+        for index, unit in enumerate(block.units):
+            name, (word, factor) = picture.dimension_name(space, block, index), picture.display_unit(unit)
+            title = f"{name} ({word})" if error is None else f"{name} error ({word})"
+            value = factor * shown[chosen, index]
+            middle = value if error is None else np.zeros(len(value))
+            band = 2.0 * factor * deviations[:, space.tangent(block.name).start + index]
+            out.append(Curve(title, time_s, value, middle - band, middle + band))
     return out[:MOST_PLOTS]
-
-
-class _Drawn:
-    """A record's curves at no more instants than a chart needs."""
-
-    def __init__(self, record: ShownRun, until_now: bool) -> None:
-        self._record, self._space = record, record.subject.space
-        self._chosen = _evenly(len(record.stamps_ns), _POINTS)
-        self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)
-        variances = np.diagonal(record.covariances[self._chosen], axis1=1, axis2=2)
-        self._deviations = np.sqrt(np.maximum(variances, 0.0))
-        self._unknown = np.full(len(self._chosen), np.nan)
-
-    def values(self, block: Block) -> Iterator[Curve]:
-        """Each dimension and its truth."""
-        coordinates, tangent = self._space.coordinates(block.name), self._space.tangent(block.name)
-        true = self._record.truth.get(block.name)
-        for index in range(block.dimension):
-            name = picture.dimension_name(self._space, block, index)
-            shown, factor = picture.display_unit(block.units[index])
-            estimate = factor * self._record.means[self._chosen, coordinates.start + index]
-            band = 2.0 * factor * self._deviations[:, tangent.start + index]
-            truth = self._unknown if true is None else factor * true[self._chosen, index]
-            yield Curve(f"{name} ({shown})", self._time_s, estimate, truth, estimate - band, estimate + band)
-
-    def pose_errors(self, name: str, error: Rows) -> Iterator[Curve]:
-        """Distance from the true position, and error of the heading where the block has one."""
-        rows = self._space.tangent(name)
-        plane = self._record.covariances[self._chosen][:, rows, rows][:, :2, :2]
-        bound = 100.0 * np.sqrt(picture.ELLIPSE_SCALE * np.maximum(np.linalg.eigvalsh(plane)[:, -1], 0.0))
-        distance = 100.0 * np.linalg.norm(error[self._chosen, :2], axis=1)
-        title = "position error, long half-axis of the 95 % ellipse (cm)"
-        yield Curve(title, self._time_s, distance, self._unknown, np.zeros(len(bound)), bound)
-        if self._space.block(name).kind == SE2:
-            yield self._angle_error("heading", rows.start + 2, error[:, 2])
-
-    def angle_errors(self, name: str, error: Rows) -> Iterator[Curve]:
-        """Error of each angle around zero: against the angle itself it would not be seen."""
-        start = self._space.tangent(name).start
-        for index, angle in enumerate(self._space.block(name).names):
-            yield self._angle_error(angle, start + index, error[:, index])
-
-    def _angle_error(self, name: str, row: int, error: Vector) -> Curve:
-        band = 2.0 * np.rad2deg(self._deviations[:, row])
-        return Curve(f"{name} error (deg)", self._time_s, np.rad2deg(error[self._chosen]), self._unknown, -band, band)
 
 
 class Plots:
@@ -300,10 +216,12 @@ class Plots:
         self._server, self._namespace = server, namespace
         self._charts: dict[str, Any] = {}
 
-    def show(self, found: list[Curve], now_s: float | None = None) -> None:
-        """Draw the curves; `now_s` marks the instant that the picture shows."""
+    def show(self, found: list[Curve]) -> None:
+        """Draw the curves."""
+        for title in self._charts.keys() - {curve.title for curve in found}:  # truth has come, or has gone
+            self._charts.pop(title).remove()
         for curve in found:
-            data = _data(curve, now_s)
+            data = curve.time_s, curve.upper, curve.lower, curve.value
             chart = self._charts.get(curve.title)
             if chart is None:
                 self._charts[curve.title] = self._add(curve.title, data)
@@ -318,10 +236,7 @@ class Plots:
             {"label": "s"},
             {"label": "+2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
             {"label": "-2 sigma", "stroke": band, "width": 1, "points": {"show": False}},
-            # As points: a line would run straight through where there is no truth.
-            {"label": "truth", "stroke": picture.TRUTH_COLOUR, "width": 0, "points": {"show": True, "size": 4}},
             {"label": "estimate", "stroke": picture.ESTIMATE_COLOUR, "width": 1.5, "points": {"show": False}},
-            {"label": "now", "stroke": "#000000", "width": 0, "points": {"show": True, "size": 9, "fill": "#000000"}},
         )
         return self._server.gui.add_uplot(
             data,
@@ -351,15 +266,3 @@ def _round_range(values: Vector) -> tuple[float, float]:
     span = max(high - low, 1e-6)
     step = 0.5 * 10.0 ** np.floor(np.log10(span))
     return float(step * np.floor(low / step)), float(step * np.ceil(high / step))
-
-
-def _data(curve: Curve, now_s: float | None) -> tuple[Vector, ...]:
-    now = np.full(len(curve.time_s), np.nan)
-    if now_s is not None:
-        at = int(np.argmin(np.abs(curve.time_s - now_s)))
-        now[at] = curve.estimate[at]
-    return curve.time_s, curve.upper, curve.lower, curve.truth, curve.estimate, now
-
-
-def _evenly(count: int, most: int) -> Any:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

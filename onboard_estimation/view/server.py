@@ -1,4 +1,4 @@
-"""The page: viser's server on this machine, its time slider for records, its loop for the live graph.
+"""The page: viser's server on this machine, and its loop for the live graph.
 
 viser, because it listens where it is told to (127.0.0.1), is one wheel of 4 MB with its page inside, so that it works
 without a network, and runs on Python 3.10 and on Arm; Rerun 0.41 binds its web viewer and its data port to all
@@ -12,7 +12,7 @@ import ipaddress
 import socket
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ import numpy as np
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.contract.reported import planar_position
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical
-from onboard_estimation.live.followed import ShownRun
+from onboard_estimation.live.followed import Rows, ShownRun
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.view.access import allowed_places, guarded_servers
 from onboard_estimation.view.live import LiveGraph, LiveRobot
@@ -42,7 +42,6 @@ _LEGEND = (
     "**Blue** estimate, **orange** truth. Ellipses and wedge hold position and heading with 95 % by the filter's own "
     "covariance, bands are two standard deviations."
 )
-_SPEEDS = ("0.25", "0.5", "1", "2", "5", "10")
 
 
 @dataclass(frozen=True)
@@ -98,35 +97,6 @@ def _stop(server: Any) -> None:
         server.stop()
 
 
-def show_records(server: Any, records: Sequence[ShownRun], stop: StopRequest) -> None:
-    """Show records under one time slider, from their common start, until asked to stop."""
-    start_ns = min(int(record.stamps_ns[0]) for record in records)
-    end_ns = max(int(record.stamps_ns[-1]) for record in records)
-    duration_s = max((end_ns - start_ns) * 1e-9, 0.01)
-    robots = [_RobotPanel(server, record) for record in records]
-    _look_at(server, records[0], robots[0].picture.size_m)
-    slider = server.gui.add_slider("time (s)", 0.0, round(duration_s, 3), 0.01, 0.0, order=-2.0)
-    play = server.gui.add_checkbox("play", True, order=-1.9)
-    speed = server.gui.add_dropdown("speed", _SPEEDS, initial_value="1", order=-1.8)
-    shown_s, plotted_s, plotted_at, moved_at = -1.0, -1.0, 0.0, time.monotonic()
-    while not stop:
-        now = time.monotonic()
-        if play.value and server.get_clients():
-            at_s = slider.value + (now - moved_at) * float(speed.value)
-            slider.value = round(at_s, 3) if at_s <= duration_s else 0.0
-        moved_at = now
-        if slider.value != shown_s:
-            shown_s = float(slider.value)
-            for robot in robots:
-                robot.show(start_ns + round(shown_s * 1e9))
-        # Charts are slow to draw: a page that is held up by them shows the robot late.
-        if plotted_s != shown_s and now - plotted_at >= _PLOT_PERIOD_S:
-            plotted_s, plotted_at = shown_s, now
-            for robot in robots:
-                robot.plot(start_ns + round(shown_s * 1e9))
-        time.sleep(_PICTURE_PERIOD_S)
-
-
 def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
     """Show the robots of the live graph, those that come later as well, until asked to stop."""
     status = server.gui.add_markdown("", order=-2.0)
@@ -142,7 +112,7 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
         if namespace not in panels:
             panels[namespace] = RobotPicture(server, record.subject), Plots(server, namespace)
             if len(panels) == 1:
-                _look_at(server, record, panels[namespace][0].size_m)
+                _look_at(server, record, np.vstack(live.ways()), panels[namespace][0].size_m)
         last_ns = int(record.stamps_ns[-1])
         if not server.get_clients() or shown.get(namespace) == last_ns:
             return
@@ -150,7 +120,7 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
         robot.show(record.at(-1), *live.ways())
         shown[namespace] = last_ns
         if plot_now:
-            plots.show(curves(record, until_now=True))
+            plots.show(curves(record))
         if len(panels) == 1:
             camera.follow(record)
 
@@ -182,33 +152,6 @@ def open_browser(address: str) -> None:
         webbrowser.open(address)
 
 
-class _RobotPanel:
-    """Picture, plots and notes of a record."""
-
-    def __init__(self, server: Any, record: ShownRun) -> None:
-        self._record = record
-        self.picture = RobotPicture(server, record.subject, _extent_m(record))
-        self._plots = Plots(server, record.subject.namespace)
-        self._curves = curves(record)
-        with server.gui.add_folder(f"notes on {record.subject.namespace}", order=10.0):
-            server.gui.add_markdown("\n\n".join(record.notes))
-
-    def show(self, stamp_ns: int) -> None:
-        index = self._index(stamp_ns)
-        self.picture.show(self._record.at(index), *self._record.ways(index + 1))
-
-    def plot(self, stamp_ns: int) -> None:
-        self._plots.show(self._curves, float(self._record.time_s[self._index(stamp_ns)]))
-
-    def _index(self, stamp_ns: int) -> int:
-        return max(int(np.searchsorted(self._record.stamps_ns, stamp_ns, side="right")) - 1, 0)
-
-
-def _extent_m(record: ShownRun) -> float:
-    way = np.vstack(record.ways())
-    return float(np.ptp(way, axis=0).max()) if len(way) else 0.0
-
-
 class _Camera:
     """Moves all clients' cameras along with a robot, in steps: in between they are the users' own."""
 
@@ -231,13 +174,12 @@ class _Camera:
             client.camera.position = client.camera.position + np.array([*moved, 0.0])
 
 
-def _look_at(server: Any, record: ShownRun, size_m: float) -> None:
+def _look_at(server: Any, record: ShownRun, way: Rows, size_m: float) -> None:
     """A camera above the way, that has all of it in view; beside a robot of which only the height is known."""
     if is_vertical(record.subject.space):
         highest_m = max(float(record.means[:, record.subject.space.coordinates(HEIGHT)].max()), _HIGHEST_HOP_M)
         _aim(server, (0.0, 0.0, 0.5 * highest_m), (0.0, -1.3 * (highest_m + size_m), 0.5 * highest_m))
         return
-    way = np.vstack(record.ways())
     low, high = (way.min(axis=0), way.max(axis=0)) if len(way) else (np.zeros(2), np.zeros(2))
     x, y = 0.5 * (low + high)
     distance = 1.1 * (float((high - low).max()) + size_m)

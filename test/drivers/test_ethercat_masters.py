@@ -1,4 +1,4 @@
-"""Masters of others against the emulator, over a cable into another network namespace; its node with bag and faults."""
+"""Masters of others against the emulator, over a cable into another network namespace; its node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import bag_samples
-import numpy as np
 import pytest
 from emulated_slaves import emulated_slaves
 from ethercat_masters import ask
@@ -51,20 +50,6 @@ def test_two_masters_reach_op_and_read_each_device_of_a_cable(master: str, senso
 # The node
 
 
-def write_bag(path: Path) -> list[tuple[int, ...]]:
-    """A wrench at 100 Hz for 1 s, beside another topic; in millionths of N and N m."""
-    counts = np.random.default_rng(3).integers(-(10**7), 10**7, (100, 6))
-    samples = []
-    for place, row in enumerate(1e-6 * counts):
-        stamp_ns = bag_samples.START_NS + 10_000_000 * place
-        message = bag_samples.wrench(stamp_ns, row[:3], row[3:])
-        samples.append(bag_samples.Sample("/softrobot/wrench", bag_samples.WRENCH, stamp_ns, message))
-    pressed = bag_samples.pressure(bag_samples.START_NS, 120_000.0)
-    samples.append(bag_samples.Sample("/softrobot/pressure/left", bag_samples.PRESSURE, stamp_ns, pressed))
-    bag_samples.write_rosbag2(path, samples)
-    return [tuple(row) for row in counts.tolist()]
-
-
 def first_counts(found: dict[str, Any]) -> list[tuple[int, ...]]:
     """Of the first device, an Axia80."""
     return [struct.unpack("<6i", bytes.fromhex(one[0])[:24]) for one in found["inputs"]]
@@ -72,9 +57,8 @@ def first_counts(found: dict[str, Any]) -> list[tuple[int, ...]]:
 
 @needs_graph
 @pytest.mark.slow
-def test_the_node_plays_a_bag_to_the_count_then_messages_and_fails_on_request(tmp_path: Path) -> None:
-    expected = write_bag(tmp_path / "bag")
-    words = (f"bag:={tmp_path / 'bag'}", "bus.sensors:=[ati_axia80, beckhoff_el3104]", "pressure.chambers:=[left]")
+def test_the_node_measures_messages_to_the_count_and_fails_on_request(tmp_path: Path) -> None:
+    words = ("bus.sensors:=[ati_axia80, beckhoff_el3104]", "pressure.chambers:=[left]")
     with cable() as here:
         arguments = [word for one in (f"bus.interface:={here.far}", *words) for word in ("-p", one)]
         with (
@@ -82,23 +66,22 @@ def test_the_node_plays_a_bag_to_the_count_then_messages_and_fails_on_request(tm
             listening_node(namespace="/base") as node,
         ):
             emulator.wait_for("ATI Axia80, Beckhoff EL3104 on ")
-            found = ask("pysoem", here.near, seconds=2.5)
-            assert found["states"] == [8, 8]
+            assert len(set(first_counts(ask("pysoem", here.near, seconds=0.5)))) > 1  # made up
             emulator.wait_for("0, ATI Axia80: OP")
-            places = [expected.index(row) for row in first_counts(found)]
-            assert len(set(places)) > 20  # a busy machine may see a few of them only
-            assert np.count_nonzero(np.diff(places) < 0) <= 4  # it begins anew after 1 s
-            volts = struct.unpack_from("<h", bytes.fromhex(found["inputs"][-1][1]), 2)[0] * 10.0 / 32767
-            assert volts == pytest.approx((120_000.0 - 101_325.0) / 10_000.0, abs=5e-4)
             publisher = node.create_publisher(interface_class(bag_samples.WRENCH), "emulated_wrench", 1)
-            spin_until(node, lambda: publisher.get_subscription_count() > 0)
+            pressed = node.create_publisher(interface_class(bag_samples.PRESSURE), "emulated_pressure/left", 1)
+            spin_until(node, lambda: publisher.get_subscription_count() > 0 < pressed.get_subscription_count())
             counts = tuple(round(1e6 * value) for value in WRENCH)
 
-            def is_played() -> bool:
+            def is_measured() -> bool:
                 publisher.publish(message_of(WRENCH))  # again: a best-effort reader may not have met the writer yet
-                return first_counts(ask("pysoem", here.near))[-1] == counts
+                pressed.publish(new(bag_samples.PRESSURE, fluid_pressure=120_000.0))
+                found = ask("pysoem", here.near)
+                volts = struct.unpack_from("<h", bytes.fromhex(found["inputs"][-1][1]), 2)[0] * 10.0 / 32767
+                pressure_v = pytest.approx((120_000.0 - 101_325.0) / 10_000.0, abs=5e-4)
+                return found["states"] == [8, 8] and first_counts(found)[-1] == counts and volts == pressure_v
 
-            wait_until(is_played)
+            wait_until(is_measured)
             await_being_heard(node, "/base/ethercat_wrench_emulator")
             assert set_parameter(node, "/base/ethercat_wrench_emulator", "fault.overload", True).successful
             ill = ask("pysoem", here.near)
@@ -123,7 +106,6 @@ def message_of(wrench: Sequence[float]) -> Any:
         (["fault.slave:=1"], "fault.slave: 1, but the last of 1 devices has the place 0"),
         (["pressure.chambers:=[left]"], "pressure.chambers: 1 for 0 analogue inputs"),
         (["fault.sdo_aborts:=[x]"], "index and subindex in hexadecimal digits"),
-        (["bag:=no_such_bag"], "no_such_bag"),
     ],
 )
 def test_what_cannot_be_emulated_is_said(words: list[str], sentence: str) -> None:

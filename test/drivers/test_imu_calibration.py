@@ -165,12 +165,11 @@ def test_logs_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
             of(other)
     with pytest.raises(UserError, match=r"section -y from .* gravity says \+x"):
         of(log, [replace(find_rests(log)[0], label="-y")])
-    path = tmp_path / "sections.csv"
-    path.write_text("name,start_s,end_s\n+x,0.5,3.5\nturn_z,4,9\n")
-    assert read_sections(path, log) == [Section(0.5, 3.5, "+x"), Section(4.0, 9.0, "turn z")]
     path = tmp_path / "sections.json"
+    path.write_text('{"+x": {"start_s": 0.5, "end_s": 3.5}, "turn_z": {"start_s": 4, "end_s": 9}}')
+    assert read_sections(path, log) == [Section(0.5, 3.5, "+x"), Section(4.0, 9.0, "turn z")]
     for text, said in (
-        ("{", "neither a JSON object"),
+        ("{", "no JSON object"),
         ('{"q": {"start": 1, "end": 2}}', "expected x_p"),
         ('{"x_p": 5}', "expected x_p"),
         ('{"x_p": {"start": 1e999, "end": 2}}', "is not in the log"),

@@ -12,9 +12,7 @@ from benchmarks.softrobot.real_arm import (
     LARGEST_BENDING_RAD,
     PressureStep,
     fit_arc,
-    fit_course,
     fit_stiffness,
-    predicted_deflections,
     read_pressure_step,
 )
 
@@ -61,7 +59,3 @@ def test_the_real_arm_at_a_pressure_left_out(recorded: dict[int, PressureStep], 
     stiffnesses = [step.pressure_mbar / arc.bending(step.plateau()[0])[0] for step in steps]
     constant_m = arc.deflection(left_out / np.exp(np.mean(np.log(stiffnesses))))[0]
     assert abs(constant_m / measured_m - 1.0) > 0.15, "one stiffness for all does not reach that at any"
-    if left_out == 300:  # the whole course, crept as far as recorded
-        predicted, late = predicted_deflections(fit_course(law, arc, steps), arc, seen), seen.times_s > seen.end_s - 1.0
-        assert np.sqrt(np.mean((predicted - seen.deflections_m) ** 2)) < 0.1 * measured_m
-        assert predicted[late].mean() == pytest.approx(seen.deflections_m[late].mean(), rel=0.1)

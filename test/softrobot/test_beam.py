@@ -15,7 +15,6 @@ from benchmarks.softrobot.real_beam import (
     Beam,
     Release,
     apart,
-    arc,
     fit_modulus,
     foretold,
     read_releases,
@@ -79,22 +78,16 @@ def test_the_real_beam_under_a_load_left_out(recorded: list[Release], left_out: 
     """What docs/softrobot.md claims, and no more: not all are within what is unsure of recording and prediction."""
     release = recorded[left_out]
     for figure, share, uncertainties in (("sag_m", 0.15, 1.1), ("frequency_hz", 0.07, 1.35)):
-        measured, (predicted, _) = getattr(release, figure), foretold(rod, recorded, release, figure)
+        measured, predicted = getattr(release, figure), foretold(recorded, release, figure)
         assert abs(predicted.value - measured.value) < share * measured.value
         assert apart(predicted, measured) < uncertainties
         assert predicted.uncertainty < 0.08 * measured.value, "and says something"
 
 
 @pytest.mark.data
-def test_the_real_beam_is_stiffer_when_fast_and_constant_curvature_wrong_by_as_much_as_said(
-    recorded: list[Release],
-) -> None:
-    """As an arc it sags as it should only with a modulus a third too small, and then its end turns too far."""
+def test_the_real_beam_is_stiffer_when_fast(recorded: list[Release]) -> None:
     sags, rings = ({one.load_kg: getattr(one, figure) for one in recorded} for figure in ("sag_m", "frequency_hz"))
-    slow, fast = fit_modulus(rod, BEAM, sags, "sag_m"), fit_modulus(rod, BEAM, rings, "frequency_hz")
+    slow, fast = fit_modulus(BEAM, sags, "sag_m"), fit_modulus(BEAM, rings, "frequency_hz")
     assert 1.1 < fast.value / slow.value < 1.2
     assert fast.value - slow.value > 2.0 * np.hypot(slow.uncertainty, fast.uncertainty)
-    by_arc, turn_rad = fit_modulus(arc, BEAM, sags, "sag_m").value, recorded[0].turn_rad
-    assert 0.55 < by_arc / slow.value < 0.7
-    assert rod(BEAM, slow.value, 0.0).turn_rad == pytest.approx(turn_rad, rel=0.1)
-    assert arc(BEAM, by_arc, 0.0).turn_rad > 1.4 * turn_rad
+    assert rod(BEAM, slow.value, 0.0).turn_rad == pytest.approx(recorded[0].turn_rad, rel=0.1)

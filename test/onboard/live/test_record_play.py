@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -244,11 +242,10 @@ def test_rate_zero_loses_nothing_and_keeps_the_order(ros_domain: int, tmp_path: 
 
 @pytest.mark.live
 def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
-    """Keys of a terminal and the player's services; /clock stands still in a pause, at the bag's time."""
+    """The player's services; /clock stands still in a pause, at the bag's time."""
     source = bag_of(tmp_path / "source", count=100, topics=1)
     heard: list[int] = []
     clock: list[int] = []
-    controller, terminal = os.openpty()
     with graph_node("test") as node:
         node.create_subscription(interface_class(IMU), "/moved", lambda it: heard.append(it.header.stamp.sec), 200)
         node.create_subscription(
@@ -259,45 +256,28 @@ def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
         )
         player = subprocess.Popen(
             [*MODULE, "play", str(source), "--start-paused", "--clock", "--remap", "/imu_0:=/moved"],
-            stdin=terminal,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: _own_terminal(terminal),
         )
         try:
             kind = interface_class("std_srvs/srv/Trigger")
-            play_next = node.create_client(kind, "/bag_player/play_next")
+            play_next, resume = (node.create_client(kind, f"/bag_player/{name}") for name in ("play_next", "resume"))
             assert play_next.wait_for_service(timeout_sec=LONGEST_WAIT_S)
             wait_for(lambda: clock, "no /clock")
             assert set(clock) == {START_NS}
-            os.write(controller, b"s")
-            wait_for(lambda: heard == [0], f"one step by key: {heard}")
-            answered = threading.Event()
-            play_next.call_async(kind.Request()).add_done_callback(lambda done: answered.set())
-            wait_for(lambda: heard == [0, 1] and answered.is_set(), f"one step by service: {heard}")
+            for steps in ([0], [0, 1]):
+                play_next.call_async(kind.Request())
+                wait_for(lambda steps=steps: heard == steps, f"{len(steps)} steps: {heard}")
             wait_for(lambda: clock[-1] == START_NS + 2_000_000, "the clock does not follow a step")
-            os.write(controller, b" ")
+            resume.call_async(kind.Request())
             wait_for(lambda: heard == list(range(100)), f"the rest: {heard}")
             out, errors = player.communicate(timeout=LONGEST_WAIT_S)
         finally:
             stop(player, signal.SIGKILL)
-            os.close(controller)
-            os.close(terminal)
     assert player.returncode == 0, errors
     assert "101 messages on 2 topics played" in out
     assert clock == sorted(clock)
-
-
-def _own_terminal(terminal: int) -> None:
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-
-
-# Schedule.
 
 
 # Selection.

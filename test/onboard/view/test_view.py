@@ -1,49 +1,42 @@
-"""The live picture: records from runs, bags and the graph; curves; the page, on this machine only, with data in it."""
+"""The live picture: records from the graph; curves; the page, on this machine only, with data in it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-import shutil
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
-from live_graph import LONGEST_WAIT_S, die_with_this, kill_group, wait_until
+from evaluation_samples import CONFIGURATION, command, refusal
+from live_graph import LONGEST_WAIT_S, wait_until
 from numpy.typing import NDArray
 from test_view_access import NO_VIEWER, free_port
 
 from onboard_estimation.bags.message_types import new
-from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.measurement import Estimate, Measurement, neutral_value
 from onboard_estimation.base.series import truth_channel
+from onboard_estimation.contract.reported import poses_of_bodies
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.judging.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.judging.simulated_bags import EPOCH_NS
 from onboard_estimation.live.followed import ShownRun, Subject
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.messages import new as live_new
 from onboard_estimation.live.session import graph_node, spin_beside
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.report import run_folder
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.view.live import LiveGraph, health_table
-from onboard_estimation.view.recorded import load_records
-from onboard_estimation.view.robot import MOST_PLOTS, curves
+from onboard_estimation.view.live import LiveGraph, health_table, subjects
+from onboard_estimation.view.robot import Plots, RobotPicture, curves
+from onboard_estimation.view.server import Page, open_server
 from salp_estimation.robot import ROBOT as SALP
 
 JOINTS = "sensor_msgs/msg/JointState"
@@ -51,91 +44,18 @@ SPACE = CONFIGURATION.chain.build().space()
 Rows = NDArray[np.float64]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a simulated bag `walk` and its run `run`."""
-    folder = tmp_path_factory.mktemp("view")
-    recording = salp_recording(6.0)
-    with BagWriter(folder / "walk", "mcap", custom_data={"source": "simulated"}) as writer:
-        write_series(writer, [*recording.sensors, *recording.truth], "/salp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for part in ("write_plots", "write_report"):
-            patch.setattr(run_folder, part, lambda *_: None)
-        outcome = command("evaluate", "walk", "--output", "run")
-    assert outcome.code == 0, outcome.error
-    return folder
-
-
-def load_one(path: Path, **options: Any) -> ShownRun:
-    (record,) = load_records(path, EvaluateOptions(), **options)
-    return record
-
-
-def test_a_run_is_shown_as_it_was_judged_and_its_bag_replayed_the_same(place: Path) -> None:
-    run = load_one(place / "run")
-    metrics = (place / "run" / "metrics.json").read_text()
-    assert run.subject.robot is SALP
-    # A run of 6 s is too short to leave its start out.
-    rms_deg = np.rad2deg(np.sqrt(np.mean(run.errors()["joint_angles"] ** 2, axis=0)))
-    judged_deg = [float(re.findall(rf'"alpha_{j}_rmse_deg": ([\d.]+)', metrics)[0]) for j in (1, 2)]
-    assert rms_deg == pytest.approx(judged_deg, rel=1e-6)
-    assert set(run.bodies) == set(CONFIGURATION.chain.link_names)
-    assert json.loads((place / "run" / "run.json").read_text())["verdict"][1:] in run.notes[0]
-    replayed = load_one(place / "walk")
-    np.testing.assert_array_equal(replayed.stamps_ns, run.stamps_ns)
-    np.testing.assert_allclose(replayed.means, run.means, atol=1e-12)
-    np.testing.assert_allclose(replayed.covariances, run.covariances, atol=1e-15)
-    np.testing.assert_allclose(replayed.truth["pose"], run.truth["pose"], equal_nan=True)
-
-
-def test_a_recorded_graph_is_shown_without_a_replay(place: Path, tmp_path: Path) -> None:
-    """Two robots in one bag; of several estimates with one stamp the last counts."""
-    run = load_one(place / "run")
-    messages = EstimateMessages(SPACE, new)
-    recording = salp_recording(6.0)
-    with BagWriter(tmp_path / "live", "mcap") as writer:
-        for namespace, moved in (("/salp", 0.0), ("/lab/other", 1.0)):
-            for index in range(0, len(run.stamps_ns), 5):
-                estimate = run.at(index).estimate
-                for shift in (5.0, moved):
-                    shifted = replace(estimate, mean=estimate.mean + shift * np.eye(5)[0])
-                    for output in messages(shifted, ("state", "state_covariance")):
-                        name = f"{namespace}/{output.topic}"
-                        writer.write(name, output.message_type, estimate.stamp_ns, output.message)
-        write_series(writer, list(recording.truth), "/salp")
-        # What a robot is, in a namespace of another name, follows from its sensors.
-        write_series(writer, list(recording.sensors), "/lab/other")
-    other, salp = load_records(tmp_path / "live", EvaluateOptions())
-    assert (other.subject.namespace, salp.subject.namespace) == ("/lab/other", "/salp")
-    np.testing.assert_allclose(salp.means, run.means[::5])
-    np.testing.assert_allclose(other.means[:, 0], run.means[::5, 0] + 1.0)
-    np.testing.assert_allclose(salp.covariances, run.covariances[::5])
-    assert set(salp.truth) == {"pose", "joint_angles"}
-    assert other.truth == {}
-    (only,) = load_records(tmp_path / "live", EvaluateOptions(namespace="salp"))
-    assert only.subject.namespace == "/salp"
-
-
-def test_a_run_whose_bag_has_gone_is_shown_without_truth(place: Path, tmp_path: Path) -> None:
-    shutil.copytree(place / "run", tmp_path / "run")
-    record = load_one(tmp_path / "run")
-    assert record.truth == {}
-    assert any("--bag" in note for note in record.notes)
-    again = load_one(tmp_path / "run", bag_path=place / "walk")
-    assert set(again.truth) == {"pose", "joint_angles"}
-
-
-def test_refusals_say_what_to_do(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "does not exist" in refusal("view", tmp_path / "nothing")
-    broken = tmp_path / "run"
-    shutil.copytree(place / "run", broken)
-    (broken / "run.json").write_text("[1, 2]")
-    assert "run.json holds a list, not a mapping" in refusal("view", broken)
-    (broken / "run.json").write_text('{"robot": "crab"}')
-    assert "no robot 'crab'" in refusal("view", broken)
+def test_a_missing_viser_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "viser", None)
-    assert "onboard_estimation[view]" in refusal("view", place / "run", "--no-browser")
+    assert "onboard_estimation[view]" in refusal("view", "--no-browser")
+
+
+@NO_VIEWER
+def test_robots_are_found_by_their_names_or_topics() -> None:
+    """Two robots in one graph: what one is, in a namespace of another name, follows from its sensors."""
+    topics = {f"/{space}/{one}": JOINTS for space in ("salp", "lab/other") for one in ("state", "state_covariance")}
+    topics |= {f"/lab/other/{one.topic}": one.message_type for one in SALP.channels(CONFIGURATION)}
+    assert [one.namespace for _, one in subjects(topics, EvaluateOptions())] == ["/lab/other", "/salp"]
+    assert [one.namespace for _, one in subjects(topics, EvaluateOptions(namespace="salp"))] == ["/salp"]
 
 
 def sample_record(count: int = 2000) -> ShownRun:
@@ -147,62 +67,24 @@ def sample_record(count: int = 2000) -> ShownRun:
     parts["joint_angles"][100:300] = np.nan
     covariance = np.diag(np.square([0.01, 0.02, 0.01, 0.03, 0.04]))
     stamps = EPOCH_NS + 50_000_000 * np.arange(count)
-    subject = Subject("/salp", SALP, CONFIGURATION, SPACE)
-    return ShownRun(subject, stamps, means, np.tile(covariance, (count, 1, 1)), truth=parts)
+    subject, bodies = Subject("/salp", SALP, CONFIGURATION, SPACE), poses_of_bodies(SALP, CONFIGURATION, SPACE, truth)
+    return ShownRun(subject, stamps, means, np.tile(covariance, (count, 1, 1)), bodies, parts)
 
 
 def test_curves_have_bands_of_two_deviations_and_gaps_where_there_is_no_truth() -> None:
     record = sample_record()
     found = {curve.title: curve for curve in curves(record)}
-    assert len(found) == MOST_PLOTS
-    angle = found["alpha_2 (deg)"]
-    np.testing.assert_allclose(angle.upper - angle.estimate, np.rad2deg(0.08))
-    np.testing.assert_allclose(angle.estimate - angle.lower, np.rad2deg(0.08))
-    assert angle.time_s[-1] == pytest.approx(1999 * 0.05)
-    share = np.mean(np.isnan(angle.truth))
-    assert share == pytest.approx(0.1, abs=0.01)
-    inside = np.abs(angle.truth - angle.estimate) <= np.rad2deg(0.08)
-    assert inside[np.isfinite(angle.truth)].mean() == pytest.approx(0.954, abs=0.03)
-    (position,) = (curve for title, curve in found.items() if title.startswith("position error"))
-    np.testing.assert_allclose(position.upper, 100.0 * 0.02 * np.sqrt(5.991), rtol=1e-3)
-    assert np.mean(position.estimate) == pytest.approx(100.0 * np.mean(np.hypot(*error_xy(record).T)), rel=0.1)
-    assert curves(record, until_now=True)[0].time_s[-1] == 0.0
+    assert list(found)[:3] == ["alpha_1 error (deg)", "alpha_2 error (deg)", "x error (cm)"]
+    angle = found["alpha_2 error (deg)"]
+    np.testing.assert_allclose(angle.upper, np.rad2deg(0.08))
+    np.testing.assert_allclose(angle.lower, np.rad2deg(-0.08))
+    assert (angle.time_s[0], angle.time_s[-1]) == (pytest.approx(-1999 * 0.05), 0.0)
+    known = angle.value[np.isfinite(angle.value)]
+    assert len(known) / len(angle.value) == pytest.approx(0.9, abs=0.01)
+    assert np.mean(np.abs(known) <= np.rad2deg(0.08)) == pytest.approx(0.954, abs=0.03)
     assert curves(record)[0].time_s.size <= 700
-
-
-def error_xy(record: ShownRun) -> Rows:
-    return record.means[:, :2] - record.truth["pose"][:, :2]
-
-
-@contextmanager
-def viewing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The command in a process of its own, from the line that says where the picture is."""
-    log = folder / "view.log"
-
-    def started() -> tuple[subprocess.Popen[bytes], int]:
-        line = [sys.executable, "-m", "onboard_estimation", "view", *words, "--no-browser", "--port"]
-        port = free_port()
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [*line, str(port)],
-                cwd=folder,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                preexec_fn=die_with_this,
-            )
-        return process, port
-
-    process, port = started()
-    try:
-        wait_until(lambda: "picture: " in log.read_text() or process.poll() is not None)
-        if process.poll() is not None and f":{port}" in log.read_text():  # somebody took it between our look and its
-            process, port = started()
-            wait_until(lambda: "picture: " in log.read_text() or process.poll() is not None)
-        assert "picture: " in log.read_text(), log.read_text()
-        yield process, port
-    finally:
-        kill_group(process)
+    value = {one.title: one for one in curves(replace(record, truth={}))}["alpha_2 (deg)"]
+    np.testing.assert_allclose(value.upper - value.value, np.rad2deg(0.08))
 
 
 async def received(port: int, wanted: set[str]) -> None:
@@ -225,38 +107,38 @@ async def received(port: int, wanted: set[str]) -> None:
 
 
 @NO_VIEWER
-@pytest.mark.slow
-def test_the_page_is_served_on_this_machine_only_and_gets_the_data(place: Path) -> None:
+def test_the_page_is_served_on_this_machine_only_and_gets_the_data() -> None:
     from urllib.request import urlopen
 
-    with viewing(place, "run") as (process, port):
+    record = sample_record()
+    with open_server(Page(port=free_port())) as (server, address):
+        port = server.get_port()
+        RobotPicture(server, record.subject).show(record.at(-1), record.means[:, :2], record.truth["pose"][:, :2])
+        Plots(server, "/salp").show(curves(record))
         with pytest.raises(ConnectionRefusedError):  # by another address of this machine
             socket.create_connection(("127.0.0.2", port))
-        page = urlopen(f"http://127.0.0.1:{port}", timeout=LONGEST_WAIT_S).read()
+        page = urlopen(address, timeout=LONGEST_WAIT_S).read()
         assert b"<html" in page.lower()
         # Nothing that the page would have to fetch from elsewhere.
         assert not re.findall(rb'(?:src|href)="https?://', page)
         drawn = {"/salp/estimate/link_1", "/salp/truth/link_3", "/salp/position_95", "/salp/heading_95"}
-        asyncio.run(received(port, drawn | {"alpha_2 (deg)", "position: ", "time (s)"}))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(LONGEST_WAIT_S) == 0
-    log = (place / "view.log").read_text()
-    assert "Traceback" not in log
-    assert "warning" not in log
+        asyncio.run(received(port, drawn | {"alpha_2 error (deg)", "position: "}))
 
 
 @NO_VIEWER
+@pytest.mark.live
+@pytest.mark.usefixtures("ros_domain")
 def test_a_taken_port_and_a_strange_host_are_refused_and_listening_for_others_warns(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"127.0.0.1:{port}" in refusal("view", place / "run", "--no-browser", "--port", str(port))
-    assert "192.0.2.1" in refusal("view", place / "run", "--no-browser", "--host", "192.0.2.1")
+        assert f"127.0.0.1:{port}" in refusal("view", "--no-browser", "--port", str(port))
+    assert "192.0.2.1" in refusal("view", "--no-browser", "--host", "192.0.2.1")
     monkeypatch.setattr(StopRequest, "__bool__", lambda _: True)
-    seen = command("view", place / "run", "--no-browser", "--host", "0.0.0.0", "--port", str(free_port()))
+    seen = command("view", "--no-browser", "--host", "0.0.0.0", "--port", str(free_port()))
     assert seen.code == 0
     assert "warning: everybody who reaches 0.0.0.0 can look" in seen.out
 
@@ -292,9 +174,10 @@ def test_rates_have_a_heading_and_optional_topics_may_be_silent() -> None:
 
 @pytest.mark.live
 @pytest.mark.usefixtures("ros_domain")
-def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
+def test_the_live_graph_becomes_a_record_with_its_truth() -> None:
     """Truth that comes before, with and after its estimate; a clock that jumps back; a message of another robot."""
-    run = load_one(place / "run")
+    run = sample_record(100)
+    true = run.subject.true_parts(run.bodies)["pose"]
     with graph_node("test_publisher") as publisher, ExitStack() as stack:
         from rclpy.node import Node
 
@@ -331,7 +214,7 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
         np.testing.assert_allclose(record.covariances, run.covariances[:60])
         known = np.isfinite(record.truth["pose"]).all(axis=1)
         assert known.mean() > 0.9
-        np.testing.assert_allclose(record.truth["pose"][known], run.truth["pose"][:60][known], atol=1e-9)
+        np.testing.assert_allclose(record.truth["pose"][known], true[:60][known], atol=1e-9)
         way, true_way = graph.robots["/salp"].ways()
         assert len(way) > 5
         assert way.shape[1] == true_way.shape[1] == 2
