@@ -140,6 +140,36 @@ class HopperScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
+CHANGEABLE = {
+    "leg.stiffness": "stiffness",
+    "leg.preload": "preload",
+    "leg.loss": "loss",
+    "ground.stiffness": "ground_stiffness",
+    "rotors.thrust": "full_thrust",
+    "body.drag": "drag",
+    "body.force": "force",
+}
+"""What may change amid a run, by the names of `Change`: constants of `dynamics.Plant`."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A constant of the robot that is another one from an instant on: `factor` times what it was, and `offset`.
+
+    Attributes
+    ----------
+    at_s
+        Since the start; steps of 2.5 ms.
+    name
+        One of `CHANGEABLE`, in SI units; `body.force` is that on the body, upwards, N.
+    """
+
+    at_s: float
+    name: str
+    factor: float = 1.0
+    offset: float = 0.0
+
+
 hopper_scenario = cache(partial(magnitudes, HopperScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 
