@@ -1,9 +1,14 @@
 """Compiled: vertical acceleration of the body from the readings of two accelerometers and a gyro.
 
 Accelerometers are zeroed while the robot stands upright on the ground (paper, section VI): what they read then beside
-gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame follows
-the gyro, freed of what it reads at rest, or an attitude sensor where there is one; accelerometers cannot see tilt in
-flight. With u that direction, the vertical acceleration is
+gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame is that of
+an attitude sensor where there is one. Without, it follows the gyro, freed of what it reads at rest; accelerometers
+cannot see tilt in flight, but a robot that hops about one place is pushed along gravity in the mean over its hops. So
+up and the gyro's zero c are drawn there, slowly (a complementary filter: Mahony et al., 2008):
+
+    u' = -(w - c - 2 k e) x u,  c' = k^2 e,  e = u x f / g
+
+With u that direction, the vertical acceleration is
 
     a = f . u - g                                                                     eqs. (1), (3), (4)
 
@@ -42,7 +47,10 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 STATE = layout(
     [
-        *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        *((name, np.float64, 3) for name in (
+            *("up", "low", "high", "gyro", "rest_gyro"),
+            *("mean_low", "mean_high", "mean_gyro"),
+        )),
         ("fault_up", np.float64, 3),
         *((name, np.float64, 2) for name in ("equal", "last")),
         *(
@@ -61,6 +69,10 @@ compare, whether it is left out, and for how long it was, s."""
 
 FAULT_TILTED, FAULT_OFFSET, FAULT_ATTITUDE = 1.0, 2.0, 3.0
 
+_DRAWN_RATE = 0.25
+"""1/s: over three hops or more, as a single one may lean by some degrees."""
+_ATTITUDE_S = 0.5
+"""An attitude sensor that is silent for longer tells nothing."""
 _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
 _NOISE_WIDTHS = 5.0
@@ -100,7 +112,7 @@ def reading_settings(configuration: HopperConfiguration) -> Records:
 
 def new_state() -> Records:
     """(1,) of `STATE` before the first reading: upright, not zeroed."""
-    state = phases.new_state(STATE, high_silent=np.inf)
+    state = phases.new_state(STATE, high_silent=np.inf, attitude=np.inf)
     state["up"] = 0.0, 0.0, 1.0
     return state
 
@@ -121,6 +133,22 @@ def _turn(r: Record, rate: Array, dt: float) -> None:
     r.up[0] = ux - s * (wy * uz - wz * uy) + c * (wx * along - ux * square)
     r.up[1] = uy - s * (wz * ux - wx * uz) + c * (wy * along - uy * square)
     r.up[2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _draw_up(settings: Record, r: Record, fx: float, fy: float, fz: float, dt: float) -> None:
+    """Up and the gyro's zero after a push (specific force, m/s^2) for `dt`; see the module."""
+    ux, uy, uz = r.up[0], r.up[1], r.up[2]
+    share = dt / settings.gravity
+    ex, ey, ez = share * (uy * fz - uz * fy), share * (uz * fx - ux * fz), share * (ux * fy - uy * fx)
+    r.gyro[0] += _DRAWN_RATE**2 * ex
+    r.gyro[1] += _DRAWN_RATE**2 * ey
+    r.gyro[2] += _DRAWN_RATE**2 * ez
+    ux += 2.0 * _DRAWN_RATE * (ey * r.up[2] - ez * r.up[1])
+    uy += 2.0 * _DRAWN_RATE * (ez * r.up[0] - ex * r.up[2])
+    uz += 2.0 * _DRAWN_RATE * (ex * r.up[1] - ey * r.up[0])
+    size = np.sqrt(ux * ux + uy * uy + uz * uz)
+    r.up[0], r.up[1], r.up[2] = ux / size, uy / size, uz / size
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -191,7 +219,7 @@ def _zero(settings: Record, r: Record) -> None:
         fault = FAULT_TILTED
     elif abs(size - settings.gravity) > settings.low_offset_m_s2:
         fault = FAULT_OFFSET
-    elif r.attitude > 0.0 and x * r.up[0] + y * r.up[1] + z * r.up[2] < settings.largest_tilt_cosine * size:
+    elif r.attitude < _ATTITUDE_S and x * r.up[0] + y * r.up[1] + z * r.up[2] < settings.largest_tilt_cosine * size:
         fault = FAULT_ATTITUDE
     if fault > 0.0:
         # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
@@ -202,7 +230,7 @@ def _zero(settings: Record, r: Record) -> None:
         return
     for i in range(3):
         down = settings.gravity if i == 2 else 0.0
-        r.gyro[i] = r.mean_gyro[i]
+        r.gyro[i] = r.rest_gyro[i] = r.mean_gyro[i]
         r.low[i] = r.mean_low[i] - down
         if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset_m_s2:
             r.high[i] = r.mean_high[i] - down
@@ -277,8 +305,9 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
         _turn(r, low, dt)
     if has & 2 and not _stuck(settings, r, 1, high):
         moving |= 2
+    r.attitude += dt
     if not np.isnan(sample.up[0]):
-        r.attitude = 1.0
+        r.attitude = 0.0
         for i in range(3):
             up[i] = sample.up[i]
     _rest(settings, r, dt, low, high, moving)
@@ -292,6 +321,8 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
         s.high = 0.0  # of unknown offset, and nothing moves: taken for standing
     if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
         fx, fy, fz = gx, gy, gz
+    if r.zeroed > 0.0 and r.attitude > _ATTITUDE_S and bits & (LOW_USABLE | HIGH_USABLE):
+        _draw_up(settings, r, fx, fy, fz, dt)
     # Two horizontal axes: the body's x and y, as far as they are level.
     norm = np.sqrt(max(1.0 - ux * ux, 1e-6))
     ax, ay, az = norm, -ux * uy / norm, -ux * uz / norm
