@@ -48,6 +48,8 @@ STANCE_SHARE = 0.5
 """Of the shock's integral that clipping, aliasing and the leg's own mass may take or add."""
 SQUAT_STDDEV_M_S = 0.5
 """A maximum squat is seen some milliseconds early or late, at 10 g."""
+LEFT_STDDEV_S = 0.01
+"""By how much a stance is longer or shorter than trained, with height and stiffness: the flight is shifted by that."""
 LONGEST_AFTER_S = 0.15
 """A liftoff that is seen later after it was due is another's."""
 USUAL_AFTER_S = 0.05
