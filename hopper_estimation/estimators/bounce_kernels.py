@@ -108,6 +108,7 @@ def happen(t: Tuned, x: Record, event: int, step: float, doubt: float) -> None:
     if event == phases.TOUCHDOWN:
         bounce.step_of_ground(x, t.body.ground_step)
         bounce.compare(x, length, p[phases.DELAY_TD])
+        bounce.doubt_bounce(x)
         bounce.touch_down(p, length, x)
         if doubt > 0.0:
             bounce.add_doubt(x, step, bounce.shock_variance(x.speed))
