@@ -42,8 +42,8 @@ AS_FORETOLD_HOPS = 2.0
 """So many touchdowns are taken to have been as far off as foretold, before any was seen."""
 BIAS_WALK = 1e-4
 """(m/s^2)^2 a hop: some tenths of m/s^2 in ten minutes."""
-RESTITUTION_WALK = 0.005
-"""From hop to hop."""
+RESTITUTION_WALK = 0.015
+"""From hop to hop, standard deviation: rubber warms, and no two spots of a floor are alike."""
 STANCE_SHARE = 0.5
 """Of the shock's integral that clipping, aliasing and the leg's own mass may take or add."""
 SQUAT_STDDEV_M_S = 0.5
