@@ -86,7 +86,7 @@ FOR_GOOD = 2.0
 """At odds at rest: what a shock says cannot mend it."""
 SHOCK_M_S2 = 50.0
 """Readings along the leg beyond it are compared."""
-NOT_AT_ODDS, AGREEING = (0.4, 1.35), (0.6, 1.25)
+NOT_AT_ODDS, AGREEING = (0.4, 1.45), (0.6, 1.2)
 """High-g over low-g sensor; bandwidths, clocks, scales and the mount make 0.75 to 1.2 of it over a few shocks."""
 _CALM_S = 0.05
 _FEWEST_READINGS, _FEWEST_SHOCKS = 4.0, 2.0
