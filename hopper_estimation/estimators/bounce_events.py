@@ -109,7 +109,7 @@ ROOM_TIME_S = 2.0
 REMEMBERED = 0.8
 """Of how well touchdowns were foretold, from hop to hop: the last five count most."""
 LONGEST_TREND = 2.5
-"""Of touchdowns that are all off to one side, in standard deviations: chance makes it of fewer than one in a hundred."""
+"""Of touchdowns that are all off to one side, in standard deviations; by chance one in a hundred is longer."""
 LEAST_ERROR_M, LARGEST_ERROR_M = 0.02, 1.0
 SLOWEST_M_S = 0.3
 """Slower than that nothing lands."""

@@ -47,10 +47,13 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 STATE = layout(
     [
-        *((name, np.float64, 3) for name in (
-            *("up", "low", "high", "gyro", "rest_gyro"),
-            *("mean_low", "mean_high", "mean_gyro"),
-        )),
+        *(
+            (name, np.float64, 3)
+            for name in (
+                *("up", "low", "high", "gyro", "rest_gyro", "drawn"),
+                *("mean_low", "mean_high", "mean_gyro"),
+            )
+        ),
         ("fault_up", np.float64, 3),
         ("gyro_ns", np.int64),
         *((name, np.float64, 2) for name in ("equal", "last")),
@@ -65,8 +68,8 @@ STATE = layout(
 )
 """Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; up when a
 fault was found; how often each sensor's last readings were the same; for how long it rests, s, and how many readings
-that was; for how long an attitude sensor is silent, s; the same of the high-g sensor; how its readings in shocks compare,
-whether it is left out, and for how long it was, s; when the gyro's zero was seen to have moved (0: not)."""
+that was; for how long an attitude sensor is silent, s; the same of the high-g sensor; how its readings in shocks
+compare, whether it is left out, and for how long it was, s; when the gyro's zero was seen to have moved (0: not)."""
 
 FAULT_TILTED, FAULT_OFFSET, FAULT_ATTITUDE = 1.0, 2.0, 3.0
 
@@ -128,8 +131,9 @@ def new_state() -> Records:
 @njit(cache=True, error_model="numpy", nogil=True)
 def _turn(r: Record, rate: Array, dt: float) -> None:
     """Up as the body sees it after turning for `dt`: u' = -w x u, exact for a constant rate."""
-    wx, wy = rate[0] - r.gyro[0], rate[1] - r.gyro[1]
-    wz = rate[2] - r.gyro[2]
+    wx, wy, wz = rate[0] - r.gyro[0], rate[1] - r.gyro[1], rate[2] - r.gyro[2]
+    wx, wy, wz = wx - 2.0 * r.drawn[0], wy - 2.0 * r.drawn[1], wz - 2.0 * r.drawn[2]
+    r.drawn[0] = r.drawn[1] = r.drawn[2] = 0.0
     ux, uy, uz = r.up[0], r.up[1], r.up[2]
     angle = np.sqrt(wx * wx + wy * wy + wz * wz) * dt
     if angle < 1e-12:
@@ -145,18 +149,13 @@ def _turn(r: Record, rate: Array, dt: float) -> None:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _draw_up(settings: Record, r: Record, fx: float, fy: float, fz: float, dt: float) -> None:
-    """Up and the gyro's zero after a push (specific force, m/s^2) for `dt`; see the module."""
-    ux, uy, uz = r.up[0], r.up[1], r.up[2]
-    share = dt / settings.gravity
-    ex, ey, ez = share * (uy * fz - uz * fy), share * (uz * fx - ux * fz), share * (ux * fy - uy * fx)
-    r.gyro[0] += _DRAWN_RATE**2 * ex
-    r.gyro[1] += _DRAWN_RATE**2 * ey
-    r.gyro[2] += _DRAWN_RATE**2 * ez
-    ux += 2.0 * _DRAWN_RATE * (ey * r.up[2] - ez * r.up[1])
-    uy += 2.0 * _DRAWN_RATE * (ez * r.up[0] - ex * r.up[2])
-    uz += 2.0 * _DRAWN_RATE * (ex * r.up[1] - ey * r.up[0])
-    size = np.sqrt(ux * ux + uy * uy + uz * uz)
-    r.up[0], r.up[1], r.up[2] = ux / size, uy / size, uz / size
+    """A push (specific force, m/s^2) for `dt` draws up, at the next turn, and the gyro's zero; see the module."""
+    ux, uy, uz, share = r.up[0], r.up[1], r.up[2], _DRAWN_RATE / settings.gravity
+    r.drawn[0] = share * (uy * fz - uz * fy)
+    r.drawn[1] = share * (uz * fx - ux * fz)
+    r.drawn[2] = share * (ux * fy - uy * fx)
+    for i in range(3):
+        r.gyro[i] += _DRAWN_RATE * dt * r.drawn[i]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

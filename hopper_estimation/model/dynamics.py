@@ -73,7 +73,7 @@ class Plant(NamedTuple):
     low_bandwidth: float
     high_bandwidth: float
     force: float = 0.0
-    """Upwards on the body beside all others, N: a cable, a load that is felt."""
+    """Upwards on the body beside all others, N."""
 
 
 class Law(NamedTuple):

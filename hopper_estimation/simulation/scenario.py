@@ -140,18 +140,6 @@ class HopperScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-CHANGEABLE = {
-    "leg.stiffness": "stiffness",
-    "leg.preload": "preload",
-    "leg.loss": "loss",
-    "ground.stiffness": "ground_stiffness",
-    "rotors.thrust": "full_thrust",
-    "body.drag": "drag",
-    "body.force": "force",
-}
-"""What may change amid a run, by the names of `Change`: constants of `dynamics.Plant`."""
-
-
 @dataclass(frozen=True)
 class Change:
     """A constant of the robot that is another one from an instant on: `factor` times what it was, and `offset`.
@@ -161,7 +149,7 @@ class Change:
     at_s
         Since the start; steps of 2.5 ms.
     name
-        One of `CHANGEABLE`, in SI units; `body.force` is that on the body, upwards, N.
+        Of a constant of `dynamics.Plant`.
     """
 
     at_s: float

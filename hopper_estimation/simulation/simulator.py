@@ -28,13 +28,7 @@ from hopper_estimation.model.configuration import (
 )
 from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
-from hopper_estimation.simulation.scenario import (
-    CHANGEABLE,
-    AccelerometerScenario,
-    Change,
-    HopperScenario,
-    hopper_scenario,
-)
+from hopper_estimation.simulation.scenario import AccelerometerScenario, Change, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, spread
@@ -104,7 +98,7 @@ class HopperSimulation:
     foreign
         Effects that no estimator has a term for.
     changes
-        Of the robot amid the run; until the half-second that each falls in, nothing else is drawn for it.
+        Of the robot amid the run; up to the half-second that each falls in, all else is drawn as without them.
     """
 
     def __init__(
@@ -223,8 +217,7 @@ class HopperSimulation:
         """Ticks until the next change of the robot, at least one, after those that are due."""
         while self._changes and (until := round(self._changes[0].at_s / _TICK_S) - self._tick) <= 0:
             one = self._changes.pop(0)
-            field = CHANGEABLE[one.name]
-            self.plant = self.plant._replace(**{field: one.factor * getattr(self.plant, field) + one.offset})
+            self.plant = self.plant._replace(**{one.name: one.factor * getattr(self.plant, one.name) + one.offset})
         return until if self._changes else _PIECE_TICKS
 
     def _take(self, channel: Channel, stop_ns: int) -> Series:

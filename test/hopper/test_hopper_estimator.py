@@ -193,9 +193,7 @@ def test_readings_that_are_clipped_stuck_or_missing_are_marked() -> None:
     np.testing.assert_array_equal(read(low, high)[0]["usable"], expected)
 
 
-@pytest.mark.parametrize(
-    ("rise", "fall", "back_after"), [(1.0, 1.0, 0), (1.7, 0.1, 0), (2.5, 2.5, 4), (-1.0, -1.0, 3)]
-)
+@pytest.mark.parametrize(("rise", "fall", "back_after"), [(1.0, 1.0, 0), (1.7, 0.1, 0), (2.5, 2.5, 4), (-1.0, -1.0, 3)])
 def test_a_high_g_sensor_is_left_out_after_two_shocks_that_contradict_and_is_back_after_some_that_do_not(
     rise: float, fall: float, back_after: int
 ) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hopper_samples_for_tests import CONFIGURATION, HIGH, LOW, ROBOT, changed, loaded, values_by, without
 
-from hopper_estimation.estimators.sensor_faults import GYRO_MOVED
 from hopper_estimation.simulation.scenario import Change
-from hopper_estimation.simulation.simulator import HopperSimulation
 from onboard_estimation.base.series import Recording
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.judge import judge
@@ -28,7 +26,7 @@ class Fault(NamedTuple):
     """What happens at `AT_S` to a simulated robot, to its sensors, and what is to be told, if anything can be."""
 
     changes: tuple[Change, ...] = ()
-    sensors: Any = {}
+    sensors: Mapping[str, Any] = MappingProxyType({})
     told: str = ""
 
 
@@ -53,11 +51,11 @@ FAULTS = {
     "gyro +0.05 rad/s": Fault(sensors=biased_gyro(0.05)),
     "gyro +0.15 rad/s": Fault(sensors=biased_gyro(0.15), told="the gyro of imu/low_g reads over"),
     "low-g scale +8 %": Fault(sensors={LOW: spoilt(partial(scaled, factor=1.08))}),
-    "leg softer by a fifth": Fault((Change(AT_S, "leg.stiffness", 0.8),)),
-    "leg stiffer by half": Fault((Change(AT_S, "leg.stiffness", 1.5),)),
-    "leg loses half as much again": Fault((Change(AT_S, "leg.loss", 1.5),)),
-    "3 N downwards": Fault((Change(AT_S, "body.force", offset=-3.0),)),
-    "3 N downwards for 2 s": Fault((Change(AT_S, "body.force", offset=-3.0), Change(AT_S + 2.0, "body.force", 0.0))),
+    "leg softer by a fifth": Fault((Change(AT_S, "stiffness", 0.8),)),
+    "leg stiffer by half": Fault((Change(AT_S, "stiffness", 1.5),)),
+    "leg loses half as much again": Fault((Change(AT_S, "loss", 1.5),)),
+    "3 N downwards": Fault((Change(AT_S, "force", offset=-3.0),)),
+    "3 N downwards for 2 s": Fault((Change(AT_S, "force", offset=-3.0), Change(AT_S + 2.0, "force", 0.0))),
     "high-g sensor upside down": Fault(
         sensors={HIGH: spoilt(np.negative)}, told="imu/high_g contradicts imu/low_g, at rest or in shocks"
     ),
@@ -65,7 +63,9 @@ FAULTS = {
 
 
 def run(fault: Fault, seed: int, duration_s: float, variant: str = "mixed") -> EvaluationResult:
-    simulation = ROBOT.simulation(CONFIGURATION, "hardware", variant, np.random.default_rng(seed), changes=fault.changes)
+    simulation = ROBOT.simulation(
+        CONFIGURATION, "hardware", variant, np.random.default_rng(seed), changes=fault.changes
+    )
     recording: Recording = simulation.advance(round(duration_s * 1e9) + 1)
     return judge(ROBOT, CONFIGURATION, "bounce", loaded(changed(recording, fault.sensors)))
 
