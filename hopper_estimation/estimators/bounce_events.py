@@ -338,6 +338,12 @@ def shock_variance(speed: float) -> float:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def shift_variance(phase: int, velocity: float) -> float:
+    """Of a rebound's height at that velocity, m/s, by when it began, m^2; the drop's own is larger."""
+    return (LEFT_STDDEV_S * velocity) ** 2 if phase == phases.REBOUND else 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def acceleration_noise(parameters: Array, x: Record, stance: bool, flight_noise: float) -> float:
     """Density of the acceleration's noise, (m/s^2)^2 s: over a stance, a share of what turns the robot round."""
     if not stance:

@@ -231,9 +231,8 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
             noise, wider = noise_of(t, x), bounce.widening(x)
         out[n, 0], out[n, 1] = z, v
         if every:
-            shifted = bounce.LEFT_STDDEV_S * v if phase == phases.REBOUND else 0.0
-            out[n, 2] = wider * x.zz + shifted * shifted
-            out[n, 3], out[n, 4], out[n, 5] = wider * x.zv, wider * x.vv, phase
+            shifted = bounce.shift_variance(phase, v)
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = wider * x.zz + shifted, wider * x.zv, wider * x.vv, phase
             out[n, 6], out[n, 7], out[n, 8] = x.ground, 2.0 * x.zg + x.gg, x.vg
     bounce.propagate(x, waiting, noise)
     x.z, x.v, x.push, x.shock, x.time, x.gap = z, v, push, shock, time, gap
