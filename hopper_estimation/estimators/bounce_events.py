@@ -26,7 +26,7 @@ STATE = layout(
                 *("zz", "zv", "vv", "zb", "vb", "bb", "zc", "vc", "bc", "cc", "gg", "zg", "vg", "bg", "cg"),
                 *("landed", "speed", "speed_variance", "landed_gap", "push"),
                 *("grounded", "moving", "moving_s", "idle", "shock", "rested", "by_shock"),
-                *("seen", "ratios"),
+                *("seen", "ratios", "trend"),
             )
         ),
     ]
@@ -42,12 +42,14 @@ AS_FORETOLD_HOPS = 2.0
 """So many touchdowns are taken to have been as far off as foretold, before any was seen."""
 BIAS_WALK = 1e-4
 """(m/s^2)^2 a hop: some tenths of m/s^2 in ten minutes."""
-RESTITUTION_WALK = 0.005
-"""From hop to hop."""
+RESTITUTION_WALK = 0.015
+"""From hop to hop, standard deviation: rubber warms, and no two spots of a floor are alike."""
 STANCE_SHARE = 0.5
 """Of the shock's integral that clipping, aliasing and the leg's own mass may take or add."""
 SQUAT_STDDEV_M_S = 0.5
 """A maximum squat is seen some milliseconds early or late, at 10 g."""
+LEFT_STDDEV_S = 0.01
+"""By how much a stance is longer or shorter than trained, with height and stiffness: the flight is shifted by that."""
 LONGEST_AFTER_S = 0.15
 """A liftoff that is seen later after it was due is another's."""
 USUAL_AFTER_S = 0.05
@@ -106,6 +108,8 @@ ROOM_TIME_S = 2.0
 """A robot in somebody's hands is somewhere within reach."""
 REMEMBERED = 0.8
 """Of how well touchdowns were foretold, from hop to hop: the last five count most."""
+LONGEST_TREND = 2.5
+"""Of touchdowns that are all off to one side, in standard deviations; by chance one in a hundred is longer."""
 LEAST_ERROR_M, LARGEST_ERROR_M = 0.02, 1.0
 SLOWEST_M_S = 0.3
 """Slower than that nothing lands."""
@@ -210,15 +214,28 @@ def forget_links(x: Record) -> None:
 @njit(cache=True, error_model="numpy", nogil=True)
 def compare(x: Record, length: float, late: float) -> None:
     """Of a touchdown that is seen `late`, s: how far off it is, against what was foretold."""
-    error = min(abs(x.z - late * x.v - length), LARGEST_ERROR_M)
+    error = min(max(x.z - late * x.v - length, -LARGEST_ERROR_M), LARGEST_ERROR_M)
+    error /= max(np.sqrt(x.zz), LEAST_ERROR_M)
     x.seen = REMEMBERED * x.seen + 1.0
-    x.ratios = REMEMBERED * x.ratios + error * error / max(x.zz, LEAST_ERROR_M**2)
+    x.ratios = REMEMBERED * x.ratios + error * error
+    x.trend = REMEMBERED * x.trend + error
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def widening(x: Record) -> float:
     """By how much what is told is less sure than what is known: as the last touchdowns were off, if they were."""
     return max(x.ratios / x.seen, 1.0)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def doubt_bounce(x: Record) -> None:
+    """A robot whose last touchdowns were all too high, or all too low, may bounce otherwise than it did."""
+    doubt = abs(x.trend) / LONGEST_TREND
+    b = max(min(doubt, BIAS_STDDEV_M_S2 / np.sqrt(x.bb)), 1.0)
+    c = max(min(doubt, RESTITUTION_SPREAD / np.sqrt(x.cc)), 1.0)
+    x.zb, x.vb, x.bb, x.bg = b * x.zb, b * x.vb, b * b * x.bb, b * x.bg
+    x.zc, x.vc, x.cc, x.cg = c * x.zc, c * x.vc, c * c * x.cc, c * x.cg
+    x.bc *= b * c
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -318,6 +335,12 @@ def add_doubt(x: Record, step: float, variance: float) -> None:
 def shock_variance(speed: float) -> float:
     """Of what a landing at that speed, m/s, seems to change the velocity by, (m/s)^2."""
     return (STANCE_SHARE * (1.0 + USUAL_RESTITUTION) * speed) ** 2
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def shift_variance(phase: int, velocity: float) -> float:
+    """Of a rebound's height at that velocity, m/s, by when it began, m^2; the drop's own is larger."""
+    return (LEFT_STDDEV_S * velocity) ** 2 if phase == phases.REBOUND else 0.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

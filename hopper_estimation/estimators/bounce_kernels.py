@@ -108,6 +108,7 @@ def happen(t: Tuned, x: Record, event: int, step: float, doubt: float) -> None:
     if event == phases.TOUCHDOWN:
         bounce.step_of_ground(x, t.body.ground_step)
         bounce.compare(x, length, p[phases.DELAY_TD])
+        bounce.doubt_bounce(x)
         bounce.touch_down(p, length, x)
         if doubt > 0.0:
             bounce.add_doubt(x, step, bounce.shock_variance(x.speed))
@@ -230,7 +231,8 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
             noise, wider = noise_of(t, x), bounce.widening(x)
         out[n, 0], out[n, 1] = z, v
         if every:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = wider * x.zz, wider * x.zv, wider * x.vv, phase
+            shifted = bounce.shift_variance(phase, v)
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = wider * x.zz + shifted, wider * x.zv, wider * x.vv, phase
             out[n, 6], out[n, 7], out[n, 8] = x.ground, 2.0 * x.zg + x.gg, x.vg
     bounce.propagate(x, waiting, noise)
     x.z, x.v, x.push, x.shock, x.time, x.gap = z, v, push, shock, time, gap

@@ -1,9 +1,14 @@
 """Compiled: vertical acceleration of the body from the readings of two accelerometers and a gyro.
 
 Accelerometers are zeroed while the robot stands upright on the ground (paper, section VI): what they read then beside
-gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame follows
-the gyro, freed of what it reads at rest, or an attitude sensor where there is one; accelerometers cannot see tilt in
-flight. With u that direction, the vertical acceleration is
+gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame is that of
+an attitude sensor where there is one. Without, it follows the gyro, freed of what it reads at rest; accelerometers
+cannot see tilt in flight, but a robot that hops about one place is pushed along gravity in the mean over its hops. So
+up and the gyro's zero c are drawn there, slowly (a complementary filter: Mahony et al., 2008):
+
+    u' = -(w - c - 2 k e) x u,  c' = k^2 e,  e = u x f / g
+
+With u that direction, the vertical acceleration is
 
     a = f . u - g                                                                     eqs. (1), (3), (4)
 
@@ -42,36 +47,54 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 STATE = layout(
     [
-        *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        *(
+            (name, np.float64, 3)
+            for name in (
+                *("up", "low", "high", "gyro", "rest_gyro", "drawn"),
+                *("mean_low", "mean_high", "mean_gyro"),
+            )
+        ),
         ("fault_up", np.float64, 3),
+        ("gyro_ns", np.int64),
         *((name, np.float64, 2) for name in ("equal", "last")),
         *(
             (name, np.float64)
             for name in (
                 *("rest", "low_count", "high_count", "zeroed", "attitude", "fault"),
-                *("high_silent", "compared", "below", "above", "at_odds", "turned", "at_odds_s"),
+                *("high_silent", "compared", "shocks", "shock_low", "shock_high", "calm", "at_odds", "at_odds_s"),
             )
         ),
     ]
 )
 """Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; up when a
 fault was found; how often each sensor's last readings were the same; for how long it rests, s, and how many readings
-that was; whether there is an attitude sensor; for how long the high-g sensor is silent, s; how its readings in shocks
-compare, whether it is left out, and for how long it was, s."""
+that was; for how long an attitude sensor is silent, s; the same of the high-g sensor; how its readings in shocks
+compare, whether it is left out, and for how long it was, s; when the gyro's zero was seen to have moved (0: not)."""
 
 FAULT_TILTED, FAULT_OFFSET, FAULT_ATTITUDE = 1.0, 2.0, 3.0
 
+_DRAWN_RATE = 0.25
+"""1/s: over three hops or more, as a single one may lean by some degrees."""
+GYRO_MOVED_RAD_S = 0.02
+"""What warming by seven degrees makes of an MPU-6050; hops that lean by 3 degrees at random feign a tenth of it."""
+ATTITUDE_S = 0.5
+"""An attitude sensor that is silent for longer tells nothing."""
 _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
+_MOST_DRIFT_M_S2 = 0.6
+"""What moves more between two rests is no zero: 60 mg, that of an MPU-6050 from 0 to 70 deg C."""
 _NOISE_WIDTHS = 5.0
 _RESTS_ALONE = 2.0
 FOR_GOOD = 2.0
 """At odds at rest: what a shock says cannot mend it."""
-SHOCK_M_S2, LEAST_RATIO, LARGEST_RATIO = 50.0, 0.6, 1.6
-"""Readings along the leg beyond the first are compared; their ratios lie between the others, as a rule."""
-_FALLING_M_S2 = 5.0
-_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 96.0, 0.5, 0.35
-"""Of robots whose sensors agree, bandwidths and clocks of their own put up to a third of the ratios to one side."""
+SHOCK_M_S2 = 50.0
+"""Readings along the leg beyond it are compared."""
+NOT_AT_ODDS, AGREEING = (0.4, 1.45), (0.6, 1.2)
+"""High-g over low-g sensor; bandwidths, clocks, scales and the mount make 0.75 to 1.2 of it over a few shocks."""
+_CALM_S = 0.05
+_FEWEST_READINGS, _FEWEST_SHOCKS = 4.0, 2.0
+_REMEMBERED = 0.6
+"""From shock to shock."""
 _LOW_ENOUGH = 0.9
 
 
@@ -100,7 +123,7 @@ def reading_settings(configuration: HopperConfiguration) -> Records:
 
 def new_state() -> Records:
     """(1,) of `STATE` before the first reading: upright, not zeroed."""
-    state = phases.new_state(STATE, high_silent=np.inf)
+    state = phases.new_state(STATE, high_silent=np.inf, attitude=np.inf)
     state["up"] = 0.0, 0.0, 1.0
     return state
 
@@ -108,8 +131,9 @@ def new_state() -> Records:
 @njit(cache=True, error_model="numpy", nogil=True)
 def _turn(r: Record, rate: Array, dt: float) -> None:
     """Up as the body sees it after turning for `dt`: u' = -w x u, exact for a constant rate."""
-    wx, wy = rate[0] - r.gyro[0], rate[1] - r.gyro[1]
-    wz = rate[2] - r.gyro[2]
+    wx, wy, wz = rate[0] - r.gyro[0], rate[1] - r.gyro[1], rate[2] - r.gyro[2]
+    wx, wy, wz = wx - 2.0 * r.drawn[0], wy - 2.0 * r.drawn[1], wz - 2.0 * r.drawn[2]
+    r.drawn[0] = r.drawn[1] = r.drawn[2] = 0.0
     ux, uy, uz = r.up[0], r.up[1], r.up[2]
     angle = np.sqrt(wx * wx + wy * wy + wz * wz) * dt
     if angle < 1e-12:
@@ -121,6 +145,24 @@ def _turn(r: Record, rate: Array, dt: float) -> None:
     r.up[0] = ux - s * (wy * uz - wz * uy) + c * (wx * along - ux * square)
     r.up[1] = uy - s * (wz * ux - wx * uz) + c * (wy * along - uy * square)
     r.up[2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _draw_up(settings: Record, r: Record, fx: float, fy: float, fz: float, dt: float) -> None:
+    """A push (specific force, m/s^2) for `dt` draws up, at the next turn, and the gyro's zero; see the module."""
+    ux, uy, uz, share = r.up[0], r.up[1], r.up[2], _DRAWN_RATE / settings.gravity
+    r.drawn[0] = share * (uy * fz - uz * fy)
+    r.drawn[1] = share * (uz * fx - ux * fz)
+    r.drawn[2] = share * (ux * fy - uy * fx)
+    for i in range(3):
+        r.gyro[i] += _DRAWN_RATE * dt * r.drawn[i]
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def gyro_has_moved(r: Record) -> bool:
+    """Whether the gyro's zero about level axes, as hops tell it, is not that of the last rest."""
+    x, y = r.gyro[0] - r.rest_gyro[0], r.gyro[1] - r.rest_gyro[1]
+    return x * x + y * y > GYRO_MOVED_RAD_S**2
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -191,7 +233,7 @@ def _zero(settings: Record, r: Record) -> None:
         fault = FAULT_TILTED
     elif abs(size - settings.gravity) > settings.low_offset_m_s2:
         fault = FAULT_OFFSET
-    elif r.attitude > 0.0 and x * r.up[0] + y * r.up[1] + z * r.up[2] < settings.largest_tilt_cosine * size:
+    elif r.attitude < ATTITUDE_S and x * r.up[0] + y * r.up[1] + z * r.up[2] < settings.largest_tilt_cosine * size:
         fault = FAULT_ATTITUDE
     if fault > 0.0:
         # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
@@ -200,9 +242,11 @@ def _zero(settings: Record, r: Record) -> None:
             for i in range(3):
                 r.fault_up[i] = r.up[i]
         return
+    if r.zeroed > 0.0 and abs(z - settings.gravity - r.low[2]) > _MOST_DRIFT_M_S2:
+        return  # rotors that carry the robot up smoothly
     for i in range(3):
         down = settings.gravity if i == 2 else 0.0
-        r.gyro[i] = r.mean_gyro[i]
+        r.gyro[i] = r.rest_gyro[i] = r.mean_gyro[i]
         r.low[i] = r.mean_low[i] - down
         if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset_m_s2:
             r.high[i] = r.mean_high[i] - down
@@ -213,27 +257,26 @@ def _zero(settings: Record, r: Record) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _compare(settings: Record, r: Record, low: float, high: float) -> None:
-    """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
-    if r.turned > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
-        r.at_odds = 1.0 - r.at_odds
-        r.turned = 0.0
-    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range_m_s2:
-        return
-    r.compared += 1.0
-    r.below += high < LEAST_RATIO * low
-    r.above += high > LARGEST_RATIO * low
-    if r.compared < _FEWEST_SHOCKS:
-        return
-    outside = max(r.below, r.above) / r.compared
-    turned = outside < _FEW_OUTSIDE if r.at_odds > 0.0 else outside > _MOST_OUTSIDE
-    if turned:  # bad for a while, or good again
-        r.turned = 1.0
-        r.compared = r.below = r.above = 0.0
-    elif r.compared >= (_FEWEST_SHOCKS if r.at_odds > 0.0 else _MOST_SHOCKS):  # long ago counts less
-        r.compared *= 0.5
-        r.below *= 0.5
-        r.above *= 0.5
+def _compare(settings: Record, r: Record, low: float, high: float, dt: float) -> None:
+    """The two sensors along the leg in the same sample, m/s^2, freed of their offsets, after a step, s.
+
+    Summed over whole shocks: in its rise and in its fall one sensor lags the other, the more the stiffer the leg is.
+    """
+    if SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range_m_s2:
+        r.compared += 1.0
+        r.shock_low += low
+        r.shock_high += high
+        r.calm = 0.0
+    r.calm += dt
+    if r.compared < _FEWEST_READINGS or r.calm < _CALM_S:
+        return  # not amid a stance, half of which would be the other's
+    r.shocks += 1.0
+    if r.shocks >= _FEWEST_SHOCKS:
+        least, largest = AGREEING if r.at_odds > 0.0 else NOT_AT_ODDS
+        r.at_odds = 0.0 if least < r.shock_high / r.shock_low < largest else 1.0
+    r.compared = 0.0
+    r.shock_low *= _REMEMBERED
+    r.shock_high *= _REMEMBERED
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -259,7 +302,7 @@ def _usable(settings: Record, r: Record, low: Array, high: Array, moving: int, h
     if not has & 2 and r.high_silent <= settings.silent_s:
         bits |= HIGH_DUE
     if bits & LOW_USABLE and bits & HIGH_USABLE and r.at_odds < FOR_GOOD:
-        _compare(settings, r, low[5] - r.low[2], high[5] - r.high[2])
+        _compare(settings, r, low[5] - r.low[2], high[5] - r.high[2], dt)
     if r.at_odds > 0.0:
         r.at_odds_s += dt
         bits &= ~(HIGH_USABLE | HIGH_DUE)
@@ -277,8 +320,9 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
         _turn(r, low, dt)
     if has & 2 and not _stuck(settings, r, 1, high):
         moving |= 2
+    r.attitude += dt
     if not np.isnan(sample.up[0]):
-        r.attitude = 1.0
+        r.attitude = 0.0
         for i in range(3):
             up[i] = sample.up[i]
     _rest(settings, r, dt, low, high, moving)
@@ -292,6 +336,10 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
         s.high = 0.0  # of unknown offset, and nothing moves: taken for standing
     if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
         fx, fy, fz = gx, gy, gz
+    if r.zeroed > 0.0 and r.attitude > ATTITUDE_S and bits & (LOW_USABLE | HIGH_USABLE):
+        _draw_up(settings, r, fx, fy, fz, dt)
+        if r.gyro_ns == 0 and gyro_has_moved(r):
+            r.gyro_ns = sample.last_ns
     # Two horizontal axes: the body's x and y, as far as they are level.
     norm = np.sqrt(max(1.0 - ux * ux, 1e-6))
     ax, ay, az = norm, -ux * uy / norm, -ux * uz / norm

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hopper_estimation.estimators import readings_kernels as readings
 from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.estimators.samples import ordered, taken_of
-from hopper_estimation.model.configuration import HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
+from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
 from hopper_estimation.model.phases import Records
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.presentation import percent
@@ -27,6 +27,11 @@ AT_ODDS = (
     "imu/high_g contradicts imu/low_g, at rest or in shocks: its axes, its sign or its scale are wrong; it is left "
     "out, and the filter goes on with imu/low_g alone. Turn or scale it in its driver"
 )
+GYRO_MOVED = (
+    f"the gyro of imu/low_g reads over {readings.GYRO_MOVED_RAD_S:g} rad/s otherwise than at rest: its zero has moved; "
+    "it is learned anew, and the tilt with it, from the pull over whole hops. Let the robot stand still to zero it"
+)
+_NO_ATTITUDE = "imu/attitude is silent: the tilt is that of the gyro of imu/low_g and of the pull over whole hops"
 _STUCK = "{} repeats one reading: it is stuck, and {} goes on alone"
 _SILENT = "imu/high_g is silent, and imu/low_g goes on alone: stance is clipped, and the covariance wider"
 _NOT_ZEROED = (
@@ -74,6 +79,10 @@ def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int)
         found[low] = _STUCK.format(low, high)
     elif hops > 0 and state[0]["zeroed"] == 0.0:
         found[low] = _NOT_ZEROED.format(sensors.rest_s)
+    elif readings.gyro_has_moved(state[0]):
+        found[low] = GYRO_MOVED
+    if readings.ATTITUDE_S < state[0]["attitude"] < np.inf:
+        found[ATTITUDE.sensor] = _NO_ATTITUDE
     return found
 
 
@@ -144,6 +153,9 @@ def sensor_notes(
         run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
         left_out = f"It was left out for {state['at_odds_s']:.1f} of {run_s:.1f} s."
         yield Note(f"{AT_ODDS}. {left_out}", "accelerometers at odds")
+    if state["gyro_ns"]:
+        since_s = (state["gyro_ns"] - span_ns[0]) / NANOSECONDS_PER_SECOND
+        yield Note(f"After {since_s:.1f} s {GYRO_MOVED}.", "gyro's zero moved")
     if not state["zeroed"]:
         yield Note(
             f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "

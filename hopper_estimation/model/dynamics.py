@@ -72,6 +72,8 @@ class Plant(NamedTuple):
     """At full thrust, Hz."""
     low_bandwidth: float
     high_bandwidth: float
+    force: float = 0.0
+    """Upwards on the body beside all others, N."""
 
 
 class Law(NamedTuple):
@@ -207,7 +209,7 @@ def advance(state: Array, delayed: Array, plant: Plant, motion: Motion) -> None:
             depth = ground - y
             push = max(plant.ground_stiffness * depth - plant.ground_damping * u, 0.0) if depth > 0.0 else 0.0
             wind = v - motion.gusts[k]
-            acceleration = (force + thrust - plant.drag * wind * abs(wind)) / m_b - g
+            acceleration = (force + thrust + plant.force - plant.drag * wind * abs(wind)) / m_b - g
             foot_acceleration = (push - force) / m_l - g
             v, u = v + acceleration * STEP_S, u + foot_acceleration * STEP_S
             z, y = z + v * STEP_S, y + u * STEP_S

@@ -9,6 +9,7 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ from hopper_estimation.model.configuration import (
 )
 from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
-from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
+from hopper_estimation.simulation.scenario import AccelerometerScenario, Change, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, spread
@@ -43,6 +44,8 @@ _VARIED_M = (0.3, 5.0)
 _VARIED_S = (2.0, 8.0)
 _TICK_S = dynamics.TICK_STEPS * dynamics.STEP_S
 _TICK_NS = round(_TICK_S * NANOSECONDS_PER_SECOND)
+_PIECE_TICKS = 200
+"""Half a second."""
 _DRIFT_TIME_S = 20.0
 _SWAY_SMOOTHING_S = 0.05
 _MOST_HOPS = 20_000
@@ -94,6 +97,8 @@ class HopperSimulation:
         The ground steps up or down from hop to hop.
     foreign
         Effects that no estimator has a term for.
+    changes
+        Of the robot amid the run; up to the half-second that each falls in, all else is drawn as without them.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class HopperSimulation:
         scenario: HopperScenario | None = None,
         uneven: bool = False,
         foreign: ForeignScenario | None = None,
+        changes: Sequence[Change] = (),
     ) -> None:
         self.scenario = scenario or hopper_scenario()
         self.configuration = configuration
@@ -115,6 +121,7 @@ class HopperSimulation:
         # From a generator of its own: all else stays as it is in `hardware`.
         self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
+        self._changes = sorted(changes, key=lambda one: one.at_s)
         self._truth = truth_channel(configuration.truth_body)
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
         self._state = self._standing()
@@ -199,12 +206,19 @@ class HopperSimulation:
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
         ticks = max(-(-stop_ns // _TICK_NS) - self._tick, 0)
-        while ticks > 0:  # half a second at a time bounds the memory
-            step = min(ticks, 200)
+        while ticks > 0:  # a piece at a time bounds the memory
+            step = min(ticks, _PIECE_TICKS, self._until_change())
             self._run(step)
             ticks -= step
         sensors = MOTORS, COMMANDED_HEIGHT, set_pose_channel(), ATTITUDE, LEG, HIGH_G, LOW_G
         return Recording(tuple(self._take(one, stop_ns) for one in sensors), (self._take(self._truth, stop_ns),))
+
+    def _until_change(self) -> int:
+        """Ticks until the next change of the robot, at least one, after those that are due."""
+        while self._changes and (until := round(self._changes[0].at_s / _TICK_S) - self._tick) <= 0:
+            one = self._changes.pop(0)
+            self.plant = self.plant._replace(**{one.name: one.factor * getattr(self.plant, one.name) + one.offset})
+        return until if self._changes else _PIECE_TICKS
 
     def _take(self, channel: Channel, stop_ns: int) -> Series:
         pieces = self._pending.pop(channel.sensor, [])

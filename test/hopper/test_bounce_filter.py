@@ -108,7 +108,8 @@ def reference(p, arguments, events, height, ground_step=0.0) -> np.ndarray:
             measured([1.0, -since, 0.0, 0.0, -1.0], LENGTH + fallen, unevenness)
         if event is not None:
             phase = DROP if event == APEX else event + 1
-        rows.append([kf.x[0, 0], kf.x[1, 0], kf.P[0, 0], kf.P[0, 1], kf.P[1, 1], kf.x[4, 0]])
+        shifted = bounce_events.LEFT_STDDEV_S * kf.x[1, 0] if phase == REBOUND else 0.0
+        rows.append([kf.x[0, 0], kf.x[1, 0], kf.P[0, 0] + shifted**2, kf.P[0, 1], kf.P[1, 1], kf.x[4, 0]])
     return np.array(rows)
 
 

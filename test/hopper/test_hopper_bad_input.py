@@ -229,6 +229,18 @@ def test_a_high_g_sensor_that_is_at_odds_for_a_while_is_noted_all_the_same() -> 
     assert wrong_s[1] < over_s < 24.0
 
 
+def test_a_gyro_whose_zero_moves_is_told_within_5_s_and_the_height_stays_right() -> None:
+    """Without an attitude sensor: innovations do not see a tilt, what pushes over whole hops does."""
+    moved = from_8_s(lambda values: values + 0.15 * (np.arange(6) == 1))
+    spoilt = changed(hopping(duration_s=24.0), {LOW: moved, "imu/attitude": without})
+    result = judged(spoilt, "bounce")
+    assert says(result, "the gyro of imu/low_g reads over 0.02 rad/s otherwise than at rest")
+    assert within_three(result, after_s=8.0) > 0.97
+    assert rms(result, after_s=14.0) < 0.1
+    (told,) = told_by(spoilt)
+    assert 8.0 < float(told.rsplit("(at ", 1)[1].split()[0]) < 13.0
+
+
 # ------------------------------------------------------------------------------------- sensors that cannot be right
 
 SIDE = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=float)

@@ -15,7 +15,7 @@ from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
 from hopper_estimation.simulation import simulator
 from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
-from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
+from hopper_estimation.simulation.scenario import Change, hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import HopperSimulation
 
 CONFIGURATION = HopperConfiguration()
@@ -31,8 +31,9 @@ SECOND_NS = 1_000_000_000
 SILENT = {"noise_m_s2": 0.0, "step_m_s2": 0.0}
 
 
-def simulation(variant="1m", seed=1, scenario=IDEAL, uneven=False):
-    made = simulator.HopperSimulation(CONFIGURATION, variant, np.random.default_rng(seed), scenario, uneven)
+def simulation(variant="1m", seed=1, scenario=IDEAL, uneven=False, changes=()):
+    rng = np.random.default_rng(seed)
+    made = simulator.HopperSimulation(CONFIGURATION, variant, rng, scenario, uneven, changes=changes)
     made.trace = []
     return made
 
@@ -324,6 +325,17 @@ def test_pieces_join_without_gaps_and_repeats():
         np.testing.assert_array_equal(np.concatenate(pieces), expected[topic][0], err_msg=topic)
     np.testing.assert_array_equal(trace_of(parts)[: len(trace_of(whole))], trace_of(whole))
     assert all(not len(one.stamps_ns) for one in parts.advance(4_500_000_000).sensors), "nothing twice"
+
+
+def test_a_change_amid_a_run_acts_from_its_instant_on_and_nothing_else_is_drawn_for_it():
+    plain, pulled = simulation(), simulation(changes=(Change(7.0, "force", offset=-3.0), Change(7.2, "force", 0.0)))
+    for made in (plain, pulled):
+        advanced(made, 8.0)
+    before, felt = round(7.0 / STEP_S), trace_of(pulled)[:, dynamics.T_ACCELERATION]
+    np.testing.assert_array_equal(trace_of(pulled)[:before], trace_of(plain)[:before])
+    there = felt[before] - trace_of(plain)[before, dynamics.T_ACCELERATION]
+    assert there == pytest.approx(-3.0 / pulled.plant.body_mass)
+    assert pulled.plant == plain.plant
 
 
 def test_truth_is_late_and_noisy_as_stated_and_the_starting_height_is_given_once():
