@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording
+from onboard_estimation.base.series import Fault, Recording
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.contract.trained import ShownReport
 
@@ -38,6 +40,55 @@ class Simulation(Protocol):
 
     def advance(self, stop_ns: int) -> Recording:
         """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """A simulation of a robot that can change while it runs.
+
+    Attributes
+    ----------
+    changes
+        Offsets and scales that are to come, by names of `changeable`; set before the first piece.
+    """
+
+    changes: tuple[Fault, ...]
+
+    @property
+    def changeable(self) -> Mapping[str, str]:
+        """What can change of the robot, and what that is, with its unit."""
+
+
+def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault, ...], Mapping[str, str]]:
+    """Let a robot change as it is asked for; the faults that are of sensors, and what can change of the robot.
+
+    Raises
+    ------
+    UserError
+        A change that is neither an offset nor a scale.
+    """
+    there = simulation.changeable if isinstance(simulation, Changeable) else {}
+    own = tuple(one for one in faults if one.name in there)
+    if wrong := [one for one in own if one.kind not in ("offset", "scale")]:
+        raise UserError(f"--fault {wrong[0].name}: {there[wrong[0].name]} changes by an amount or a factor: +0.1, *0.8")
+    if own:
+        simulation.changes = own
+    return tuple(one for one in faults if one not in own), there
+
+
+def in_force(changes: Iterable[Fault], name: str, value: Any, time_s: float) -> Any:
+    """A value of that name with the changes that hold at a time after the start of the run, s."""
+    for one in changes:
+        if one.name == name and one.from_s <= time_s < one.until_s:
+            value = one.of(value)
+    return value
+
+
+def steps_alike(changes: Iterable[Fault], start_s: float, step_s: float, count: int) -> list[tuple[int, int]]:
+    """Of so many steps from a time on, pieces (first, stop) in which no change begins or ends."""
+    times_s = {time_s for one in changes for time_s in (one.from_s, one.until_s) if math.isfinite(time_s)}
+    inside = {step for time_s in times_s if 0 < (step := round((time_s - start_s) / step_s)) < count}
+    return list(pairwise([0, *sorted(inside), count]))
 
 
 class Simulated(Capability[Configuration]):

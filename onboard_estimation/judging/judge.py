@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.base.presentation import percent
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.series import Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported, outline_of, planar_position, point_outline
 from onboard_estimation.contract.result import FOREIGN, Drawing, EvaluationResult, PartResult
@@ -212,8 +212,7 @@ def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tu
 
 def _late_start(recording: LoadedRecording, start_ns: int) -> str:
     """Sentence on the measurements from before the initial state."""
-    # The median, because one sensor may have a clock of its own.
-    first_ns = int(np.median([one.stamps_ns.min() for one in recording.series if len(one.stamps_ns)]))
+    first_ns = run_start_ns(recording.series)
     early = sum(np.count_nonzero((first_ns <= one.stamps_ns) & (one.stamps_ns < start_ns)) for one in recording.series)
     waited_s = (start_ns - first_ns) / NANOSECONDS_PER_SECOND
     return f" The truth starts after {waited_s:.1f} s: {early} messages before it are left out." if early else ""

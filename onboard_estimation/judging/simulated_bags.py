@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,14 +16,14 @@ from onboard_estimation.bags.writing import BagWriter, serialise_alike, write_co
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.series import Fault, Recording, Series
 from onboard_estimation.contract.converters import GROUP, Converted, Converter
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import estimator_name, find_robot
-from onboard_estimation.contract.simulated import Simulated, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions, from_typed
+from onboard_estimation.contract.simulated import Simulated, SimulatedLive, begin_changes, chosen_scenario
+from onboard_estimation.judging.options import EvaluateOptions, fault_text, from_typed
 from onboard_estimation.judging.sources import Source, load_configuration
-from onboard_estimation.judging.what_if import changed
+from onboard_estimation.judging.what_if import changed, with_faults
 from onboard_estimation.ros.sensor_messages import to_message
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
@@ -42,6 +42,7 @@ def simulate_to_bag(
     path: Path,
     storage: str = "mcap",
     progress: Callable[[str], None] = lambda step: None,
+    faults: Sequence[Fault] = (),
 ) -> dict[str, Any]:
     """Simulate and write a bag; what was written, for a summary.
 
@@ -49,8 +50,9 @@ def simulate_to_bag(
     be another than the configured one, its configuration is written beside the messages.
     """
     progress("motion and sensors")
-    recording = robot.simulate(configuration, scenario, variant, duration_s, np.random.default_rng(seed))
-    series = [*recording.sensors, *recording.truth]
+    recording, others, there = _simulated(robot, configuration, scenario, variant, duration_s, seed, faults)
+    sensors = with_faults(recording.sensors, others, np.random.default_rng(seed), 0, others=there)
+    series = [*(one for one, _ in sensors.values()), *recording.truth]
     progress("writing")
     description = {
         "source": "simulated",
@@ -59,6 +61,7 @@ def simulate_to_bag(
         "variant": variant,
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
+        **({"fault": "; ".join(map(fault_text, faults))} if faults else {}),
     }
     with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
@@ -181,21 +184,45 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
     names = (estimator_name(robot, options.estimator),)
-    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
+    recording, others, there = _simulated(
+        robot, configuration, scenario, variant, run.duration_s, run.seed, options.what_if.faults()
+    )
+    own = tuple(one for one in options.what_if.faults() if one not in others)
     options = from_typed({"seed": run.seed}, options)
-    recording = changed(recording, options.what_if, options.settings.seed)
+    loaded = replace(_loaded(robot, configuration, recording), injected=own)
+    loaded = changed(loaded, options.what_if, options.settings.seed, there)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
     again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)
     name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
-    return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)
+    return Source(name, tuple(again), options, robot, known, names, loaded, None, scenario)
 
 
 def simulated_recording(
     robot: Simulated[Any], configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
 ) -> LoadedRecording:
     """A simulated recording as a bag of it would be read."""
+    return _loaded(robot, configuration, _simulated(robot, configuration, scenario, variant, duration_s, seed, ())[0])
+
+
+def _simulated(
+    robot: Simulated[Any],
+    configuration: Any,
+    scenario: str,
+    variant: str,
+    duration_s: float,
+    seed: int,
+    faults: Sequence[Fault],
+) -> tuple[Recording, tuple[Fault, ...], Mapping[str, str]]:
+    """A recording of a robot with those faults that are its own, the others, and what can change of it."""
     rng = np.random.default_rng(seed)
-    recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
+    if not faults or not isinstance(robot, SimulatedLive):
+        return robot.simulate(configuration, scenario, variant, duration_s, rng), tuple(faults), {}
+    simulation = robot.simulation(configuration, scenario, variant, rng)
+    others, there = begin_changes(simulation, faults)
+    return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1), others, there
+
+
+def _loaded(robot: Simulated[Any], configuration: Any, recording: Recording) -> LoadedRecording:
     specification = robot.truth_specification(configuration)
     return from_simulator(recording, specification.bodies, specification.held)

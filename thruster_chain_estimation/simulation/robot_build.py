@@ -8,6 +8,7 @@ was tuned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
@@ -16,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.base.series import Fault
 from onboard_estimation.contract.signals import magnitudes, spread
+from onboard_estimation.contract.simulated import in_force
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.simulation.simulation_kernels import Physics
 
@@ -249,12 +252,33 @@ def hardware_build(
     )
 
 
-def loaded(physics: Physics, configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> Physics:
-    """The chain once a link has taken up a load at its centre of mass."""
-    mass, inertia = physics.mass.copy(), physics.inertia.copy()
-    mass[link] += load.mass_share * configuration.chain.masses[link]
-    inertia[link] += load.inertia_share * configuration.chain.inertias[link]
-    return physics._replace(mass=mass, inertia=inertia)
+_CHANGEABLE = {"mass": "kg", "inertia": "kg m^2", "gain": "thrust by command, forwards"}
+"""What can change of a link, by its name in `Physics`."""
+
+
+def changeable(count: int) -> dict[str, str]:
+    """What can change while a chain of so many links moves."""
+    of_links = {f"link_{i + 1}.{name}": what for i in range(count) for name, what in _CHANGEABLE.items()}
+    return of_links | {"draught": "force on each link along the room's x, N"}
+
+
+def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> tuple[Fault, Fault]:
+    """A link takes up a load at its centre of mass."""
+    mass_kg = load.mass_share * configuration.chain.masses[link]
+    inertia_kg_m2 = load.inertia_share * configuration.chain.inertias[link]
+    return (
+        Fault(f"link_{link + 1}.mass", "offset", mass_kg, load.at_s),
+        Fault(f"link_{link + 1}.inertia", "offset", inertia_kg_m2, load.at_s),
+    )
+
+
+def changed_physics(physics: Physics, changes: Sequence[Fault], time_s: float) -> Physics:
+    """The chain with the changes that hold at a time, s."""
+    new = {name: getattr(physics, name).copy() for name in _CHANGEABLE}
+    for name, values in new.items():
+        for link in range(len(values)):
+            values[link] = in_force(changes, f"link_{link + 1}.{name}", values[link], time_s)
+    return physics._replace(**new)
 
 
 def _small_rotations(vectors: Rows) -> Rows:
