@@ -22,7 +22,7 @@ from scipy.stats import bootstrap, permutation_test
 from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import headline_keys, shown_alike, words
+from onboard_estimation.base.presentation import headline_keys, percent, shown_alike, words
 from onboard_estimation.campaigns.campaign import (
     AXES,
     ERRORS,
@@ -34,7 +34,9 @@ from onboard_estimation.campaigns.campaign import (
     read_errors,
     thinning,
 )
+from onboard_estimation.contract.result import FAULT
 from onboard_estimation.filtering.consistency import coverage, share_in_band
+from onboard_estimation.judging.told import SOON_S
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
@@ -137,6 +139,40 @@ class Group:
     def name(self, axes: Sequence[str]) -> str:
         """Its labels along some axes."""
         return ", ".join(label for axis in axes if (label := self.labels[axis])) or "all runs"
+
+    def fault(self) -> dict[str, float]:
+        """What was told of a fault that was put into the runs: see `fault_figures`; empty where none was."""
+        named = ("told_after_s", "named_after_s", "told_soon_or_covered", "false_alarms", "before_s")
+        after_s, own_s, noticed, alarms, watched_s = (
+            np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in named
+        )
+        with_fault = np.isfinite(alarms)
+        if not with_fault.any():
+            return {}
+        told, watched_h = after_s[np.isfinite(after_s)], float(np.sum(watched_s[with_fault])) / 3600.0
+        return {
+            "runs": float(np.count_nonzero(with_fault)),
+            "told": float(len(told)),
+            "named": float(np.count_nonzero(np.isfinite(own_s))),
+            "told_after_median_s": float(np.median(told)) if len(told) else math.nan,
+            "told_after_worst_s": float(np.max(told)) if len(told) else math.nan,
+            "told_soon_or_covered": float(np.nanmean(noticed)) if np.isfinite(noticed).any() else math.nan,
+            "false_alarms": float(np.sum(alarms[with_fault])),
+            "false_alarms_per_h": float(np.sum(alarms[with_fault])) / watched_h if watched_h else math.nan,
+        }
+
+    def fault_sentence(self) -> str:
+        """The same for people."""
+        if not (found := self.fault()):
+            return ""
+        when = ""
+        if found["told"]:
+            when = f", after {found['told_after_median_s']:.2g} s (median), {found['told_after_worst_s']:.2g} s (worst)"
+        return (
+            f"Fault told in {found['told']:g} of {found['runs']:g} runs{when}; the sensor named in {found['named']:g}; "
+            f"within {SOON_S:g} s or covered in {percent(found['told_soon_or_covered'])}; "
+            f"{found['false_alarms']:g} false alarms before it, {found['false_alarms_per_h']:.3g} an hour."
+        )
 
     def lines(self, axes: Sequence[str]) -> Iterator[tuple[Figures, tuple[str, ...]]]:
         """A figure and its line under `FIGURE_HEADINGS`; its name stands in the first alone."""

@@ -377,7 +377,7 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
 def _fault_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     if group := _group(result, FAULT):
         after_s = _number(group, "told_after_s")
-        share = _number(group, "least_coverage_3_sigma_after")
+        share = _number(group, "coverage_3_sigma_after")
         note = "" if share is None else f"errors within 3 sigma after it: {percent(share)}"
         yield KeyFigure("Fault told", "no" if after_s is None else f"after {quantity(after_s, 's')}", note)
 

@@ -243,10 +243,9 @@ def parse_fault(text: str) -> Fault:
 
 def fault_text(fault: Fault) -> str:
     """As `parse_fault` reads it."""
-    text = f"{fault.name}={_CHANGES[fault.kind].format(fault.size)}"
-    if fault.from_s > -math.inf:
-        text += f"@{fault.from_s}" + (f"..{fault.until_s}" if fault.until_s < math.inf else "")
-    return text
+    begin, end = (str(time_s).removesuffix(".0") for time_s in (fault.from_s, fault.until_s))
+    times = "" if fault.from_s == -math.inf else f"@{begin}" if fault.until_s == math.inf else f"@{begin}..{end}"
+    return f"{fault.name}={_CHANGES[fault.kind].format(fault.size)}{times}"
 
 
 def _faults(texts: Sequence[str]) -> tuple[str, ...]:

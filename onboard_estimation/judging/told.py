@@ -89,7 +89,7 @@ def fault_figures(
     early = [one for one in told if one.stamp_ns < from_s * NANOSECONDS_PER_SECOND]
     late = [one for one in told if one.stamp_ns >= from_s * NANOSECONDS_PER_SECOND]
     right = [one for one in late if of_sensors.intersection(one.names(sensors))]
-    figures: dict[str, Any] = {"from_s": from_s - since_s, "watched_before_s": from_s, "false_alarms": len(early)}
+    figures: dict[str, Any] = {"from_s": from_s - since_s, "before_s": from_s, "false_alarms": len(early)}
     if from_s > 0.0:
         figures["false_alarms_per_h"] = len(early) * 3600.0 / from_s
     for key, found in (("told_after_s", late), ("named_after_s", right)):
@@ -99,11 +99,11 @@ def fault_figures(
     for name, part in parts.items():
         judged = part.judged(time_s, settle_s)
         for when, where in (("before", time_s < from_s - since_s), ("after", time_s >= from_s - since_s)):
-            share = coverage(part.error[judged & where], part.stddev[judged & where], 3.0)
-            shares.setdefault(name, {})[f"coverage_3_sigma_{when}"] = share
-    known = [one["coverage_3_sigma_after"] for one in shares.values() if one["coverage_3_sigma_after"] >= 0.0]
+            if (share := coverage(part.error[judged & where], part.stddev[judged & where], 3.0)) >= 0.0:
+                shares.setdefault(name, {})[f"coverage_3_sigma_{when}"] = share
+    known = [one["coverage_3_sigma_after"] for one in shares.values() if "coverage_3_sigma_after" in one]
     if known:
-        figures["least_coverage_3_sigma_after"] = min(known)
+        figures["coverage_3_sigma_after"] = min(known)
         is_told = figures.get("told_after_s", SOON_S + 1.0) <= SOON_S
         figures["told_soon_or_covered"] = float(is_told or min(known) >= COVERED)
     return {**figures, **shares}, list(_sentences(timed, early, late, right, sensors, figures, shares))
@@ -125,18 +125,18 @@ def _sentences(
         named = late[0].names(sensors)
         who = f"names {', '.join(named)}" if named else "names no sensor"
         if named and late[0] not in right:
-            who += ", the wrong one" if any(is_part(one, fault.sensor) for one in sensors for fault in timed) else ""
+            who += ", where nothing is wrong"
         yield f"{what}: told after {quantity(figures['told_after_s'], 's')}, {who}: {late[0].sentence}."
     if right and right[0] is not late[0]:
         after = quantity(figures["named_after_s"], "s")
         yield f"The sensor itself is named after {after}: {right[0].sentence}."
-    alarms = f"{len(early)} false alarms in the {figures['watched_before_s']:.1f} s before it"
-    yield alarms + (f", the first: {early[0].sentence}." if early else ".")
+    count = f"{len(early) or 'No'} false alarm{'' if len(early) == 1 else 's'}"
+    first = f", the first: {early[0].sentence}" if early else ""
+    yield f"{count} in the {figures['before_s']:g} s before it{first}."
     said = [
-        f"{words(name).lower()} {percent(one['coverage_3_sigma_before'])} before, "
-        f"{percent(one['coverage_3_sigma_after'])} after it"
+        f"{words(name).lower()} {' and '.join(percent(share) for share in one.values())}"
         for name, one in shares.items()
-        if one["coverage_3_sigma_after"] >= 0.0
+        if len(one) == 2
     ]
     if said:
-        yield f"Errors within 3 sigma: {'; '.join(said)}."
+        yield f"Errors within 3 sigma before and after it: {'; '.join(said)}."

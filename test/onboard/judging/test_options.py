@@ -270,7 +270,7 @@ def test_a_fault_leaves_what_is_before_and_after_it_as_it_is(change: str) -> Non
     for other, one in out.items():
         assert one.values.tobytes() == original(other).values.tobytes()
     inside = (before.stamps_ns >= NANOSECONDS_PER_SECOND) & (before.stamps_ns < 3 * NANOSECONDS_PER_SECOND)
-    assert inside.any() and not inside.all()
+    assert 0 < np.count_nonzero(inside) < len(inside)
     if change == "silent":
         np.testing.assert_array_equal(after.stamps_ns, before.stamps_ns[~inside])
         np.testing.assert_array_equal(after.values, before.values[~inside])
