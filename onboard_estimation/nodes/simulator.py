@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,10 +19,16 @@ from std_msgs.msg import String
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
-from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, Held, in_time_order, with_truth_topics
+from onboard_estimation.base.series import (
+    TRUTH_TOPICS,
+    ControlledByEstimate,
+    Held,
+    Series,
+    in_time_order,
+    with_truth_topics,
+)
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, begin_changes, chosen_scenario
-from onboard_estimation.judging.options import parse_fault
 from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import Take, stay
@@ -139,11 +145,25 @@ class SimulatorNode(SteadyNode):
         scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
         rng = np.random.default_rng(host.seed)
         simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
-        asked = [parse_fault(text.strip()) for text in host.fault.split(";") if text.strip()]
-        self._faults, self._others = begin_changes(simulation, asked)
-        self._held: Held = {}
-        self._fault_rng = np.random.default_rng(host.seed)
+        self._spoil = self._faults_of(simulation)
         return simulation, f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}"
+
+    def _faults_of(self, simulation: Simulation) -> Callable[[Sequence[Series]], Sequence[Series]]:
+        """What makes of readings those with the faults that were asked for; the robot's own are begun."""
+        if not self._host.fault:
+            return lambda sensors: sensors
+        # Nodes without faults do without judging.
+        from onboard_estimation.judging.options import parse_fault
+        from onboard_estimation.judging.what_if import with_faults
+
+        asked = [parse_fault(text.strip()) for text in self._host.fault.split(";")]
+        faults, others = begin_changes(simulation, asked)
+        rng, held = np.random.default_rng(self._host.seed), Held()
+
+        def spoilt(sensors: Sequence[Series]) -> Sequence[Series]:
+            return [one for one, _ in with_faults(sensors, faults, rng, 0, held, others).values()]
+
+        return spoilt
 
     def _close_the_loop(self, robot: Robot) -> None:
         simulation: Any = self._simulation
@@ -184,13 +204,7 @@ class SimulatorNode(SteadyNode):
         if self._end_ns is not None:
             stop_ns = min(stop_ns, self._end_ns + 1)
         recording = with_truth_topics(self._simulation.advance(stop_ns), self._host.truth_topics)
-        sensors = recording.sensors
-        if self._faults:
-            from onboard_estimation.judging.what_if import with_faults  # a node without faults does without
-
-            changed = with_faults(sensors, self._faults, self._fault_rng, 0, self._held, self._others)
-            sensors = tuple(one for one, _ in changed.values())
-        series = [*sensors, *(recording.truth if self._host.publish_truth else ())]
+        series = [*self._spoil(recording.sensors), *(recording.truth if self._host.publish_truth else ())]
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
         self._due.extend(in_time_order(series))  # at one stamp commands first

@@ -1,0 +1,80 @@
+"""Would it notice? What `evaluate` says of faults that begin amid a run: of every robot, by option and by the bag."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from evaluation_samples import LINKS, command, salp_recording
+from salp_noise import IDEAL_NOISE
+
+from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.contract.result import FAULT, key_figures
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings, WhatIf
+from onboard_estimation.judging.told import Told
+from onboard_estimation.judging.what_if import changed
+from salp_estimation.robot import ROBOT as SALP
+
+FAULTS = {
+    "salp": ("imu/link_2=silent@4..6", "wheel_2=*0.5@4"),
+    "thruster_chain": ("imu/link_2=stuck@4..6", "draught=+0.05@4"),
+    "hopper": ("imu/low_g.accel_z=*1.08@4",),
+    "strapdown": ("imu/foot.gyro=clip 1@4",),
+    "softrobot": ("wrench.force_z=+0.5@4", "stiffness=*0.7@4"),
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        (Told(0, "imu/link_1 is stuck"), ["imu/link_1"]),
+        (Told(0, "the gyro of link_10, link_2: off by 3"), ["imu/link_2", "imu/link_10"]),
+        (Told(0, "masses changed"), []),
+        (Told(0, "it is silent", "imu/link_2"), ["imu/link_2"]),
+    ],
+)
+def test_a_sentence_names_sensors_by_whole_words(told: Told, names: list[str]) -> None:
+    assert told.names(["imu/link_1", "imu/link_2", "imu/link_10"]) == names
+
+
+def test_a_silent_sensor_is_told_and_the_estimates_stay_the_same_to_the_bit() -> None:
+    whole = from_simulator(salp_recording(10.0), LINKS)
+    faulty = changed(whole, WhatIf(fault=("imu/link_2=silent@5",)))
+    result = judge(SALP, IDEAL_NOISE, "ukf", faulty, JudgeSettings(settle_s=1.0))
+    unwatched = judge(SALP, IDEAL_NOISE, "ukf", changed(whole, WhatIf(fault=("imu/link_2=silent",))), JudgeSettings())
+    assert FAULT not in unwatched.metrics
+    found = result.metrics[FAULT]
+    assert found["from_s"] == pytest.approx(5.0, abs=0.1)
+    assert found["false_alarms"] == 0
+    assert set(found["joint_angles"]) == {"coverage_3_sigma_before", "coverage_3_sigma_after"}
+    assert found["told_soon_or_covered"] in (0.0, 1.0)
+    assert result.events[FAULT][0] == pytest.approx([found["from_s"], result.time_s[-1]])
+    assert key_figures(result)[0].label == "Fault told"
+    assert any(note.startswith("Fault imu/link_2=silent@5: ") for note in result.notes)
+    # Watched or not, what is estimated is the same.
+    again = judge(SALP, IDEAL_NOISE, "ukf", replace(faulty, injected=()), JudgeSettings())
+    assert again.mean.tobytes() == result.mean.tobytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", FAULTS)
+def test_a_bag_tells_its_faults_and_evaluate_what_became_of_them(robot: str, tmp_path: Path) -> None:
+    words = [word for one in FAULTS[robot] for word in ("--fault", one)]
+    bag, run = tmp_path / "bag", tmp_path / "run"
+    made = command("simulate", robot, "--duration", "8", "--output", bag, "--json", *words)
+    assert made.code == 0, made.error
+    assert json.loads(made.out)["fault"] == "; ".join(FAULTS[robot])
+    outcome = command("evaluate", bag, "--output", run, "--json", "--fault", FAULTS[robot][0].replace("@4", "@5"))
+    assert outcome.code == 0, outcome.error
+    found = json.loads(outcome.out)
+    assert found["metrics"][FAULT]["false_alarms"] >= 0
+    assert "Fault told" in found["figures"]
+    for one in FAULTS[robot]:
+        assert any(one.partition("=")[0] in note for note in found["notes"])
+    assert '"name": "fault"' in (run / "report.html").read_text().replace('"name":"', '"name": "')
+    wrong = command("simulate", robot, "--duration", "1", "--output", tmp_path / "no", "--fault", "nothing=*2@1")
+    assert wrong.code == 2
+    assert "--fault nothing: no such sensor; there are " in wrong.error
