@@ -101,7 +101,7 @@ class Fault:
     def misread(
         self, series: Series, columns: list[int], start_ns: int, rng: np.random.Generator, held: Held
     ) -> Series:
-        """With other values in these columns.
+        """With other values in these columns, within the channel's limits.
 
         Parameters
         ----------
@@ -126,6 +126,9 @@ class Fault:
         else:
             read = self.of(read)
         values[where] = read
+        for limit in series.channel.limits:  # a wrong scale does not widen a sensor's range
+            spoilt = np.ix_(rows, [column for column in columns if 0 <= column - limit.first < limit.count])
+            values[spoilt] = np.clip(values[spoilt], -limit.largest, limit.largest)
         return replace(series, values=values)
 
     def of(self, value: Any) -> Any:

@@ -214,13 +214,26 @@ def _simulated(
     seed: int,
     faults: Sequence[Fault],
 ) -> tuple[Recording, tuple[Fault, ...], Mapping[str, str]]:
-    """A recording of a robot with those faults that are its own, the others, and what can change of it."""
+    """A recording of a robot with those faults that are its own, the others, and what can change of it.
+
+    Of faulty sensors the channels are the robot's, with their ranges.
+    """
+    if late := [one for one in faults if one.from_s >= duration_s]:
+        raise UserError(f"{late[0].flag} {fault_text(late[0])}: begins after the end of the run, {duration_s:g} s")
     rng = np.random.default_rng(seed)
     if not faults or not isinstance(robot, SimulatedLive):
-        return robot.simulate(configuration, scenario, variant, duration_s, rng), tuple(faults), {}
+        recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
+        return (_with_ranges(robot, configuration, recording) if faults else recording), tuple(faults), {}
     simulation = robot.simulation(configuration, scenario, variant, rng)
     others, there = begin_changes(simulation, faults)
-    return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1), others, there
+    recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+    return _with_ranges(robot, configuration, recording), others, there
+
+
+def _with_ranges(robot: Simulated[Any], configuration: Any, recording: Recording) -> Recording:
+    known = {channel.sensor: channel for channel in robot.channels(configuration)}
+    sensors = (replace(one, channel=known.get(one.channel.sensor, one.channel)) for one in recording.sensors)
+    return replace(recording, sensors=tuple(sensors))
 
 
 def _loaded(robot: Simulated[Any], configuration: Any, recording: Recording) -> LoadedRecording:

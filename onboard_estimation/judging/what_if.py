@@ -53,7 +53,7 @@ def changed(
         recording,
         series=tuple(one for one, _ in left.values()),
         arrival=place[recording.arrival[keep]],
-        notes=(*recording.notes, *what_if.sentences()),
+        notes=tuple(dict.fromkeys((*recording.notes, *what_if.sentences()))),
         injected=(*recording.injected, *faults),
     )
 

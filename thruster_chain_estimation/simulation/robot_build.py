@@ -252,8 +252,9 @@ def hardware_build(
     )
 
 
-_CHANGEABLE = {"mass": "kg", "inertia": "kg m^2", "gain": "thrust by command, forwards"}
-"""What can change of a link, by its name in `Physics`."""
+_CHANGEABLE = {"mass": "kg", "inertia": "kg m^2", "thrust": "by command"}
+"""What can change of a link, and its unit."""
+_THRUST = ("gain", "reverse_gain")
 
 
 def changeable(count: int) -> dict[str, str]:
@@ -274,8 +275,9 @@ def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link:
 
 def changed_physics(physics: Physics, changes: Sequence[Fault], time_s: float) -> Physics:
     """The chain with the changes that hold at a time, s."""
-    new = {name: getattr(physics, name).copy() for name in _CHANGEABLE}
-    for name, values in new.items():
+    new = {field: getattr(physics, field).copy() for field in ("mass", "inertia", *_THRUST)}
+    for field, values in new.items():
+        name = "thrust" if field in _THRUST else field
         for link in range(len(values)):
             values[link] = in_force(changes, f"link_{link + 1}.{name}", values[link], time_s)
     return physics._replace(**new)
