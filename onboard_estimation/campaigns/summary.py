@@ -140,38 +140,19 @@ class Group:
         """Its labels along some axes."""
         return ", ".join(label for axis in axes if (label := self.labels[axis])) or "all runs"
 
-    def fault(self) -> dict[str, float]:
-        """What was told of a fault that was put into the runs: see `fault_figures`; empty where none was."""
-        named = ("told_after_s", "named_after_s", "told_soon_or_covered", "false_alarms", "before_s")
-        after_s, own_s, noticed, alarms, watched_s = (
-            np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in named
-        )
-        with_fault = np.isfinite(alarms)
-        if not with_fault.any():
-            return {}
-        told, watched_h = after_s[np.isfinite(after_s)], float(np.sum(watched_s[with_fault])) / 3600.0
-        return {
-            "runs": float(np.count_nonzero(with_fault)),
-            "told": float(len(told)),
-            "named": float(np.count_nonzero(np.isfinite(own_s))),
-            "told_after_median_s": float(np.median(told)) if len(told) else math.nan,
-            "told_after_worst_s": float(np.max(told)) if len(told) else math.nan,
-            "told_soon_or_covered": float(np.nanmean(noticed)) if np.isfinite(noticed).any() else math.nan,
-            "false_alarms": float(np.sum(alarms[with_fault])),
-            "false_alarms_per_h": float(np.sum(alarms[with_fault])) / watched_h if watched_h else math.nan,
-        }
-
     def fault_sentence(self) -> str:
-        """The same for people."""
-        if not (found := self.fault()):
+        """When a fault that was put into the runs was told, and whether they stayed covered; empty where none was."""
+        names = ("told_after_s", "named_after_s", "told_soon_or_covered", "false_alarms", "before_s")
+        columns = (np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in names)
+        after_s, own_s, noticed, alarms, watched_s = (one[np.isfinite(one)] for one in columns)
+        if not len(alarms):
             return ""
-        when = ""
-        if found["told"]:
-            when = f", after {found['told_after_median_s']:.2g} s (median), {found['told_after_worst_s']:.2g} s (worst)"
+        when = f", after {np.median(after_s):.2g} s (median), {after_s.max():.2g} s (worst)" if len(after_s) else ""
+        hourly = 3600.0 * alarms.sum() / watched_s.sum() if watched_s.any() else math.nan
         return (
-            f"Fault told in {found['told']:g} of {found['runs']:g} runs{when}; the sensor named in {found['named']:g}; "
-            f"within {SOON_S:g} s or covered in {percent(found['told_soon_or_covered'])}; "
-            f"{found['false_alarms']:g} false alarms before it, {found['false_alarms_per_h']:.3g} an hour."
+            f"Fault told in {len(after_s)} of {len(alarms)} runs{when}; the sensor named in {len(own_s)}; within "
+            f"{SOON_S:g} s or covered in {percent(noticed.mean()) if len(noticed) else 'none known'}; "
+            f"{alarms.sum():g} false alarms before it, {hourly:.3g} an hour."
         )
 
     def lines(self, axes: Sequence[str]) -> Iterator[tuple[Figures, tuple[str, ...]]]:

@@ -143,7 +143,7 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
                     for one in group.figures
                 },
                 "consistency": {part: one._asdict() for part, one in group.consistency.items()},
-                "fault": group.fault(),
+                "fault": group.fault_sentence(),
             }
             for group in groups
         ],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -42,24 +42,30 @@ class Simulation(Protocol):
         """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
 
 
+Place = tuple[tuple[str, ...], int | slice]
+"""Fields of a NamedTuple of arrays, and where in them."""
+Parts = TypeVar("Parts", bound=Any)
+
+
 @runtime_checkable
 class Changeable(Protocol):
     """A simulation of a robot that can change while it runs.
 
     Attributes
     ----------
+    changeable
+        Names of what can change.
     changes
-        Offsets and scales that are to come, by names of `changeable`; set before the first piece.
+        Offsets and scales of these that are to come; set before the first piece.
     """
 
     changes: tuple[Fault, ...]
 
     @property
-    def changeable(self) -> Mapping[str, str]:
-        """What can change of the robot, and what that is, with its unit."""
+    def changeable(self) -> Collection[str]: ...
 
 
-def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault, ...], Mapping[str, str]]:
+def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault, ...], Collection[str]]:
     """Let a robot change as it is asked for; the faults that are of sensors, and what can change of the robot.
 
     Raises
@@ -67,21 +73,32 @@ def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault
     UserError
         A change that is neither an offset nor a scale.
     """
-    there = simulation.changeable if isinstance(simulation, Changeable) else {}
-    own = tuple(one for one in faults if one.name in there)
-    if wrong := [one for one in own if one.kind not in ("offset", "scale")]:
-        raise UserError(f"--fault {wrong[0].name}: {there[wrong[0].name]} changes by an amount or a factor: +0.1, *0.8")
+    names = simulation.changeable if isinstance(simulation, Changeable) else ()
+    own = tuple(one for one in faults if one.name in names)
+    if wrong := [one.name for one in own if one.kind not in ("offset", "scale")]:
+        raise UserError(f"--fault {wrong[0]}: a robot changes by an amount or a factor: +0.1, *0.8")
     if own:
         simulation.changes = own
-    return tuple(one for one in faults if one not in own), there
+    return tuple(one for one in faults if one not in own), names
 
 
-def in_force(changes: Iterable[Fault], name: str, value: Any, time_s: float) -> Any:
+def in_force(changes: Iterable[Fault], time_s: float, name: str, value: Any) -> Any:
     """A value of that name with the changes that hold at a time after the start of the run, s."""
     for one in changes:
         if one.name == name and one.from_s <= time_s < one.until_s:
             value = one.of(value)
     return value
+
+
+def with_changes(parts: Parts, places: Mapping[str, Place], changes: Iterable[Fault], time_s: float) -> Parts:
+    """A NamedTuple of arrays with the changes that hold at a time, s; `places` are what each name stands for."""
+    for one in changes:
+        fields, where = places.get(one.name, ((), 0))
+        for field in fields:
+            values = getattr(parts, field).copy()
+            values[where] = in_force([one], time_s, one.name, values[where])
+            parts = parts._replace(**{field: values})
+    return parts
 
 
 def steps_alike(changes: Iterable[Fault], start_s: float, step_s: float, count: int) -> list[tuple[int, int]]:

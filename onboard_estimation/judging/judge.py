@@ -16,7 +16,7 @@ from onboard_estimation.base.presentation import percent
 from onboard_estimation.base.series import Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported, outline_of, planar_position, point_outline
-from onboard_estimation.contract.result import FAULT, FOREIGN, Drawing, EvaluationResult, PartResult
+from onboard_estimation.contract.result import FOREIGN, Drawing, EvaluationResult, PartResult
 from onboard_estimation.contract.robot import Robot, TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.contract.truth import StartedFromTruth, WithLateTruth, initial_state
@@ -28,7 +28,7 @@ from onboard_estimation.judging.alignment import aligned
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.replay import EstimateSeries, Replayed, replay
-from onboard_estimation.judging.told import Told, fault_figures
+from onboard_estimation.judging.told import with_fault
 from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.judging.verdict import scaled_nees
 from onboard_estimation.judging.what_if import with_beacon
@@ -103,28 +103,9 @@ def judge(
         learned=replayed.learned,
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
-    result = _with_fault(recording, replayed.told, result)
+    result = with_fault(recording, replayed.told, result)
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
     return _opined(robot, configuration, recording, result)
-
-
-def _with_fault(recording: LoadedRecording, told: Sequence[Told], result: EvaluationResult) -> EvaluationResult:
-    """The result with what was told of a fault that was put into the recording, and when it was there."""
-    start_ns, sensors = run_start_ns(recording.series), [one.channel.sensor for one in recording.series]
-    since_s = (int(result.stamps_ns[0]) - start_ns) / NANOSECONDS_PER_SECOND
-    told = [one._replace(stamp_ns=one.stamp_ns - start_ns) for one in told]
-    figures, sentences = fault_figures(
-        recording.injected, told, sensors, since_s, result.parts, result.time_s, result.settle_s
-    )
-    if figures:
-        result.metrics["fault"] = figures
-    end_s = since_s + float(result.time_s[-1])
-    spans = [(one.from_s, min(one.until_s, end_s)) for one in recording.injected if 0.0 <= one.from_s < end_s]
-    return replace(
-        result,
-        notes=(*sentences, *result.notes),
-        events={**result.events, **({FAULT: np.array(spans) - since_s} if spans else {})},
-    )
 
 
 def _opined(robot: Robot, configuration: Any, recording: LoadedRecording, result: EvaluationResult) -> EvaluationResult:

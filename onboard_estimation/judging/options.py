@@ -189,17 +189,7 @@ def parse_duration(text: str) -> float:
     return float(number) / _PER_SECOND[unit]
 
 
-_SIGNS = {"+": "offset", "-": "offset", "*": "scale", "~": "noise"}
-_CHANGES = {
-    "offset": "{:+}",
-    "scale": "*{}",
-    "noise": "~{}",
-    "drift": "drift {}",
-    "clip": "clip {}",
-    "late": "late {}s",
-    "stuck": "stuck",
-    "silent": "silent",
-}
+_KINDS = {"+": "offset", "-": "offset", "*": "scale", "~": "noise", "drift ": "drift", "clip ": "clip", "late ": "late"}
 _FORM = (
     "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL], CHANGE being +0.03 or -0.03 (added), *1.08, ~0.2 (noise), "
     "'drift 0.001' (a second), 'clip 20', stuck, silent or 'late 0.2s'; FROM and UNTIL in s after the start"
@@ -218,34 +208,37 @@ def parse_fault(text: str) -> Fault:
 
     name, _, rest = text.partition("=")
     change, at, times = rest.partition("@")
-    first, _, last = times.partition("..")
-    word, _, amount = change.strip().partition(" ")
-    kind: Any = _SIGNS.get(word[:1], word)
+    begin, _, end = times.partition("..")
     try:
-        if not name or kind not in _CHANGES or (kind in ("stuck", "silent") and amount):
-            raise ValueError
-        size = 0.0
-        if kind == "late":
-            size = parse_duration(amount)
-        elif kind in ("drift", "clip"):
-            size = float(amount)
-        elif kind not in ("stuck", "silent"):
-            size = float(word.removeprefix("*").removeprefix("~"))
-        from_s, until_s = (float(first) if at else -math.inf), (float(last) if ".." in times else math.inf)
+        kind, size = _kind_and_size(change)
+        fault = Fault(name, kind, size, float(begin) if at else -math.inf, float(end or math.inf))
     except ValueError:
         raise UserError(f"--fault {text}: {_FORM}") from None
     except UserError as error:
         raise UserError(f"--fault {text}: {error}") from None
-    if at and not 0.0 <= from_s < until_s:
+    if at and not 0.0 <= fault.from_s < fault.until_s:
         raise UserError(f"--fault {text}: must begin at 0 s or later, and before it ends")
-    return Fault(name, kind, size, from_s, until_s)
+    return fault
+
+
+def _kind_and_size(change: str) -> tuple[Any, float]:
+    """ValueError where it is none."""
+    if change in ("stuck", "silent"):
+        return change, 0.0
+    for start, kind in _KINDS.items():
+        if change.startswith(start):
+            amount = change if kind == "offset" else change.removeprefix(start)
+            return kind, parse_duration(amount) if kind == "late" else float(amount)
+    raise ValueError(change)
 
 
 def fault_text(fault: Fault) -> str:
     """As `parse_fault` reads it."""
+    start = next((start for start, kind in _KINDS.items() if kind == fault.kind), "")
+    others = {"offset": f"{fault.size:+}", "late": f"late {fault.size}s", "stuck": "stuck", "silent": "silent"}
     begin, end = (str(time_s).removesuffix(".0") for time_s in (fault.from_s, fault.until_s))
     times = "" if fault.from_s == -math.inf else f"@{begin}" if fault.until_s == math.inf else f"@{begin}..{end}"
-    return f"{fault.name}={_CHANGES[fault.kind].format(fault.size)}{times}"
+    return f"{fault.name}={others.get(fault.kind, f'{start}{fault.size}')}{times}"
 
 
 def _faults(texts: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -213,17 +213,15 @@ def _simulated(
     duration_s: float,
     seed: int,
     faults: Sequence[Fault],
-) -> tuple[Recording, tuple[Fault, ...], Mapping[str, str]]:
+) -> tuple[Recording, tuple[Fault, ...], Collection[str]]:
     """A recording of a robot with those faults that are its own, the others, and what can change of it.
 
     Of faulty sensors the channels are the robot's, with their ranges.
     """
-    if late := [one for one in faults if one.from_s >= duration_s]:
-        raise UserError(f"{late[0].flag} {fault_text(late[0])}: begins after the end of the run, {duration_s:g} s")
     rng = np.random.default_rng(seed)
     if not faults or not isinstance(robot, SimulatedLive):
         recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
-        return (_with_ranges(robot, configuration, recording) if faults else recording), tuple(faults), {}
+        return (_with_ranges(robot, configuration, recording) if faults else recording), tuple(faults), ()
     simulation = robot.simulation(configuration, scenario, variant, rng)
     others, there = begin_changes(simulation, faults)
     recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)

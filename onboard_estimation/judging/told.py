@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.base.presentation import percent, quantity, words
-from onboard_estimation.base.series import Fault
-from onboard_estimation.contract.result import PartResult
+from onboard_estimation.base.series import Fault, run_start_ns
+from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.result import FAULT, EvaluationResult, PartResult
 from onboard_estimation.filtering.consistency import coverage
 from onboard_estimation.judging.options import fault_text, is_part
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -54,89 +57,57 @@ def watched(pipeline: Pipeline, measurements: Iterable[Measurement], told: list[
             told += [Told(stamp_ns, sentence, name) for name, sentence in faults.items() if name not in before]
 
 
-def fault_figures(
-    injected: Sequence[Fault],
-    told: Sequence[Told],
-    sensors: Sequence[str],
-    since_s: float,
-    parts: Mapping[str, PartResult],
-    time_s: Any,
-    settle_s: float,
-) -> tuple[dict[str, Any], list[str]]:
-    """Figures for `metrics.json` on faults that begin amid a run, and sentences on them; empty where there is none.
+def with_fault(recording: LoadedRecording, told: Sequence[Told], result: EvaluationResult) -> EvaluationResult:
+    """The result with what was told of faults that begin amid its run; as it is where there is none.
 
-    Of several faults, from the first of them on.
-
-    Parameters
-    ----------
-    told
-        With stamps since the start of the run.
-    sensors
-        All of the recording.
-    since_s
-        When the estimates begin, after the start of the run.
-    time_s, settle_s
-        (K,) of the estimates since the first, and how much of that is not judged.
+    Of several faults, from the first of them on. In the metrics as the group `fault`, as sentences, and as events.
     """
-    timed = [one for one in injected if one.from_s >= 0.0]
-    if not timed:
-        return {}, []
-    from_s = min(one.from_s for one in timed)
-    if from_s > since_s + time_s[-1]:
-        said = f"The run ends after {since_s + time_s[-1]:.1f} s, before the fault."
-        return {}, [said]
-    of_sensors = {name for name in sensors for one in timed if is_part(name, one.sensor)}
-    early = [one for one in told if one.stamp_ns < from_s * NANOSECONDS_PER_SECOND]
-    late = [one for one in told if one.stamp_ns >= from_s * NANOSECONDS_PER_SECOND]
-    right = [one for one in late if of_sensors.intersection(one.names(sensors))]
+    faults = [one for one in recording.injected if one.from_s >= 0.0]
+    if not faults:
+        return result
+    start_ns, sensors = run_start_ns(recording.series), [one.channel.sensor for one in recording.series]
+    since_s = float(result.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND
+    end_s, from_s = since_s + float(result.time_s[-1]), min(one.from_s for one in faults)
+    after_s = [(one.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND - from_s for one in told]
+    early = [one for one, time_s in zip(told, after_s, strict=True) if time_s < 0.0]
+    late = [(time_s, one) for one, time_s in zip(told, after_s, strict=True) if time_s >= 0.0]
+    named = [(time_s, one) for time_s, one in late if _is_right(one.names(sensors), faults)]
     figures: dict[str, Any] = {"from_s": from_s - since_s, "before_s": from_s, "false_alarms": len(early)}
-    if from_s > 0.0:
-        figures["false_alarms_per_h"] = len(early) * 3600.0 / from_s
-    for key, found in (("told_after_s", late), ("named_after_s", right)):
-        if found:
-            figures[key] = found[0].stamp_ns / NANOSECONDS_PER_SECOND - from_s
-    shares: dict[str, dict[str, float]] = {}
-    for name, part in parts.items():
-        judged = part.judged(time_s, settle_s)
-        for when, where in (("before", time_s < from_s - since_s), ("after", time_s >= from_s - since_s)):
-            if (share := coverage(part.error[judged & where], part.stddev[judged & where], 3.0)) >= 0.0:
-                shares.setdefault(name, {})[f"coverage_3_sigma_{when}"] = share
-    known = [one["coverage_3_sigma_after"] for one in shares.values() if "coverage_3_sigma_after" in one]
-    if known:
-        figures["coverage_3_sigma_after"] = min(known)
-        is_told = figures.get("told_after_s", SOON_S + 1.0) <= SOON_S
-        figures["told_soon_or_covered"] = float(is_told or min(known) >= COVERED)
-    return {**figures, **shares}, list(_sentences(timed, early, late, right, sensors, figures, shares))
+    figures |= {"told_after_s": late[0][0]} if late else {}
+    figures |= {"named_after_s": named[0][0]} if named else {}
+    shares = {name: _covered(part, result, from_s - since_s) for name, part in result.parts.items()}
+    if covered := [one["coverage_3_sigma_after"] for one in shares.values() if "coverage_3_sigma_after" in one]:
+        figures["coverage_3_sigma_after"] = min(covered)
+        is_told_soon = bool(late) and late[0][0] <= SOON_S
+        figures["told_soon_or_covered"] = float(is_told_soon or min(covered) >= COVERED)
+    result.metrics[FAULT] = {**figures, **shares}
+    said = [f"Fault {' and '.join(map(fault_text, faults))}: {_first(late, faults, sensors)}"]
+    if named[:1] != late[:1]:
+        said += [f"The sensor itself is named after {time_s:.2f} s: {one.sentence}." for time_s, one in named[:1]]
+    alarms = f"{len(early) or 'No'} false alarm{'' if len(early) == 1 else 's'} in the {from_s:g} s before it"
+    said += [f"{alarms}{f', the first: {early[0].sentence}' if early else ''}."]
+    spans = np.array([(one.from_s, min(one.until_s, end_s)) for one in faults]) - since_s
+    return replace(result, notes=(*said, *result.notes), events={**result.events, FAULT: spans})
 
 
-def _sentences(
-    timed: Sequence[Fault],
-    early: Sequence[Told],
-    late: Sequence[Told],
-    right: Sequence[Told],
-    sensors: Sequence[str],
-    figures: Mapping[str, Any],
-    shares: Mapping[str, Mapping[str, float]],
-) -> Iterator[str]:
-    what = f"Fault {' and '.join(map(fault_text, timed))}"
+def _is_right(named: Sequence[str], faults: Sequence[Fault]) -> bool:
+    return any(is_part(sensor, fault.sensor) for sensor in named for fault in faults)
+
+
+def _covered(part: PartResult, result: EvaluationResult, from_s: float) -> dict[str, float]:
+    """Share of a part's errors within three stated deviations before and after a time, where there are any."""
+    judged, is_after = part.judged(result.time_s, result.settle_s), result.time_s >= from_s
+    where = {"before": judged & ~is_after, "after": judged & is_after}
+    shares = {when: coverage(part.error[rows], part.stddev[rows], 3.0) for when, rows in where.items()}
+    return {f"coverage_3_sigma_{when}": share for when, share in shares.items() if np.isfinite(share)}
+
+
+def _first(late: Sequence[tuple[float, Told]], faults: Sequence[Fault], sensors: Sequence[str]) -> str:
+    """The first that was told, in words."""
     if not late:
-        yield f"{what}: not told."
-    else:
-        named = late[0].names(sensors)
-        who = f"names {', '.join(named)}" if named else "names no sensor"
-        if named and late[0] not in right:
-            who += ", where nothing is wrong"
-        yield f"{what}: told after {quantity(figures['told_after_s'], 's')}, {who}: {late[0].sentence}."
-    if right and right[0] is not late[0]:
-        after = quantity(figures["named_after_s"], "s")
-        yield f"The sensor itself is named after {after}: {right[0].sentence}."
-    count = f"{len(early) or 'No'} false alarm{'' if len(early) == 1 else 's'}"
-    first = f", the first: {early[0].sentence}" if early else ""
-    yield f"{count} in the {figures['before_s']:g} s before it{first}."
-    said = [
-        f"{words(name).lower()} {' and '.join(percent(share) for share in one.values())}"
-        for name, one in shares.items()
-        if len(one) == 2
-    ]
-    if said:
-        yield f"Errors within 3 sigma before and after it: {'; '.join(said)}."
+        return "not told."
+    time_s, one = late[0]
+    named = one.names(sensors)
+    who = f"names {', '.join(named)}" if named else "names no sensor"
+    wrong = ", where nothing is wrong" if named and not _is_right(named, faults) else ""
+    return f"told after {time_s:.2f} s, {who}{wrong}: {one.sentence}."

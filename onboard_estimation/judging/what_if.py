@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
 def changed(
-    recording: LoadedRecording, what_if: WhatIf, seed: int = 0, others: Mapping[str, str] = MappingProxyType({})
+    recording: LoadedRecording, what_if: WhatIf, seed: int = 0, others: Collection[str] = ()
 ) -> LoadedRecording:
     """With the changes of a what-if that it has not yet, `seed` of their noise; the order of arrival stays.
 
@@ -69,7 +68,7 @@ def with_faults(
     rng: np.random.Generator,
     start_ns: int | None = None,
     held: Held | None = None,
-    others: Mapping[str, str] = MappingProxyType({}),
+    others: Collection[str] = (),
 ) -> dict[int, tuple[Series, NDArray[np.intp]]]:
     """Changed copies, and which of their messages are left, by their numbers; none where a sensor is left out.
 
@@ -80,7 +79,7 @@ def with_faults(
     held
         See `Fault.misread`.
     others
-        What else a fault can be of, and what that is, for messages.
+        What else a fault can be of, for messages.
 
     Raises
     ------
@@ -119,15 +118,14 @@ def _refuse_numbers(fault: Fault) -> None:
         raise UserError(f"{said}: {what} must be 0 or more")
 
 
-def _matching(series: Mapping[int, Series], fault: Fault, others: Mapping[str, str]) -> list[int]:
+def _matching(series: Mapping[int, Series], fault: Fault, others: Collection[str]) -> list[int]:
     """Numbers of the series that a fault is of."""
     whole = fault.kind in ("silent", "late")
     name = fault.name if whole else fault.sensor
     found = [number for number, one in series.items() if is_part(one.channel.sensor, name)]
     if not found:
         there = ", ".join(one.channel.sensor for one in series.values())
-        if others:
-            there += f"; of the robot itself {', '.join(f'{one} ({what})' for one, what in others.items())}"
+        there += f"; of the robot itself {', '.join(others)}" if others else ""
         raise UserError(f"{fault.flag} {name}: no such sensor; there are {there}")
     return found
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Fault, Recording, stamps_between
 from onboard_estimation.contract.signals import spread, wandered
-from onboard_estimation.contract.simulated import in_force, steps_alike
+from onboard_estimation.contract.simulated import Place, steps_alike, with_changes
 from onboard_estimation.filtering.manifold_kernels import wrap
 from salp_estimation.model import chain_kernels as chain
 from salp_estimation.model.chain import poses_behind
@@ -273,6 +273,10 @@ class HardwareSimulation:
         self._nominal = configuration.build()
         n = self._nominal.link_count
         self.changes: tuple[Fault, ...] = ()
+        places = range(self._nominal.link_count)
+        self.changeable: dict[str, Place] = {"harness": (("stiffness",), slice(None))}
+        self.changeable |= {f"wheel_{link + 1}": (("thrust",), link) for link in places}
+        self.changeable |= {f"load_{link + 1}": (("friction", "drag"), link) for link in places}
         self._at_ns = 0
         rest_angles = self.robot.mechanics.rest_angles
         self._state = np.concatenate([np.zeros(3), rest_angles])
@@ -330,7 +334,8 @@ class HardwareSimulation:
         for first, end in [(row, last) for begin, last in alike for row in range(begin, last, piece)]:
             rows = slice(first, min(first + piece, end) + 1)
             time_s = 1e-9 * float(grid_ns[first])
-            mechanics, pushed = self._mechanics(time_s + 0.5 * step_s), wrenches[rows]
+            mechanics = with_changes(self.robot.mechanics, self.changeable, self.changes, time_s + 0.5 * step_s)
+            pushed = wrenches[rows]
             if self.foreign is not None:
                 length_s = (rows.stop - 1 - first) * step_s
                 mechanics, downhill = self._changed(self.foreign, mechanics, time_s, length_s)
@@ -339,28 +344,6 @@ class HardwareSimulation:
             states[rows], rates[rows] = drive(mechanics, self._state, self._rates, speeds[rows], pushed, step_s)
             self._state, self._rates = states[rows.stop - 1].copy(), rates[rows.stop - 1].copy()
         return grid_ns, states, rates, speeds
-
-    @property
-    def changeable(self) -> dict[str, str]:
-        """Thrust and load of each wheel, and the harness."""
-        numbers = range(1, len(self._speeds) + 1)
-        loads = {f"load_{number}": f"friction and drag of wheel {number}" for number in numbers}
-        return (
-            {f"wheel_{n}": f"thrust of wheel {n}, N s/m" for n in numbers} | loads | {"harness": "stiffness, N m/rad"}
-        )
-
-    def _mechanics(self, time_s: float) -> Mechanics:
-        """The robot with the changes that hold at a time, s."""
-        robot, changes = self.robot.mechanics, self.changes
-        if not changes:
-            return robot
-        thrust, friction, drag = robot.thrust.copy(), robot.friction.copy(), robot.drag.copy()
-        for link in range(len(thrust)):
-            thrust[link] = in_force(changes, f"wheel_{link + 1}", thrust[link], time_s)
-            for resisting in (friction, drag):
-                resisting[link] = in_force(changes, f"load_{link + 1}", resisting[link], time_s)
-        stiffness = in_force(changes, "harness", robot.stiffness, time_s)
-        return robot._replace(thrust=thrust, friction=friction, drag=drag, stiffness=stiffness)
 
     def _changed(
         self, foreign: ForeignEffects, robot: Mechanics, time_s: float, length_s: float

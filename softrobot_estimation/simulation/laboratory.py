@@ -7,7 +7,7 @@ says (noise, digits, drift, crosstalk, offsets of transducers and marker bodies)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.series import Fault
-from onboard_estimation.contract.simulated import in_force
+from onboard_estimation.contract.simulated import Place, in_force, with_changes
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.simulation.fine_chain_kernels import Chain
 
@@ -192,13 +192,16 @@ def draw(
     )
 
 
+CHANGEABLE: Mapping[str, Place] = {"stiffness": (("bending", "stretching"), slice(None)), "payload": ((), 0)}
+"""What can change of a robot."""
+
+
 def changed_chain(chain: Chain, magnitudes: Magnitudes, changes: Sequence[Fault], time_s: float) -> Chain:
     """The chain with the changes that hold at a time, s; a payload hangs in the middle of the tip, below its face."""
-    if payload_kg := in_force(changes, "payload", 0.0, time_s):
+    if payload_kg := in_force(changes, time_s, "payload", 0.0):
         beyond = np.append(chain.beyond, chain.plate + magnitudes.payload_below_m)
         chain = chain._replace(mass=np.append(chain.mass, payload_kg), beyond=beyond)
-    share = in_force(changes, "stiffness", 1.0, time_s)
-    return chain._replace(bending=share * chain.bending, stretching=share * chain.stretching)
+    return with_changes(chain, CHANGEABLE, changes, time_s)
 
 
 def _chain(configuration: SoftRobotConfiguration, m: Magnitudes, gravity: Vector, rng: np.random.Generator) -> Chain:

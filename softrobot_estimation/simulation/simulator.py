@@ -26,7 +26,7 @@ from softrobot_estimation.model.configuration import (
 )
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.simulation import fine_chain_kernels as kernels
-from softrobot_estimation.simulation.laboratory import Magnitudes, changed_chain, draw
+from softrobot_estimation.simulation.laboratory import CHANGEABLE, Magnitudes, changed_chain, draw
 from softrobot_estimation.simulation.simulated_signals import (
     Gaps,
     Stamps,
@@ -64,6 +64,7 @@ class LaboratorySimulation:
         self._configuration, self._magnitudes = configuration, m
         self.build = draw(configuration, m, payload, rng)
         self.changes: tuple[Fault, ...] = ()
+        self.changeable = CHANGEABLE
         self._payload: tuple[Fault, ...] = ()
         if payload:
             hung_at = int(self.build.payload_at_s * NANOSECONDS_PER_SECOND / m.step_ns)
@@ -92,11 +93,6 @@ class LaboratorySimulation:
                 (TIP, BASE), m.gap_period_s, generators[4:6], generators[6].spawn(2), strict=True
             )
         }
-
-    @property
-    def changeable(self) -> dict[str, str]:
-        """What hangs on the tip, and how stiff the robot is."""
-        return {"payload": "at the tip, kg", "stiffness": "in bending and elongation, share"}
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""

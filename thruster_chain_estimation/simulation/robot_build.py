@@ -8,7 +8,6 @@ was tuned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.series import Fault
 from onboard_estimation.contract.signals import magnitudes, spread
-from onboard_estimation.contract.simulated import in_force
+from onboard_estimation.contract.simulated import Place
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.simulation.simulation_kernels import Physics
 
@@ -252,15 +251,10 @@ def hardware_build(
     )
 
 
-_CHANGEABLE = {"mass": "kg", "inertia": "kg m^2", "thrust": "by command"}
-"""What can change of a link, and its unit."""
-_THRUST = ("gain", "reverse_gain")
-
-
-def changeable(count: int) -> dict[str, str]:
-    """What can change while a chain of so many links moves."""
-    of_links = {f"link_{i + 1}.{name}": what for i in range(count) for name, what in _CHANGEABLE.items()}
-    return of_links | {"draught": "force on each link along the room's x, N"}
+def changeable(count: int) -> dict[str, Place]:
+    """What can change of the links of a chain while it moves, and where that is in its `Physics`."""
+    fields = {"mass": ("mass",), "inertia": ("inertia",), "thrust": ("gain", "reverse_gain")}
+    return {f"link_{link + 1}.{name}": (those, link) for link in range(count) for name, those in fields.items()}
 
 
 def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> tuple[Fault, Fault]:
@@ -271,16 +265,6 @@ def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link:
         Fault(f"link_{link + 1}.mass", "offset", mass_kg, load.at_s),
         Fault(f"link_{link + 1}.inertia", "offset", inertia_kg_m2, load.at_s),
     )
-
-
-def changed_physics(physics: Physics, changes: Sequence[Fault], time_s: float) -> Physics:
-    """The chain with the changes that hold at a time, s."""
-    new = {field: getattr(physics, field).copy() for field in ("mass", "inertia", *_THRUST)}
-    for field, values in new.items():
-        name = "thrust" if field in _THRUST else field
-        for link in range(len(values)):
-            values[link] = in_force(changes, f"link_{link + 1}.{name}", values[link], time_s)
-    return physics._replace(**new)
 
 
 def _small_rotations(vectors: Rows) -> Rows:

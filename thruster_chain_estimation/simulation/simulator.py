@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.series import Fault, Recording, Series, imu_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
-from onboard_estimation.contract.simulated import in_force, steps_alike
+from onboard_estimation.contract.simulated import in_force, steps_alike, with_changes
 from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
@@ -27,7 +27,6 @@ from thruster_chain_estimation.simulation.robot_build import (
     Build,
     HardwareScenario,
     changeable,
-    changed_physics,
     load_of,
 )
 
@@ -82,6 +81,7 @@ class ThrusterChainSimulation:
         self._configuration, self._pattern, self._rng = configuration, pattern, rng
         self._hardware, self._imu_model = hardware, imu_model
         self.changes: tuple[Fault, ...] = ()
+        self.changeable = {**changeable(configuration.chain.count), "draught": ((), 0)}
         self._load = load_of(configuration, hardware.load, load_on) if hardware and load_on is not None else ()
         self._imu_rate_hz = imu_rate_hz or (hardware.imu.rate_hz if hardware else configuration.paper.rate_hz)
         self._command_rate_hz = hardware.thruster.command_rate_hz if hardware else _IDEAL_RATE_HZ
@@ -98,11 +98,6 @@ class ThrusterChainSimulation:
         # From that step on: (K, N, 7) specific force x, y (m/s^2), rate (rad/s) and thrust (N) at each IMU; x, y (m)
         # and heading (rad) of the links' middles.
         self._first, self._seen = 0, np.empty((0, n, 7))
-
-    @property
-    def changeable(self) -> dict[str, str]:
-        """Masses, inertias and thrust of the links, and a draught."""
-        return changeable(self._configuration.chain.count)
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
@@ -131,8 +126,8 @@ class ThrusterChainSimulation:
             rows, time_s = slice(start, stop), (first + start + 0.5) * _STEP_S
             held = min(max(rest - first - start, 0), stop - start)
             draught = draughts[rows]
-            draught[..., 0] = in_force(changes, "draught", draught[..., 0], time_s)
-            physics = changed_physics(self.build.physics, changes, time_s)
+            draught[..., 0] = in_force(changes, time_s, "draught", draught[..., 0])
+            physics = with_changes(self.build.physics, self.changeable, changes, time_s)
             motion = kernels.drive(physics, self._state, commands[rows], draught, held, _STEP_S)
             self._state = motion.states[-1].copy()
             # The last instant is the first of the next piece, with its commands.
@@ -241,7 +236,7 @@ class ThrusterChainSimulation:
         pieces = steps_alike(changes, start_ns / NANOSECONDS_PER_SECOND, _STEP_S, (stop_ns - start_ns) // STEP_NS)
         told = np.union1d(told, [start_ns + first * STEP_NS for first, _ in pieces[1:]]).astype(np.int64)
         times_s = told / NANOSECONDS_PER_SECOND + 0.5 * _STEP_S
-        physics = [changed_physics(self.build.physics, changes, time_s) for time_s in times_s.tolist()]
+        physics = [with_changes(self.build.physics, self.changeable, changes, at_s) for at_s in times_s.tolist()]
         channel = true_parameters_channel(self._configuration.chain.link_names)
         values = np.array([np.concatenate([one.mass, one.inertia]) for one in physics])
         return [Series(channel, told, values.reshape(len(told), 2 * self._configuration.chain.count))]
