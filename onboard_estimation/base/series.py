@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -66,8 +66,8 @@ class Fault:
         Of that, in the units of the component.
     from_s, until_s
         After the start of the run; all of the run by default.
-    flag
-        Option that asks for it, for messages.
+    flag, text
+        Option that asks for it, and what was typed, for messages.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Fault:
     from_s: float = -math.inf
     until_s: float = math.inf
     flag: str = "--fault"
+    text: str = field(default="", compare=False)
 
     @property
     def sensor(self) -> str:

@@ -11,14 +11,14 @@ import typer
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
-from onboard_estimation.judging.options import parse_fault, path_word
+from onboard_estimation.judging.options import path_word
 
 StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 
 
 @output.command(
     "simulate salp --gait backward --duration 30 --seed 3 --output bag",
-    "simulate salp --fault imu/link_2.gyro_z=+0.03@15 --fault wheel_2=*0.7@20..30 --output bag",
+    "simulate salp --scenario hardware --fault imu/link_2.gyro_z=+0.03@15 --fault wheel_2=*0.7@20..30 --output bag",
     "simulate salp --output bag --storage sqlite3 --set chain.joint_drag=[0.02,0.02]",
 )
 @arguments.taking("config", "overrides", "fault")
@@ -47,9 +47,9 @@ def simulate(
     found, configuration = arguments.configured(robot, options, ability=Simulated[Any])
     scenario, variant = chosen_scenario(found, scenario, variant)
     with output.steps(f"simulating {robot}", quiet=json) as progress:
-        faults = list(map(parse_fault, options.what_if.fault))
+        fault = options.what_if.fault
         written = simulate_to_bag(
-            found, configuration, scenario, variant, duration, seed, bag, storage, progress, faults
+            found, configuration, scenario, variant, duration, seed, bag, storage, progress, fault
         )
     if json:
         output.print_json(written)

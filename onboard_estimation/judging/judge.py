@@ -154,18 +154,9 @@ class _Replays:
     def replay(self, recording: LoadedRecording, initial: Estimate | None) -> Replayed:
         """What the filter, or the smoother, makes of the whole recording."""
         settings, configuration = self.settings, self.configuration
-        is_faulty = any(one.from_s >= 0.0 for one in recording.injected)
         lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
         return replay(
-            self.robot,
-            configuration,
-            self.estimator_name,
-            recording,
-            initial,
-            lag_s,
-            settings.smooth,
-            settings.bulk,
-            is_faulty,
+            self.robot, configuration, self.estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk
         )
 
     def mirrored(self, recording: LoadedRecording, record: EstimateSeries | None, axes: str) -> Compared:

@@ -211,7 +211,7 @@ def parse_fault(text: str) -> Fault:
     begin, _, end = times.partition("..")
     try:
         kind, size = _kind_and_size(change)
-        fault = Fault(name, kind, size, float(begin) if at else -math.inf, float(end or math.inf))
+        fault = Fault(name, kind, size, float(begin) if at else -math.inf, float(end or math.inf), text=text)
     except ValueError:
         raise UserError(f"--fault {text}: {_FORM}") from None
     except UserError as error:
@@ -230,15 +230,6 @@ def _kind_and_size(change: str) -> tuple[Any, float]:
             amount = change if kind == "offset" else change.removeprefix(start)
             return kind, parse_duration(amount) if kind == "late" else float(amount)
     raise ValueError(change)
-
-
-def fault_text(fault: Fault) -> str:
-    """As `parse_fault` reads it."""
-    start = next((start for start, kind in _KINDS.items() if kind == fault.kind), "")
-    others = {"offset": f"{fault.size:+}", "late": f"late {fault.size}s", "stuck": "stuck", "silent": "silent"}
-    begin, end = (str(time_s).removesuffix(".0") for time_s in (fault.from_s, fault.until_s))
-    times = "" if fault.from_s == -math.inf else f"@{begin}" if fault.until_s == math.inf else f"@{begin}..{end}"
-    return f"{fault.name}={others.get(fault.kind, f'{start}{fault.size}')}{times}"
 
 
 def _faults(texts: Sequence[str]) -> tuple[str, ...]:

@@ -88,9 +88,8 @@ def replay(
     lag_s: float,
     smooth: bool = False,
     bulk: bool = True,
-    watch: bool = False,
 ) -> Replayed:
-    """The record of a whole recording.
+    """The record of a whole recording; where a fault begins amid it, with what was told and when.
 
     Parameters
     ----------
@@ -102,15 +101,13 @@ def replay(
         The robot's smoother in the place of its filter.
     bulk
         Let the robot filter the recording at once, where it can.
-    watch
-        Keep when it told what: measurement by measurement, each filtered as it comes.
 
     Raises
     ------
     UserError
         A lag that is none, a robot without a smoother, or sensors that cannot be right.
     """
-    channels = robot.channels(configuration)
+    channels, watch = robot.channels(configuration), any(one.from_s >= 0.0 for one in recording.injected)
     estimator: Any
     if smooth:
         estimator = Smoothed[Any].of(robot).smoother(configuration, estimator_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,14 +16,14 @@ from onboard_estimation.bags.writing import BagWriter, serialise_alike, write_co
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Fault, Recording, Series
+from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.converters import GROUP, Converted, Converter
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import estimator_name, find_robot
-from onboard_estimation.contract.simulated import Simulated, SimulatedLive, begin_changes, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions, fault_text, from_typed
+from onboard_estimation.contract.simulated import Simulated, SimulatedLive, chosen_scenario
+from onboard_estimation.judging.options import EvaluateOptions, from_typed, parse_fault
 from onboard_estimation.judging.sources import Source, load_configuration
-from onboard_estimation.judging.what_if import changed, with_faults
+from onboard_estimation.judging.what_if import changed, spoiling
 from onboard_estimation.ros.sensor_messages import to_message
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
@@ -42,7 +42,7 @@ def simulate_to_bag(
     path: Path,
     storage: str = "mcap",
     progress: Callable[[str], None] = lambda step: None,
-    faults: Sequence[Fault] = (),
+    fault: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Simulate and write a bag; what was written, for a summary.
 
@@ -50,9 +50,8 @@ def simulate_to_bag(
     be another than the configured one, its configuration is written beside the messages.
     """
     progress("motion and sensors")
-    recording, others, there = _simulated(robot, configuration, scenario, variant, duration_s, seed, faults)
-    sensors = with_faults(recording.sensors, others, np.random.default_rng(seed), 0, others=there)
-    series = [*(one for one, _ in sensors.values()), *recording.truth]
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
+    series = [*recording.sensors, *recording.truth]
     progress("writing")
     description = {
         "source": "simulated",
@@ -61,7 +60,7 @@ def simulate_to_bag(
         "variant": variant,
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
-        **({"fault": "; ".join(map(fault_text, faults))} if faults else {}),
+        **({"fault": "; ".join(fault)} if fault else {}),
     }
     with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
@@ -184,25 +183,31 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
     names = (estimator_name(robot, options.estimator),)
-    recording, others, there = _simulated(
-        robot, configuration, scenario, variant, run.duration_s, run.seed, options.what_if.faults()
-    )
-    own = tuple(one for one in options.what_if.faults() if one not in others)
+    fault = options.what_if.fault
+    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed, fault)
     options = from_typed({"seed": run.seed}, options)
-    loaded = replace(_loaded(robot, configuration, recording), injected=own)
-    loaded = changed(loaded, options.what_if, options.settings.seed, there)
+    recording = changed(recording, options.what_if, options.settings.seed)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
     again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
     known = robot.known_in(configuration, scenario)
     name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
-    return Source(name, tuple(again), options, robot, known, names, loaded, None, scenario)
+    return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)
 
 
 def simulated_recording(
-    robot: Simulated[Any], configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
+    robot: Simulated[Any],
+    configuration: Any,
+    scenario: str,
+    variant: str,
+    duration_s: float,
+    seed: int,
+    fault: Sequence[str] = (),
 ) -> LoadedRecording:
     """A simulated recording as a bag of it would be read."""
-    return _loaded(robot, configuration, _simulated(robot, configuration, scenario, variant, duration_s, seed, ())[0])
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
+    specification = robot.truth_specification(configuration)
+    loaded = from_simulator(recording, specification.bodies, specification.held)
+    return replace(loaded, injected=tuple(map(parse_fault, fault)))
 
 
 def _simulated(
@@ -212,28 +217,19 @@ def _simulated(
     variant: str,
     duration_s: float,
     seed: int,
-    faults: Sequence[Fault],
-) -> tuple[Recording, tuple[Fault, ...], Collection[str]]:
-    """A recording of a robot with those faults that are its own, the others, and what can change of it.
-
-    Of faulty sensors the channels are the robot's, with their ranges.
-    """
+    fault: Sequence[str],
+) -> Recording:
+    """What a robot would record, with faults of its sensors and of itself."""
     rng = np.random.default_rng(seed)
-    if not faults or not isinstance(robot, SimulatedLive):
+    if not fault:
+        return robot.simulate(configuration, scenario, variant, duration_s, rng)
+    if late := [text for text in fault if parse_fault(text).from_s >= duration_s]:
+        raise UserError(f"--fault {late[0]}: begins after the end of the run, {duration_s:g} s")
+    is_live = isinstance(robot, SimulatedLive)
+    simulation = robot.simulation(configuration, scenario, variant, rng) if is_live else None
+    spoil = spoiling(simulation, fault, seed, robot.channels(configuration))
+    if simulation is None:
         recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
-        return (_with_ranges(robot, configuration, recording) if faults else recording), tuple(faults), ()
-    simulation = robot.simulation(configuration, scenario, variant, rng)
-    others, there = begin_changes(simulation, faults)
-    recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
-    return _with_ranges(robot, configuration, recording), others, there
-
-
-def _with_ranges(robot: Simulated[Any], configuration: Any, recording: Recording) -> Recording:
-    known = {channel.sensor: channel for channel in robot.channels(configuration)}
-    sensors = (replace(one, channel=known.get(one.channel.sensor, one.channel)) for one in recording.sensors)
-    return replace(recording, sensors=tuple(sensors))
-
-
-def _loaded(robot: Simulated[Any], configuration: Any, recording: Recording) -> LoadedRecording:
-    specification = robot.truth_specification(configuration)
-    return from_simulator(recording, specification.bodies, specification.held)
+    else:
+        recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+    return replace(recording, sensors=tuple(spoil(recording.sensors)))

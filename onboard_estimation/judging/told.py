@@ -14,7 +14,7 @@ from onboard_estimation.base.series import Fault, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.result import FAULT, EvaluationResult, PartResult
 from onboard_estimation.filtering.consistency import coverage
-from onboard_estimation.judging.options import fault_text, is_part
+from onboard_estimation.judging.options import is_part
 from onboard_estimation.pipeline.pipeline import Pipeline
 
 SOON_S = 5.0
@@ -81,7 +81,7 @@ def with_fault(recording: LoadedRecording, told: Sequence[Told], result: Evaluat
         is_told_soon = bool(late) and late[0][0] <= SOON_S
         figures["told_soon_or_covered"] = float(is_told_soon or min(covered) >= COVERED)
     result.metrics[FAULT] = {**figures, **shares}
-    said = [f"Fault {' and '.join(map(fault_text, faults))}: {_first(late, faults, sensors)}"]
+    said = [f"Fault {' and '.join(one.text for one in faults)}: {_first(late, faults, sensors)}"]
     if named[:1] != late[:1]:
         said += [f"The sensor itself is named after {time_s:.2f} s: {one.sentence}." for time_s, one in named[:1]]
     alarms = f"{len(early) or 'No'} false alarm{'' if len(early) == 1 else 's'} in the {from_s:g} s before it"

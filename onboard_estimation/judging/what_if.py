@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, component_names
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, component_names
 from onboard_estimation.base.series import SET_POSE, Fault, Held, Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import begin_changes
 from onboard_estimation.judging.alignment import about_vertical
-from onboard_estimation.judging.options import WhatIf, is_part
+from onboard_estimation.judging.options import WhatIf, is_part, parse_fault
 from onboard_estimation.judging.truth import truth_at
 
 _LONGEST_DELAY_S = 3600.0
@@ -30,18 +31,20 @@ _ALIASES = {"accel": "accelerometer", "linear_acceleration": "accelerometer", "a
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
-def changed(
-    recording: LoadedRecording, what_if: WhatIf, seed: int = 0, others: Collection[str] = ()
-) -> LoadedRecording:
+def changed(recording: LoadedRecording, what_if: WhatIf, seed: int = 0) -> LoadedRecording:
     """With the changes of a what-if that it has not yet, `seed` of their noise; the order of arrival stays.
 
-    Parameters and errors as for `with_faults`.
+    Raises as `with_faults`, and of a fault that begins after the end.
     """
     asked = what_if.faults()
     if not asked:
         return recording
     faults = [one for one in asked if one not in recording.injected]
-    left = with_faults(recording.series, faults, np.random.default_rng(seed), others=others)
+    start_ns = run_start_ns(recording.series)
+    end_s = (max(one.stamps_ns.max(initial=start_ns) for one in recording.series) - start_ns) / NANOSECONDS_PER_SECOND
+    if late := [one.text for one in faults if one.from_s > end_s]:
+        raise UserError(f"--fault {late[0]}: begins after the end of the recording, {end_s:.1f} s")
+    left = with_faults(recording.series, faults, np.random.default_rng(seed))
     if not left:
         raise UserError("--drop leaves no sensor")
     place, keep = np.zeros(len(recording.series), dtype=np.int64), np.zeros(len(recording.arrival), dtype=np.bool_)
@@ -60,6 +63,26 @@ def changed(
 def changed_series(series: Sequence[Series], what_if: WhatIf, seed: int = 0) -> list[Series]:
     """Changed copies, `seed` of the noise; those that are dropped are left out. Raises as `with_faults`."""
     return [one for one, _ in with_faults(series, what_if.faults(), np.random.default_rng(seed)).values()]
+
+
+def spoiling(
+    simulation: Any, texts: Iterable[str], seed: int, channels: Iterable[Channel]
+) -> Callable[[Sequence[Series]], list[Series]]:
+    """What makes of a simulation's readings, piece by piece, those with faults; changes of the robot itself are begun.
+
+    Parameters
+    ----------
+    channels
+        Of the robot: a faulty sensor keeps its range.
+    """
+    faults, others = begin_changes(simulation, [parse_fault(text.strip()) for text in texts])
+    rng, held, known = np.random.default_rng(seed), Held(), {one.sensor: one for one in channels}
+
+    def spoilt(sensors: Sequence[Series]) -> list[Series]:
+        ranged = [replace(one, channel=known.get(one.channel.sensor, one.channel)) for one in sensors]
+        return [one for one, _ in with_faults(ranged, faults, rng, 0, held, others).values()]
+
+    return spoilt
 
 
 def with_faults(
@@ -91,13 +114,18 @@ def with_faults(
     held = {} if held is None else held
     for fault in faults:
         _refuse_numbers(fault)
-        for number in _matching({number: one for number, (one, _) in out.items()}, fault, others):
+        name = fault.name if fault.kind in ("silent", "late") else fault.sensor
+        found = [number for number, (one, _) in out.items() if is_part(one.channel.sensor, name)]
+        if not found:
+            there = ", ".join(one.channel.sensor for one, _ in out.values())
+            there += f"; of the robot itself {', '.join(others)}" if others else ""
+            raise UserError(f"{fault.flag} {name}: no such sensor; there are {there}")
+        for number in found:
             one, rows = out[number]
             if fault.kind == "silent" and fault.is_lasting:
                 del out[number]
             elif fault.kind == "silent":
-                silent = fault.rows(one, start_ns)
-                kept = np.delete(np.arange(len(rows)), silent)
+                kept = np.delete(np.arange(len(rows)), fault.rows(one, start_ns))
                 out[number] = one.rows(kept), rows[kept]
             elif fault.kind == "late":
                 out[number] = fault.delayed(one, start_ns), rows
@@ -116,18 +144,6 @@ def _refuse_numbers(fault: Fault) -> None:
     if fault.kind in ("noise", "clip") and fault.size < 0.0:
         what = "a standard deviation" if fault.kind == "noise" else "a largest magnitude"
         raise UserError(f"{said}: {what} must be 0 or more")
-
-
-def _matching(series: Mapping[int, Series], fault: Fault, others: Collection[str]) -> list[int]:
-    """Numbers of the series that a fault is of."""
-    whole = fault.kind in ("silent", "late")
-    name = fault.name if whole else fault.sensor
-    found = [number for number, one in series.items() if is_part(one.channel.sensor, name)]
-    if not found:
-        there = ", ".join(one.channel.sensor for one in series.values())
-        there += f"; of the robot itself {', '.join(others)}" if others else ""
-        raise UserError(f"{fault.flag} {name}: no such sensor; there are {there}")
-    return found
 
 
 def _columns(series: Series, fault: Fault) -> list[int]:

@@ -22,13 +22,12 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel,
 from onboard_estimation.base.series import (
     TRUTH_TOPICS,
     ControlledByEstimate,
-    Held,
     Series,
     in_time_order,
     with_truth_topics,
 )
 from onboard_estimation.contract.robot import Robot
-from onboard_estimation.contract.simulated import SimulatedLive, Simulation, begin_changes, chosen_scenario
+from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import Take, stay
@@ -145,25 +144,12 @@ class SimulatorNode(SteadyNode):
         scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
         rng = np.random.default_rng(host.seed)
         simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
-        self._spoil = self._faults_of(simulation)
+        self._spoil: Callable[[Sequence[Series]], Sequence[Series]] = tuple
+        if host.fault:
+            from onboard_estimation.judging.what_if import spoiling  # nodes without faults do without
+
+            self._spoil = spoiling(simulation, host.fault.split(";"), host.seed, robot.channels(configuration))
         return simulation, f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}"
-
-    def _faults_of(self, simulation: Simulation) -> Callable[[Sequence[Series]], Sequence[Series]]:
-        """What makes of readings those with the faults that were asked for; the robot's own are begun."""
-        if not self._host.fault:
-            return lambda sensors: sensors
-        # Nodes without faults do without judging.
-        from onboard_estimation.judging.options import parse_fault
-        from onboard_estimation.judging.what_if import with_faults
-
-        asked = [parse_fault(text.strip()) for text in self._host.fault.split(";")]
-        faults, others = begin_changes(simulation, asked)
-        rng, held = np.random.default_rng(self._host.seed), Held()
-
-        def spoilt(sensors: Sequence[Series]) -> Sequence[Series]:
-            return [one for one, _ in with_faults(sensors, faults, rng, 0, held, others).values()]
-
-        return spoilt
 
     def _close_the_loop(self, robot: Robot) -> None:
         simulation: Any = self._simulation
