@@ -142,15 +142,15 @@ class Group:
 
     def fault_sentence(self) -> str:
         """When a fault that was put into the runs was told, and whether they stayed covered; empty where none was."""
-        names = ("told_after_s", "named_after_s", "told_soon_or_covered", "false_alarms", "before_s")
+        names = ("told_after_s", "rightly_told_after_s", "told_soon_or_covered", "false_alarms", "before_s")
         columns = (np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in names)
-        after_s, own_s, noticed, alarms, watched_s = (one[np.isfinite(one)] for one in columns)
+        after_s, right_s, noticed, alarms, watched_s = (one[np.isfinite(one)] for one in columns)
         if not len(alarms):
             return ""
         when = f", after {np.median(after_s):.2g} s (median), {after_s.max():.2g} s (worst)" if len(after_s) else ""
         hourly = 3600.0 * alarms.sum() / watched_s.sum() if watched_s.any() else math.nan
         return (
-            f"Fault told in {len(after_s)} of {len(alarms)} runs{when}; the sensor named in {len(own_s)}; within "
+            f"Fault told in {len(after_s)} of {len(alarms)} runs{when}; rightly in {len(right_s)}; within "
             f"{SOON_S:g} s or covered in {percent(noticed.mean()) if len(noticed) else 'none known'}; "
             f"{alarms.sum():g} false alarms before it, {hourly:.3g} an hour."
         )

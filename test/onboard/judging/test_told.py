@@ -19,11 +19,11 @@ from onboard_estimation.judging.what_if import changed
 from salp_estimation.robot import ROBOT as SALP
 
 FAULTS = {
-    "salp": ("imu/link_2=silent@4..6", "wheel_2=*0.5@4"),
-    "thruster_chain": ("imu/link_2=stuck@4..6", "draught=+0.05@4"),
-    "hopper": ("imu/low_g.accel_z=*1.08@4",),
-    "strapdown": ("imu/foot.gyro=clip 1@4",),
-    "softrobot": ("wrench.force_z=+0.5@4", "stiffness=*0.7@4"),
+    "salp hardware": ("imu/link_2=silent@4..6", "wheel_2=*0.5@4"),
+    "thruster_chain hardware": ("imu/link_2=stuck@4..6", "draught=+0.05@4"),
+    "hopper hardware": ("imu/low_g.accel_z=*1.08@4",),
+    "strapdown walk": ("imu/foot.gyro=clip 1@4",),
+    "softrobot laboratory": ("wrench.force_z=+0.5@4", "stiffness=*0.7@4"),
 }
 
 
@@ -60,21 +60,22 @@ def test_a_silent_sensor_is_told_and_the_estimates_stay_the_same_to_the_bit() ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("robot", FAULTS)
-def test_a_bag_tells_its_faults_and_evaluate_what_became_of_them(robot: str, tmp_path: Path) -> None:
-    words = [word for one in FAULTS[robot] for word in ("--fault", one)]
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_bag_tells_its_faults_and_evaluate_what_became_of_them(what: str, tmp_path: Path) -> None:
+    robot, scenario = what.split()
+    words = ["--scenario", scenario, *(word for one in FAULTS[what] for word in ("--fault", one))]
     bag, run = tmp_path / "bag", tmp_path / "run"
     made = command("simulate", robot, "--duration", "8", "--output", bag, "--json", *words)
     assert made.code == 0, made.error
-    assert json.loads(made.out)["fault"] == "; ".join(FAULTS[robot])
-    outcome = command("evaluate", bag, "--output", run, "--json", "--fault", FAULTS[robot][0].replace("@4", "@5"))
+    assert json.loads(made.out)["fault"] == "; ".join(FAULTS[what])
+    outcome = command("evaluate", bag, "--output", run, "--json", "--fault", FAULTS[what][0].replace("@4", "@5"))
     assert outcome.code == 0, outcome.error
     found = json.loads(outcome.out)
     assert found["metrics"][FAULT]["false_alarms"] >= 0
     assert "Fault told" in found["figures"]
-    for one in FAULTS[robot]:
+    for one in FAULTS[what]:
         assert any(one.partition("=")[0] in note for note in found["notes"])
     assert '"name": "fault"' in (run / "report.html").read_text().replace('"name":"', '"name": "')
-    wrong = command("simulate", robot, "--duration", "1", "--output", tmp_path / "no", "--fault", "nothing=*2@1")
+    wrong = command("simulate", robot, "--duration", "1", "--output", tmp_path / "no", "--fault", "nothing=*2@0.5")
     assert wrong.code == 2
     assert "--fault nothing: no such sensor; there are " in wrong.error
