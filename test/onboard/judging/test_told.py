@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from evaluation_samples import LINKS, command, salp_recording
 from salp_noise import IDEAL_NOISE
 
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.result import FAULT, key_figures
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import JudgeSettings, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
+from onboard_estimation.judging.simulated_bags import simulated_recording
+from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.judging.told import Told
 from onboard_estimation.judging.what_if import changed
 from salp_estimation.robot import ROBOT as SALP
@@ -57,6 +63,32 @@ def test_a_silent_sensor_is_told_and_the_estimates_stay_the_same_to_the_bit() ->
     # Watched or not, what is estimated is the same.
     again = judge(SALP, IDEAL_NOISE, "ukf", replace(faulty, injected=()), JudgeSettings())
     assert again.mean.tobytes() == result.mean.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("robot", "scenario", "change"),
+    [
+        ("salp", "hardware", "wheel_2=*0.5"),
+        ("salp", "foreign", "load_1=*2"),
+        pytest.param("thruster_chain", "hardware", "link_2.mass=+0.2", marks=pytest.mark.slow),
+        pytest.param("softrobot", "laboratory", "stiffness=*0.7", marks=pytest.mark.slow),
+    ],
+)
+def test_a_robot_is_the_same_until_it_changes(robot: str, scenario: str, change: str) -> None:
+    found: Any = find_robot(robot)
+    simulated = partial(simulated_recording, duration_s=4.0, seed=1)
+    configuration = load_configuration(found, EvaluateOptions())
+    variant = (found.scenarios[scenario].variants or ("",))[0]
+    plain = simulated(found, configuration, scenario, variant)
+    other = simulated(found, configuration, scenario, variant, fault=(f"{change}@3",))
+    before = [
+        [one.rows(np.flatnonzero(one.stamps_ns < 2_900_000_000)).values.tobytes() for one in run.series]
+        for run in (plain, other)
+    ]
+    assert before[0] == before[1]
+    assert any(
+        not np.array_equal(one.values, same.values) for one, same in zip(plain.series, other.series, strict=True)
+    )
 
 
 @pytest.mark.slow
