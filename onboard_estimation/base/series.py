@@ -100,7 +100,7 @@ class Fault:
         return replace(series, stamps_ns=stamps_ns)
 
     def misread(
-        self, series: Series, columns: list[int], start_ns: int, rng: np.random.Generator, held: Held
+        self, series: Series, columns: NDArray[np.intp], start_ns: int, rng: np.random.Generator, held: Held
     ) -> Series:
         """With other values in these columns, within the channel's limits.
 
@@ -128,7 +128,8 @@ class Fault:
             read = self.of(read)
         values[where] = read
         for limit in series.channel.limits:  # a wrong scale does not widen a sensor's range
-            spoilt = np.ix_(rows, [column for column in columns if 0 <= column - limit.first < limit.count])
+            limited = columns[(columns >= limit.first) & (columns < limit.first + limit.count)]
+            spoilt = np.ix_(rows, limited)
             values[spoilt] = np.clip(values[spoilt], -limit.largest, limit.largest)
         return replace(series, values=values)
 

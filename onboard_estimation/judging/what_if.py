@@ -146,15 +146,15 @@ def _refuse_numbers(fault: Fault) -> None:
         raise UserError(f"{said}: {what} must be 0 or more")
 
 
-def _columns(series: Series, fault: Fault) -> list[int]:
+def _columns(series: Series, fault: Fault) -> NDArray[np.intp]:
     """Of its values, those that a fault is of."""
     names, component = component_names(series.channel), fault.name.partition(".")[2]
     for other, ours in _ALIASES.items():
         component = ours + component.removeprefix(other) if is_part(component, other) else component
     if not component and (fault.kind == "stuck" or len(names) == 1):
-        return list(range(series.values.shape[1]))
-    columns = [i for i, known in enumerate(names) if component and is_part(known, component)]
-    if not columns:
+        return np.arange(series.values.shape[1])
+    columns = np.flatnonzero([bool(component) and is_part(known, component) for known in names])
+    if not len(columns):
         raise UserError(
             f"{fault.flag} {fault.name}: say which component of {series.channel.sensor}: {', '.join(names)} or a prefix"
         )

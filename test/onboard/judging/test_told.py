@@ -33,25 +33,18 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("told", "names"),
-    [
-        (Told(0, "imu/link_1 is stuck"), ["imu/link_1"]),
-        (Told(0, "the gyro of link_10, link_2: off by 3"), ["imu/link_2", "imu/link_10"]),
-        (Told(0, "masses changed"), []),
-        (Told(0, "it is silent", "imu/link_2"), ["imu/link_2"]),
-    ],
-)
-def test_a_sentence_names_sensors_by_whole_words(told: Told, names: list[str]) -> None:
-    assert told.names(["imu/link_1", "imu/link_2", "imu/link_10"]) == names
+def test_a_sentence_names_sensors_by_whole_words() -> None:
+    sensors = ["imu/link_1", "imu/link_2", "imu/link_10"]
+    assert Told(0, "the gyro of link_10, link_2: off by 3").names(sensors) == sensors[1:]
+    assert Told(0, "imu/link_1 is stuck, not link_2").names(sensors) == sensors[:1]
+    assert Told(0, "masses changed").names(sensors) == []
+    assert Told(0, "it is silent", "imu/link_2").names(sensors) == ["imu/link_2"]
 
 
 def test_a_silent_sensor_is_told_and_the_estimates_stay_the_same_to_the_bit() -> None:
     whole = from_simulator(salp_recording(10.0), LINKS)
     faulty = changed(whole, WhatIf(fault=("imu/link_2=silent@5",)))
     result = judge(SALP, IDEAL_NOISE, "ukf", faulty, JudgeSettings(settle_s=1.0))
-    unwatched = judge(SALP, IDEAL_NOISE, "ukf", changed(whole, WhatIf(fault=("imu/link_2=silent",))), JudgeSettings())
-    assert FAULT not in unwatched.metrics
     found = result.metrics[FAULT]
     assert found["from_s"] == pytest.approx(5.0, abs=0.1)
     assert found["false_alarms"] == 0
@@ -63,13 +56,14 @@ def test_a_silent_sensor_is_told_and_the_estimates_stay_the_same_to_the_bit() ->
     # Watched or not, what is estimated is the same.
     again = judge(SALP, IDEAL_NOISE, "ukf", replace(faulty, injected=()), JudgeSettings())
     assert again.mean.tobytes() == result.mean.tobytes()
+    assert FAULT not in again.metrics
 
 
 @pytest.mark.parametrize(
     ("robot", "scenario", "change"),
     [
         ("salp", "hardware", "wheel_2=*0.5"),
-        ("salp", "foreign", "load_1=*2"),
+        pytest.param("salp", "foreign", "load_1=*2", marks=pytest.mark.slow),
         pytest.param("thruster_chain", "hardware", "link_2.mass=+0.2", marks=pytest.mark.slow),
         pytest.param("softrobot", "laboratory", "stiffness=*0.7", marks=pytest.mark.slow),
     ],
