@@ -382,7 +382,9 @@ def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateO
     notes += _missing_truth(match, bag)
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
-    injected = tuple(map(parse_fault, filter(None, bag.custom_data.get("fault", "").split("; "))))
+    is_ours = "onboard_estimation" in bag.custom_data
+    texts = bag.custom_data.get("fault", "").split("; ") if is_ours else []
+    injected = tuple(map(parse_fault, filter(None, texts)))
     notes += [f"The bag says that it was simulated with the fault {one.text}." for one in injected]
     arrival = _by_arrival(list(sensors.values()))[0]
     loaded = LoadedRecording(
