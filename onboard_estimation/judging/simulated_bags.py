@@ -226,7 +226,7 @@ def _simulated(
     if late := [text for text in fault if parse_fault(text).from_s >= duration_s]:
         raise UserError(f"--fault {late[0]}: begins after the end of the run, {duration_s:g} s")
     live = robot if isinstance(robot, SimulatedLive) else None
-    simulation = live and live.simulation(configuration, scenario, variant, rng)
+    simulation = None if live is None else live.simulation(configuration, scenario, variant, rng)
     spoil = spoiling(simulation, fault, seed, robot.channels(configuration))
     if simulation is None:
         recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
