@@ -110,15 +110,21 @@ def simulate(
     seed: int = 0,
     config: PathLike | None = None,
     parameters: Mapping[str, Any] | None = None,
+    fault: Sequence[str] = (),
 ) -> Recording:
     """Simulate a recording; scenario and variant (gait, ...) are the robot's first where they are not given.
+
+    Parameters
+    ----------
+    fault
+        What goes wrong on the way, as on the command line: `["imu/link_2.gyro_z=+0.03@15", "wheel_2=*0.7@20..30"]`.
 
     Raises
     ------
     UserError
-        No such robot, scenario, variant or parameter.
+        No such robot, scenario, variant, parameter or sensor.
     """
-    options = _options(config, parameters)
+    options = replace(_options(config, parameters), what_if=WhatIf(fault=tuple(fault)))
     return Recording(simulated_source(SimulatedRun(robot, scenario, variant, duration_s, seed), options))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,102 @@ class Recording:
     sensors: tuple[Series, ...]
     truth: tuple[Series, ...]
 
+
+def run_start_ns(series: Iterable[Series]) -> int:
+    """When a run starts: the median over the sensors, because one of them may have a clock of its own; 0 of nothing."""
+    first = [one.stamps_ns.min() for one in series if len(one.stamps_ns)]
+    return int(np.median(first)) if first else 0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change of what a sensor says, or of a simulated robot itself, over a part of a run.
+
+    Attributes
+    ----------
+    name
+        Of a sensor, and after a dot of its component: `imu/link_2.gyro_z`; or what changes of a robot: `wheel_2`.
+    kind
+        `offset`: added; `scale`: times; `noise`: white, by standard deviation; `drift`: added for each second of it;
+        `clip`: to this magnitude; `stuck`: repeats its first reading; `silent`: sends none; `late`: stamps too late, s.
+    size
+        Of that, in the units of the component.
+    from_s, until_s
+        After the start of the run; all of the run by default.
+    flag, text
+        Option that asks for it, and what was typed, for messages.
+    """
+
+    name: str
+    kind: Literal["offset", "scale", "noise", "drift", "clip", "stuck", "silent", "late"]
+    size: float = 0.0
+    from_s: float = -math.inf
+    until_s: float = math.inf
+    flag: str = "--fault"
+    text: str = field(default="", compare=False)
+
+    @property
+    def sensor(self) -> str:
+        """Its name without the component."""
+        return self.name.partition(".")[0]
+
+    @property
+    def is_lasting(self) -> bool:
+        """All of a run has it."""
+        return self.from_s == -math.inf and self.until_s == math.inf
+
+    def rows(self, series: Series, start_ns: int) -> NDArray[np.intp]:
+        """Which messages of a run that starts at a stamp have it."""
+        since_s = (series.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+        return np.flatnonzero((since_s >= self.from_s) & (since_s < self.until_s))
+
+    def delayed(self, series: Series, start_ns: int) -> Series:
+        """With stamps that are late."""
+        stamps_ns = series.stamps_ns.copy()
+        stamps_ns[self.rows(series, start_ns)] += round(self.size * NANOSECONDS_PER_SECOND)
+        return replace(series, stamps_ns=stamps_ns)
+
+    def misread(
+        self, series: Series, columns: NDArray[np.intp], start_ns: int, rng: np.random.Generator, held: Held
+    ) -> Series:
+        """With other values in these columns, within the channel's limits.
+
+        Parameters
+        ----------
+        held
+            What stuck sensors repeat, kept from one piece of a recording to the next.
+        """
+        rows = self.rows(series, start_ns)
+        if not len(rows):
+            return series
+        values = series.values.copy()
+        where = np.ix_(rows, columns)
+        read = values[where]
+        if self.kind == "noise":
+            read = read + rng.normal(0.0, self.size, read.shape)
+        elif self.kind == "drift":
+            begin_ns = start_ns + max(self.from_s, 0.0) * NANOSECONDS_PER_SECOND
+            read = read + self.size * (series.stamps_ns[rows, None] - begin_ns) / NANOSECONDS_PER_SECOND
+        elif self.kind == "clip":
+            read = np.clip(read, -self.size, self.size)
+        elif self.kind == "stuck":
+            read = held.setdefault((series.channel.sensor, self), read[0])
+        else:
+            read = self.of(read)
+        values[where] = read
+        for limit in series.channel.limits:  # a wrong scale does not widen a sensor's range
+            limited = columns[(columns >= limit.first) & (columns < limit.first + limit.count)]
+            spoilt = np.ix_(rows, limited)
+            values[spoilt] = np.clip(values[spoilt], -limit.largest, limit.largest)
+        return replace(series, values=values)
+
+    def of(self, value: Any) -> Any:
+        """A value with the offset or scale."""
+        return value * self.size if self.kind == "scale" else value + self.size
+
+
+Held = dict[tuple[str, Fault], Vector]
+"""By sensor and fault."""
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 SET_POSE = "set_pose"

@@ -69,7 +69,7 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
     fields = {
         "title": text(f"Campaign {name}"),
         "sources": _sources(groups),
-        "facts": text(_facts(campaign, groups)),
+        "facts": text(_facts(campaign, groups, axes)),
         "verdict": text(_verdict(groups, axes)),
         "nees_caption": text(FIGURE_CAPTION),
         "groups": _group_table(campaign, groups, axes),
@@ -93,11 +93,12 @@ def _sources(groups: Sequence[Group]) -> str:
     return "".join(f'<p class="source {kind.get(one, "simulated")}">{text(one.upper())}</p>' for one in found)
 
 
-def _facts(campaign: Campaign, groups: Sequence[Group]) -> str:
+def _facts(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
     done = len(campaign.rows) - len(campaign.failures)
     failed = f", {len(campaign.failures)} failed" if campaign.failures else ""
     count = f"{len(groups)} groups" if len(groups) > 1 else "one group"
-    return f"{done} runs done{failed}; {count} of runs that differ in recording and seed alone."
+    told = [f" {group.name(axes)}: {said}" for group in groups if (said := group.fault_sentence())]
+    return f"{done} runs done{failed}; {count} of runs that differ in recording and seed alone.{''.join(told)}"
 
 
 def _verdict(groups: Sequence[Group], axes: Sequence[str]) -> str:

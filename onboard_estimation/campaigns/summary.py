@@ -22,7 +22,7 @@ from scipy.stats import bootstrap, permutation_test
 from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import headline_keys, shown_alike, words
+from onboard_estimation.base.presentation import headline_keys, percent, shown_alike, words
 from onboard_estimation.campaigns.campaign import (
     AXES,
     ERRORS,
@@ -34,7 +34,9 @@ from onboard_estimation.campaigns.campaign import (
     read_errors,
     thinning,
 )
+from onboard_estimation.contract.result import FAULT
 from onboard_estimation.filtering.consistency import coverage, share_in_band
+from onboard_estimation.judging.told import SOON_S
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
@@ -137,6 +139,21 @@ class Group:
     def name(self, axes: Sequence[str]) -> str:
         """Its labels along some axes."""
         return ", ".join(label for axis in axes if (label := self.labels[axis])) or "all runs"
+
+    def fault_sentence(self) -> str:
+        """When a fault that was put into the runs was told, and whether they stayed covered; empty where none was."""
+        names = ("told_after_s", "rightly_told_after_s", "told_soon_or_covered", "false_alarms", "before_s")
+        columns = (np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in names)
+        after_s, right_s, noticed, alarms, watched_s = (one[np.isfinite(one)] for one in columns)
+        if not len(alarms):
+            return ""
+        when = f", after {np.median(after_s):.2g} s (median), {after_s.max():.2g} s (worst)" if len(after_s) else ""
+        hourly = 3600.0 * alarms.sum() / watched_s.sum() if watched_s.any() else math.nan
+        return (
+            f"Fault told in {len(after_s)} of {len(alarms)} runs{when}; rightly in {len(right_s)}; within "
+            f"{SOON_S:g} s or covered in {percent(noticed.mean()) if len(noticed) else 'none known'}; "
+            f"{alarms.sum():g} false alarms before it, {hourly:.3g} an hour."
+        )
 
     def lines(self, axes: Sequence[str]) -> Iterator[tuple[Figures, tuple[str, ...]]]:
         """A figure and its line under `FIGURE_HEADINGS`; its name stands in the first alone."""

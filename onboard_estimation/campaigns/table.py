@@ -353,7 +353,9 @@ def _check_sensors(robot: Robot, options: EvaluateOptions, table: Table) -> None
     stamps, channels = np.zeros(0, dtype=np.int64), robot.channels(_configuration(robot, options, table))
     sensors = [Series(one, stamps, np.zeros((0, len(component_names(one))))) for one in channels]
     drop = tuple(name for name in options.what_if.drop if not is_part(name, TRUTH))
-    changed_series(sensors, replace(options.what_if, drop=drop))
+    # What changes of a simulated robot its simulator knows.
+    fault = () if any(isinstance(one, SimulatedRun) for one in table.recordings) else options.what_if.fault
+    changed_series(sensors, replace(options.what_if, drop=drop, fault=fault))
 
 
 def _check_model(robot: Robot, options: EvaluateOptions, table: Table) -> None:

@@ -18,9 +18,10 @@ StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 
 @output.command(
     "simulate salp --gait backward --duration 30 --seed 3 --output bag",
+    "simulate salp --scenario hardware --fault imu/link_2.gyro_z=+0.03@15 --fault wheel_2=*0.7@20..30 --output bag",
     "simulate salp --output bag --storage sqlite3 --set chain.joint_drag=[0.02,0.02]",
 )
-@arguments.taking()
+@arguments.taking("config", "overrides", "fault")
 def simulate(
     robot: arguments.RobotArgument,
     bag: Annotated[Path, arguments.into("BAG", "Bag to write, a folder.", folder=True)],
@@ -46,11 +47,14 @@ def simulate(
     found, configuration = arguments.configured(robot, options, ability=Simulated[Any])
     scenario, variant = chosen_scenario(found, scenario, variant)
     with output.steps(f"simulating {robot}", quiet=json) as progress:
-        written = simulate_to_bag(found, configuration, scenario, variant, duration, seed, bag, storage, progress)
+        fault = options.what_if.fault
+        written = simulate_to_bag(
+            found, configuration, scenario, variant, duration, seed, bag, storage, progress, fault
+        )
     if json:
         output.print_json(written)
         return
-    what = ", ".join(word for word in (scenario, variant, f"seed {seed}") if word)
+    what = ", ".join(word for word in (scenario, variant, f"seed {seed}", *options.what_if.fault) if word)
     size = f"{written['messages']} messages on {written['topics']} topics"
     output.say(f"{bag}: {size}, {duration:g} s of {robot} ({what}), simulated")
     output.say_command("next: ", f"evaluate {shlex.quote(path_word(bag))}")

@@ -143,6 +143,7 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
                     for one in group.figures
                 },
                 "consistency": {part: one._asdict() for part, one in group.consistency.items()},
+                "fault": group.fault_sentence(),
             }
             for group in groups
         ],
@@ -165,6 +166,9 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
         headings = over_runs.DIFFERENCE_HEADINGS
         tables.append(ReportTable("What differs, recording by recording", headings, differing, headings[3:8]))
     output.print_tables(tables)
+    for group in groups:
+        if said := group.fault_sentence():
+            output.say(f"- {group.name(axes)}: {said}")
     if done.earlier:
         output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
     for row in done.failures[:5]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Channel, Measurement
-from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.base.series import Fault, Recording, Series
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, mirror
 
 
@@ -35,6 +35,8 @@ class LoadedRecording:
         What is wrong with its sensors, or contradicts them in its truth, one sentence each; among the notes as well.
     comparable
         Whether turns and axes of truth and sensors can be compared: none is condemned.
+    injected
+        Faults that were put into it, of sensors or of the simulated robot.
     """
 
     series: tuple[Series, ...]
@@ -45,6 +47,7 @@ class LoadedRecording:
     held: Mapping[str, HeldValues] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     comparable: bool = True
+    injected: tuple[Fault, ...] = ()
 
     def measurements(self) -> Iterator[Measurement]:
         """All measurements in the order of arrival."""

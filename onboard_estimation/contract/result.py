@@ -110,6 +110,8 @@ class Note:
 
 _AXES = frozenset("xyz")
 
+FAULT = "fault"
+"""Group of the metrics, and name of the events, of what was put into a run to see whether it is noticed."""
 FOREIGN = "trajectory"
 """In the place of a robot's name: nobody knows whose estimates they are."""
 
@@ -325,12 +327,13 @@ COUNT = 5
 def own_figures(result: EvaluationResult) -> list[KeyFigure]:
     """What a report of this kind of robot begins with and no other."""
     common = {one.label for one in (*error_figures(result), *honesty_figures(result))}
-    return [one for one in result.figures if one.label not in common]
+    return [one for one in (*_fault_figures(result), *result.figures) if one.label not in common]
 
 
 def key_figures(result: EvaluationResult) -> tuple[KeyFigure, ...]:
     """Five: the robot's own, then errors, what sigma is worth, and, where there is no truth, what was estimated."""
     candidates = [
+        *_fault_figures(result),
         *result.figures,
         *error_figures(result),
         *honesty_figures(result),
@@ -372,6 +375,14 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
         worst = max(nees, key=lambda name: nees[name])
         note = f"mean NEES per degree of freedom, {words(worst).lower()}; expected 1"
         yield KeyFigure("Squared error / claimed", format_number(nees[worst]), note)
+
+
+def _fault_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
+    if group := _group(result, FAULT):
+        after_s = _number(group, "told_after_s")
+        share = _number(group, "coverage_3_sigma_after")
+        note = "" if share is None else f"errors within 3 sigma after it: {percent(share)}"
+        yield KeyFigure("Fault told", "no" if after_s is None else f"after {quantity(after_s, 's')}", note)
 
 
 def _path_figures(result: EvaluationResult) -> Iterator[KeyFigure]:

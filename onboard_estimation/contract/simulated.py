@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording
+from onboard_estimation.base.series import Fault, Recording
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.contract.trained import ShownReport
 
@@ -38,6 +40,72 @@ class Simulation(Protocol):
 
     def advance(self, stop_ns: int) -> Recording:
         """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
+
+
+Place = tuple[tuple[str, ...], int | slice]
+"""Fields of a NamedTuple of arrays, and where in them."""
+Parts = TypeVar("Parts", bound=Any)
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """A simulation of a robot that can change while it runs.
+
+    Attributes
+    ----------
+    changeable
+        Names of what can change.
+    changes
+        Offsets and scales of these that are to come; set before the first piece.
+    """
+
+    changes: tuple[Fault, ...]
+
+    @property
+    def changeable(self) -> Collection[str]: ...
+
+
+def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault, ...], Collection[str]]:
+    """Let a robot change as it is asked for; the faults that are of sensors, and what can change of the robot.
+
+    Raises
+    ------
+    UserError
+        A change that is neither an offset nor a scale.
+    """
+    names = simulation.changeable if isinstance(simulation, Changeable) else ()
+    own = tuple(one for one in faults if one.name in names)
+    if wrong := [one.name for one in own if one.kind not in ("offset", "scale")]:
+        raise UserError(f"--fault {wrong[0]}: a robot changes by an amount or a factor: +0.1, *0.8")
+    if own:
+        simulation.changes = own
+    return tuple(one for one in faults if one not in own), names
+
+
+def in_force(changes: Iterable[Fault], time_s: float, name: str, value: Any) -> Any:
+    """A value of that name with the changes that hold at a time after the start of the run, s."""
+    for one in changes:
+        if one.name == name and one.from_s <= time_s < one.until_s:
+            value = one.of(value)
+    return value
+
+
+def with_changes(parts: Parts, places: Mapping[str, Place], changes: Iterable[Fault], time_s: float) -> Parts:
+    """A NamedTuple of arrays with the changes that hold at a time, s; `places` are what each name stands for."""
+    for one in changes:
+        fields, where = places.get(one.name, ((), 0))
+        for field in fields:
+            values = getattr(parts, field).copy()
+            values[where] = in_force([one], time_s, one.name, values[where])
+            parts = parts._replace(**{field: values})
+    return parts
+
+
+def steps_alike(changes: Iterable[Fault], start_s: float, step_s: float, count: int) -> list[tuple[int, int]]:
+    """Of so many steps from a time on, pieces (first, stop) in which no change begins or ends."""
+    times_s = {time_s for one in changes for time_s in (one.from_s, one.until_s) if math.isfinite(time_s)}
+    inside = {step for time_s in times_s if 0 < (step := round((time_s - start_s) / step_s)) < count}
+    return list(pairwise([0, *sorted(inside), count]))
 
 
 class Simulated(Capability[Configuration]):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.base.presentation import percent
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.series import Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reported import Reported, outline_of, planar_position, point_outline
 from onboard_estimation.contract.result import FOREIGN, Drawing, EvaluationResult, PartResult
@@ -28,6 +28,7 @@ from onboard_estimation.judging.alignment import aligned
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.replay import EstimateSeries, Replayed, replay
+from onboard_estimation.judging.told import with_fault
 from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.judging.verdict import scaled_nees
 from onboard_estimation.judging.what_if import with_beacon
@@ -103,6 +104,7 @@ def judge(
         start=initial,
     )  # fmt: skip
     result.metrics["run"] |= replayed.health
+    result = with_fault(recording, replayed.told, result)
     result = replace(result, drawing=drawing_of(robot, configuration, space, result, true_parts))
     return _opined(robot, configuration, recording, result)
 
@@ -213,8 +215,7 @@ def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tu
 
 def _late_start(recording: LoadedRecording, start_ns: int) -> str:
     """Sentence on the measurements from before the initial state."""
-    # The median, because one sensor may have a clock of its own.
-    first_ns = int(np.median([one.stamps_ns.min() for one in recording.series if len(one.stamps_ns)]))
+    first_ns = run_start_ns(recording.series)
     early = sum(np.count_nonzero((first_ns <= one.stamps_ns) & (one.stamps_ns < start_ns)) for one in recording.series)
     waited_s = (start_ns - first_ns) / NANOSECONDS_PER_SECOND
     return f" The truth starts after {waited_s:.1f} s: {early} messages before it are left out." if early else ""

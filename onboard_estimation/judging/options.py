@@ -17,10 +17,13 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
+
+if TYPE_CHECKING:
+    from onboard_estimation.base.series import Fault
 
 Keep = Literal["figures", "reports", "everything"]
 Format = Literal["tum", "tum_ns", "openvins", "euroc", "kitti", "csv", "motive", "vicon"]
@@ -186,6 +189,55 @@ def parse_duration(text: str) -> float:
     return float(number) / _PER_SECOND[unit]
 
 
+_KINDS = {"+": "offset", "-": "offset", "*": "scale", "~": "noise", "drift ": "drift", "clip ": "clip", "late ": "late"}
+_FORM = (
+    "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL], CHANGE being +0.03 or -0.03 (added), *1.08, ~0.2 (noise), "
+    "'drift 0.001' (a second), 'clip 20', stuck, silent or 'late 0.2s'; FROM and UNTIL in s after the start"
+)
+
+
+def parse_fault(text: str) -> Fault:
+    """The fault of `imu/link_2.gyro_z=+0.03@15..20`, over all of the run where no time is given.
+
+    Raises
+    ------
+    UserError
+        A text that says none.
+    """
+    from onboard_estimation.base.series import Fault  # NumPy
+
+    name, _, rest = text.partition("=")
+    change, at, times = rest.partition("@")
+    begin, _, end = times.partition("..")
+    try:
+        kind, size = _kind_and_size(change)
+        fault = Fault(name, kind, size, float(begin) if at else -math.inf, float(end or math.inf), text=text)
+    except ValueError:
+        raise UserError(f"--fault {text}: {_FORM}") from None
+    except UserError as error:
+        raise UserError(f"--fault {text}: {error}") from None
+    if at and not 0.0 <= fault.from_s < fault.until_s:
+        raise UserError(f"--fault {text}: must begin at 0 s or later, and before it ends")
+    return fault
+
+
+def _kind_and_size(change: str) -> tuple[Any, float]:
+    """ValueError where it is none."""
+    if change in ("stuck", "silent"):
+        return change, 0.0
+    for start, kind in _KINDS.items():
+        if change.startswith(start):
+            amount = change if kind == "offset" else change.removeprefix(start)
+            return kind, parse_duration(amount) if kind == "late" else float(amount)
+    raise ValueError(change)
+
+
+def _faults(texts: Sequence[str]) -> tuple[str, ...]:
+    for text in texts:
+        parse_fault(text)
+    return tuple(texts)
+
+
 def _numbers(flag: str, texts: Sequence[str], number: Callable[[str], float] = float) -> dict[str, float]:
     """`SENSOR=VALUE` options as a mapping of numbers."""
     out = {}
@@ -250,6 +302,13 @@ class WhatIf:
         A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).
     noise
         White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).
+    fault
+        Would it notice? A fault in the middle of the run, e.g. `imu/link_2.gyro_z=+0.03@15..20` (s after the start; to
+        the end without `..20`). In the place of `+0.03`: `*1.08`, `~0.2` (noise), `drift 0.001` (a second), `clip 20`,
+        `stuck`, `silent`, `late 0.2s`. In the place of a sensor, what changes of a simulated robot: `wheel_2=*0.7`; a
+        wrong name shows all.
+
+        The other four are short for faults that last.
     """
 
     drop: tuple[str, ...] = _what_if((), metavar="SENSOR")
@@ -261,8 +320,10 @@ class WhatIf:
     )
     bias: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_numbers, "--bias"))
     noise: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_numbers, "--noise"))
+    fault: tuple[str, ...] = _what_if((), metavar="NAME=CHANGE@FROM[..UNTIL]", read=_faults)
 
     def __post_init__(self) -> None:
+        _faults(self.fault)
         for numbers in (self.delay_s, self.bias, self.noise):
             if not isinstance(numbers, Mapping):
                 raise UserError(f"a what-if takes numbers by name, as in bias={{'imu.gyro_z': 0.01}}, not {numbers!r}")
@@ -277,9 +338,21 @@ class WhatIf:
             if not any(is_part(sensor, name) for sensor in sensors):
                 raise UserError(f"--drop {name}: no such sensor; there are {', '.join(sensors)}")
 
+    def faults(self) -> list[Fault]:
+        """All of it, in the order in which it is done."""
+        from onboard_estimation.base.series import Fault  # NumPy
+
+        return [
+            *(Fault(name, "silent", flag="--drop") for name in self.drop),
+            *(Fault(name, "late", size, flag="--delay") for name, size in self.delay_s.items()),
+            *(Fault(name, "offset", size, flag="--bias") for name, size in self.bias.items()),
+            *(Fault(name, "noise", size, flag="--noise") for name, size in self.noise.items()),
+            *map(parse_fault, self.fault),
+        ]
+
     def sentences(self) -> list[str]:
         """One sentence a change, for the report."""
-        done = {"drop": "left out", "delay_s": "delayed", "bias": "biased", "noise": "noise added"}
+        done = {"drop": "left out", "delay_s": "delayed", "bias": "biased", "noise": "noise added", "fault": "fault"}
         changes = [(done[name], it.texts(value)) for name, it, value in declared(self)]
         return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
 

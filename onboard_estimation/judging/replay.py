@@ -15,6 +15,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.trained import Smoothed
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.judging.told import Told, watched
 from onboard_estimation.pipeline.bulk_record import FilteredRecording, from_start, in_filter_order
 from onboard_estimation.pipeline.estimator import BulkFilter, Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -64,6 +65,8 @@ class Replayed:
         The filter's figures on itself at the end, see `Estimator.health`.
     learned
         What it has learned by then, see `Estimator.learned`.
+    told
+        What it told and when, where it was watched.
     """
 
     space: StateSpace
@@ -73,6 +76,7 @@ class Replayed:
     events: tuple[PhaseEvent, ...]
     health: Mapping[str, float] = field(default_factory=dict)
     learned: Any = None
+    told: tuple[Told, ...] = ()
 
 
 def replay(
@@ -85,7 +89,7 @@ def replay(
     smooth: bool = False,
     bulk: bool = True,
 ) -> Replayed:
-    """The record of a whole recording.
+    """The record of a whole recording; where a fault begins amid it, with what was told and when.
 
     Parameters
     ----------
@@ -103,16 +107,20 @@ def replay(
     UserError
         A lag that is none, a robot without a smoother, or sensors that cannot be right.
     """
-    channels = robot.channels(configuration)
+    channels, watch = robot.channels(configuration), any(one.from_s >= 0.0 for one in recording.injected)
     estimator: Any
     if smooth:
         estimator = Smoothed[Any].of(robot).smoother(configuration, estimator_name)
     else:
         estimator = robot.estimator(configuration, estimator_name)
-        if bulk and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
+        if bulk and not watch and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
             return found
     pipeline = Pipeline(estimator, channels, initial, lag_s)
-    estimates = pipeline.run(recording.measurements())
+    told: list[Told] = []
+    measurements = recording.measurements()
+    if watch:
+        measurements = watched(pipeline, measurements, told)
+    estimates = pipeline.run(measurements, deferred=not watch)
     if pipeline.refusal is not None:
         raise UserError(pipeline.refusal)
     if smooth:
@@ -125,6 +133,7 @@ def replay(
         pipeline.events,
         pipeline.health,
         pipeline.learned,
+        tuple(told),
     )
 
 

@@ -16,14 +16,14 @@ from onboard_estimation.bags.writing import BagWriter, serialise_alike, write_co
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.converters import GROUP, Converted, Converter
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import estimator_name, find_robot
-from onboard_estimation.contract.simulated import Simulated, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions, from_typed
+from onboard_estimation.contract.simulated import Simulated, SimulatedLive, chosen_scenario
+from onboard_estimation.judging.options import EvaluateOptions, from_typed, parse_fault
 from onboard_estimation.judging.sources import Source, load_configuration
-from onboard_estimation.judging.what_if import changed
+from onboard_estimation.judging.what_if import changed, spoiling
 from onboard_estimation.ros.sensor_messages import to_message
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
@@ -42,6 +42,7 @@ def simulate_to_bag(
     path: Path,
     storage: str = "mcap",
     progress: Callable[[str], None] = lambda step: None,
+    fault: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Simulate and write a bag; what was written, for a summary.
 
@@ -49,7 +50,7 @@ def simulate_to_bag(
     be another than the configured one, its configuration is written beside the messages.
     """
     progress("motion and sensors")
-    recording = robot.simulate(configuration, scenario, variant, duration_s, np.random.default_rng(seed))
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
     series = [*recording.sensors, *recording.truth]
     progress("writing")
     description = {
@@ -59,6 +60,7 @@ def simulate_to_bag(
         "variant": variant,
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
+        **({"fault": "; ".join(fault)} if fault else {}),
     }
     with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
@@ -181,7 +183,8 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
     names = (estimator_name(robot, options.estimator),)
-    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed)
+    fault = options.what_if.fault
+    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed, fault)
     options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if, options.settings.seed)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
@@ -192,10 +195,41 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
 
 
 def simulated_recording(
-    robot: Simulated[Any], configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
+    robot: Simulated[Any],
+    configuration: Any,
+    scenario: str,
+    variant: str,
+    duration_s: float,
+    seed: int,
+    fault: Sequence[str] = (),
 ) -> LoadedRecording:
     """A simulated recording as a bag of it would be read."""
-    rng = np.random.default_rng(seed)
-    recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
     specification = robot.truth_specification(configuration)
-    return from_simulator(recording, specification.bodies, specification.held)
+    loaded = from_simulator(recording, specification.bodies, specification.held)
+    return replace(loaded, injected=tuple(map(parse_fault, fault)))
+
+
+def _simulated(
+    robot: Simulated[Any],
+    configuration: Any,
+    scenario: str,
+    variant: str,
+    duration_s: float,
+    seed: int,
+    fault: Sequence[str],
+) -> Recording:
+    """What a robot would record, with faults of its sensors and of itself."""
+    rng = np.random.default_rng(seed)
+    if not fault:
+        return robot.simulate(configuration, scenario, variant, duration_s, rng)
+    if late := [text for text in fault if parse_fault(text).from_s >= duration_s]:
+        raise UserError(f"--fault {late[0]}: begins after the end of the run, {duration_s:g} s")
+    live = robot if isinstance(robot, SimulatedLive) else None
+    simulation = None if live is None else live.simulation(configuration, scenario, variant, rng)
+    spoil = spoiling(simulation, fault, seed, robot.channels(configuration))
+    if simulation is None:
+        recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
+    else:
+        recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+    return replace(recording, sensors=tuple(spoil(recording.sensors)))

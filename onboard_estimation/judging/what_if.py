@@ -1,9 +1,9 @@
-"""What-if changes of a recording: sensors left out, stamps delayed, biases and noise, motion capture as a beacon."""
+"""What-if changes of a recording: faults of its sensors, for a while or all along, motion capture as a beacon."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, component_names
-from onboard_estimation.base.series import SET_POSE, Series
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, component_names
+from onboard_estimation.base.series import SET_POSE, Fault, Held, Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
+from onboard_estimation.contract.simulated import begin_changes
 from onboard_estimation.judging.alignment import about_vertical
-from onboard_estimation.judging.options import WhatIf, is_part
+from onboard_estimation.judging.options import WhatIf, is_part, parse_fault
 from onboard_estimation.judging.truth import truth_at
 
 _LONGEST_DELAY_S = 3600.0
@@ -25,78 +26,139 @@ _LONGEST_DELAY_S = 3600.0
 SHORTEST_PERIOD_S = 0.01
 
 
+_ALIASES = {"accel": "accelerometer", "linear_acceleration": "accelerometer", "angular_velocity": "gyro"}
+"""Other names of components: short, and the message's own."""
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
 def changed(recording: LoadedRecording, what_if: WhatIf, seed: int = 0) -> LoadedRecording:
-    """With the changes of a what-if, `seed` of its noise; the order of arrival stays. Raises as `changed_series`."""
-    if what_if == WhatIf():
+    """With the changes of a what-if that it has not yet, `seed` of their noise; the order of arrival stays.
+
+    Raises as `with_faults`, and of a fault that begins after the end.
+    """
+    asked = what_if.faults()
+    if not asked:
         return recording
-    kept = [number for number, one in enumerate(recording.series) if not what_if.drops(one.channel.sensor)]
-    series = tuple(changed_series(recording.series, what_if, seed))
-    if not series:
+    faults = [one for one in asked if one not in recording.injected]
+    start_ns = run_start_ns(recording.series)
+    end_s = (max(one.stamps_ns.max(initial=start_ns) for one in recording.series) - start_ns) / NANOSECONDS_PER_SECOND
+    if late := [one.text for one in faults if one.from_s > end_s]:
+        raise UserError(f"--fault {late[0]}: begins after the end of the recording, {end_s:.1f} s")
+    left = with_faults(recording.series, faults, np.random.default_rng(seed))
+    if not left:
         raise UserError("--drop leaves no sensor")
-    place = np.full(len(recording.series), -1)
-    place[kept] = np.arange(len(kept))
-    arrival = place[recording.arrival]
-    notes = (*recording.notes, *what_if.sentences())
-    return replace(recording, series=series, arrival=arrival[arrival >= 0], notes=notes)
+    place, keep = np.zeros(len(recording.series), dtype=np.int64), np.zeros(len(recording.arrival), dtype=np.bool_)
+    for new, (number, (_, rows)) in enumerate(left.items()):
+        place[number] = new
+        keep[np.flatnonzero(recording.arrival == number)[rows]] = True
+    return replace(
+        recording,
+        series=tuple(one for one, _ in left.values()),
+        arrival=place[recording.arrival[keep]],
+        notes=tuple(dict.fromkeys((*recording.notes, *what_if.sentences()))),
+        injected=(*recording.injected, *faults),
+    )
 
 
 def changed_series(series: Sequence[Series], what_if: WhatIf, seed: int = 0) -> list[Series]:
-    """Changed copies, `seed` of the noise; those that are dropped are left out.
+    """Changed copies, `seed` of the noise; those that are dropped are left out. Raises as `with_faults`."""
+    return [one for one, _ in with_faults(series, what_if.faults(), np.random.default_rng(seed)).values()]
+
+
+def spoiling(
+    simulation: Any, texts: Iterable[str], seed: int, channels: Iterable[Channel]
+) -> Callable[[Sequence[Series]], list[Series]]:
+    """What makes of a simulation's readings, piece by piece, those with faults; changes of the robot itself are begun.
+
+    Parameters
+    ----------
+    channels
+        Of the robot: a faulty sensor keeps its range.
+    """
+    faults, others = begin_changes(simulation, [parse_fault(text.strip()) for text in texts])
+    rng, held, known = np.random.default_rng(seed), Held(), {one.sensor: one for one in channels}
+
+    def spoilt(sensors: Sequence[Series]) -> list[Series]:
+        ranged = [replace(one, channel=known.get(one.channel.sensor, one.channel)) for one in sensors]
+        return [one for one, _ in with_faults(ranged, faults, rng, 0, held, others).values()]
+
+    return spoilt
+
+
+def with_faults(
+    series: Sequence[Series],
+    faults: Sequence[Fault],
+    rng: np.random.Generator,
+    start_ns: int | None = None,
+    held: Held | None = None,
+    others: Collection[str] = (),
+) -> dict[int, tuple[Series, NDArray[np.intp]]]:
+    """Changed copies, and which of their messages are left, by their numbers; none where a sensor is left out.
+
+    Parameters
+    ----------
+    start_ns
+        Of the run; None: as the series have it.
+    held
+        See `Fault.misread`.
+    others
+        What else a fault can be of, for messages.
 
     Raises
     ------
     UserError
         A change that names no sensor or component of these series, or has no number.
     """
-    out = list(series)
-    for name in what_if.drop:
-        dropped = _matching(out, name, "--drop")
-        out = [one for one in out if one not in dropped]
-    for name, delay_s in what_if.delay_s.items():
-        if not abs(delay_s) <= _LONGEST_DELAY_S:
-            raise UserError(f"--delay {name}={delay_s:g}s: must be at most {_LONGEST_DELAY_S:g} s either way")
-        shift = round(delay_s * NANOSECONDS_PER_SECOND)
-        for one in _matching(out, name, "--delay"):
-            out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
-    rng = np.random.default_rng(seed)
-    changes = [("--bias", *one) for one in what_if.bias.items()] + [("--noise", *one) for one in what_if.noise.items()]
-    for option, name, number in changes:
-        if not math.isfinite(number):
-            raise UserError(f"{option} {name}={number:g}: must be finite")
-        if option == "--noise" and number < 0.0:
-            raise UserError(f"{option} {name}={number:g}: a standard deviation must be 0 or more")
-        for place, columns in _components(out, name, option):
-            values = out[place].values.copy()
-            added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))
-            values[:, columns] += added
-            out[place] = replace(out[place], values=values)
+    out = {number: (one, np.arange(len(one.stamps_ns))) for number, one in enumerate(series)}
+    start_ns = run_start_ns(series) if start_ns is None else start_ns
+    held = {} if held is None else held
+    for fault in faults:
+        _refuse_numbers(fault)
+        name = fault.name if fault.kind in ("silent", "late") else fault.sensor
+        found = [number for number, (one, _) in out.items() if is_part(one.channel.sensor, name)]
+        if not found:
+            there = ", ".join(one.channel.sensor for one, _ in out.values())
+            there += f"; of the robot itself {', '.join(others)}" if others else ""
+            raise UserError(f"{fault.flag} {name}: no such sensor; there are {there}")
+        for number in found:
+            one, rows = out[number]
+            if fault.kind == "silent" and fault.is_lasting:
+                del out[number]
+            elif fault.kind == "silent":
+                kept = np.delete(np.arange(len(rows)), fault.rows(one, start_ns))
+                out[number] = one.rows(kept), rows[kept]
+            elif fault.kind == "late":
+                out[number] = fault.delayed(one, start_ns), rows
+            else:
+                out[number] = fault.misread(one, _columns(one, fault), start_ns, rng, held), rows
     return out
 
 
-def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
-    series = list(series)
-    found = [one for one in series if is_part(one.channel.sensor, name)]
-    if not found:
-        raise UserError(f"{option} {name}: no such sensor; there are {', '.join(one.channel.sensor for one in series)}")
-    return found
+def _refuse_numbers(fault: Fault) -> None:
+    """Raise UserError where a number is none of its kind."""
+    said = f"{fault.flag} {fault.name}={fault.size:g}"
+    if fault.kind == "late" and not abs(fault.size) <= _LONGEST_DELAY_S:
+        raise UserError(f"{said}s: must be at most {_LONGEST_DELAY_S:g} s either way")
+    if not math.isfinite(fault.size):
+        raise UserError(f"{said}: must be finite")
+    if fault.kind in ("noise", "clip") and fault.size < 0.0:
+        what = "a standard deviation" if fault.kind == "noise" else "a largest magnitude"
+        raise UserError(f"{said}: {what} must be 0 or more")
 
 
-def _components(series: Sequence[Series], name: str, option: str) -> list[tuple[int, list[int]]]:
-    """Places among the series, and columns of their values, that a name stands for."""
-    sensor, _, component = name.partition(".")
-    out = []
-    for one in _matching(series, sensor, option):
-        names = component_names(one.channel)
-        columns = [i for i, known in enumerate(names) if component and is_part(known, component)]
-        if not columns:
-            raise UserError(
-                f"{option} {name}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"
-            )
-        out.append((list(series).index(one), columns))
-    return out
+def _columns(series: Series, fault: Fault) -> NDArray[np.intp]:
+    """Of its values, those that a fault is of."""
+    names, component = component_names(series.channel), fault.name.partition(".")[2]
+    for other, ours in _ALIASES.items():
+        component = ours + component.removeprefix(other) if is_part(component, other) else component
+    if not component and (fault.kind == "stuck" or len(names) == 1):
+        return np.arange(series.values.shape[1])
+    columns = np.flatnonzero([bool(component) and is_part(known, component) for known in names])
+    if not len(columns):
+        raise UserError(
+            f"{fault.flag} {fault.name}: say which component of {series.channel.sensor}: {', '.join(names)} or a prefix"
+        )
+    return columns
 
 
 def with_beacon(
@@ -135,8 +197,7 @@ def with_beacon(
             f"--beacon {period_s:g}: the beacon is made of the ground truth, which {lacking}is not in the recording"
         )
     filled = [one for one in recording.series if len(one.stamps_ns)]
-    # Medians over the sensors, because one of them may have a clock of its own.
-    first_ns = int(np.median([one.stamps_ns.min() for one in filled]))
+    first_ns = run_start_ns(filled)
     last_ns = int(np.median([one.stamps_ns.max() for one in filled]))
     period_ns = round(period_s * NANOSECONDS_PER_SECOND)
     run_s = (last_ns - first_ns) / NANOSECONDS_PER_SECOND

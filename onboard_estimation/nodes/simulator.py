@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,13 @@ from std_msgs.msg import String
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
-from onboard_estimation.base.series import TRUTH_TOPICS, ControlledByEstimate, in_time_order, with_truth_topics
+from onboard_estimation.base.series import (
+    TRUTH_TOPICS,
+    ControlledByEstimate,
+    Series,
+    in_time_order,
+    with_truth_topics,
+)
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.losses import KEPT
@@ -55,6 +61,7 @@ class SimulatorHost:
     rate: float = parameter(1.0, "times real time", exclusive_minimum=0.0, maximum=1000.0)
     duration_s: float = non_negative(0.0, "ends after this much simulated time; 0: never", "s")
     imu_rate_hz: float = bounded(0.0, 0.0, 1000.0, "rate of the IMUs; 0: the scenario's", "Hz")
+    fault: str = parameter("", "what goes wrong on the way, as `simulate --fault` has it; several with `;` between")
     control: str = parameter(
         "truth",
         "what the robot's controller goes by: its true motion, or the estimate on odometry",
@@ -137,6 +144,11 @@ class SimulatorNode(SteadyNode):
         scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
         rng = np.random.default_rng(host.seed)
         simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
+        self._spoil: Callable[[Sequence[Series]], Sequence[Series]] = tuple
+        if host.fault:
+            from onboard_estimation.judging.what_if import spoiling  # nodes without faults do without
+
+            self._spoil = spoiling(simulation, host.fault.split(";"), host.seed, robot.channels(configuration))
         return simulation, f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}"
 
     def _close_the_loop(self, robot: Robot) -> None:
@@ -178,7 +190,7 @@ class SimulatorNode(SteadyNode):
         if self._end_ns is not None:
             stop_ns = min(stop_ns, self._end_ns + 1)
         recording = with_truth_topics(self._simulation.advance(stop_ns), self._host.truth_topics)
-        series = [*recording.sensors, *(recording.truth if self._host.publish_truth else ())]
+        series = [*self._spoil(recording.sensors), *(recording.truth if self._host.publish_truth else ())]
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
         self._due.extend(in_time_order(series))  # at one stamp commands first

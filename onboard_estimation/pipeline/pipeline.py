@@ -131,13 +131,13 @@ class Pipeline:
         self._buffer.take_settled()
         return estimates
 
-    def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
-        """Process a whole recording; its settled record, in order."""
+    def run(self, measurements: Iterable[Measurement], deferred: bool = True) -> list[Estimate]:
+        """Process a whole recording; its settled record, in order. Not `deferred`: each is filtered as it comes."""
         record: list[Estimate] = []
         self._events = []
         for count, measurement in enumerate(measurements):
             if self._check.passes(measurement.sensor, measurement.value, self._tell):
-                self._buffer.add(measurement, deferred=True)
+                self._buffer.add(measurement, deferred)
             if count % 1024 == 0:
                 self._keep(record, self._buffer.take_settled())
         self._keep(record, self._buffer.flush())

@@ -23,7 +23,7 @@ from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.presentation import SIGMA_CAPTION, axis_label, display_unit, words
 from onboard_estimation.contract.picture import BAND_COLOUR, ESTIMATE_COLOUR, NORMAL_SCALE, TRUTH_COLOUR, ellipse
-from onboard_estimation.contract.result import Drawing, EvaluationResult, PanelGroup, Phases
+from onboard_estimation.contract.result import FAULT, Drawing, EvaluationResult, PanelGroup, Phases
 from onboard_estimation.report.charts import (
     POINTS,
     Chart,
@@ -283,6 +283,8 @@ def _mark_times(axes: Axes, result: EvaluationResult, window: Window | None) -> 
         label = f"worst {window.end_s - window.start_s:.3g} s"
         axes.axvspan(window.start_s, window.end_s, color=WORST, alpha=0.35, linewidth=0, label=label)
     for row, (name, spans) in enumerate(result.events.items()):
+        for start in spans[:, 0] if name == FAULT else ():
+            axes.axvline(float(start), color=EVENTS[row % len(EVENTS)], linewidth=1.0)
         if len(spans):
             axes.broken_barh(
                 [(float(start), float(end - start)) for start, end in spans],

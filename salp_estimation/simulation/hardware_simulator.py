@@ -18,8 +18,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, stamps_between
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Fault, Recording, stamps_between
 from onboard_estimation.contract.signals import spread, wandered
+from onboard_estimation.contract.simulated import Place, steps_alike, with_changes
 from onboard_estimation.filtering.manifold_kernels import wrap
 from salp_estimation.model import chain_kernels as chain
 from salp_estimation.model.chain import poses_behind
@@ -271,6 +272,11 @@ class HardwareSimulation:
         self.robot = HardwareRobot(configuration, self.scenario, rng)
         self._nominal = configuration.build()
         n = self._nominal.link_count
+        self.changes: tuple[Fault, ...] = ()
+        places = range(self._nominal.link_count)
+        self.changeable: dict[str, Place] = {"harness": (("stiffness",), slice(None))}
+        self.changeable |= {f"wheel_{link + 1}": (("thrust",), link) for link in places}
+        self.changeable |= {f"load_{link + 1}": (("friction", "drag"), link) for link in places}
         self._at_ns = 0
         rest_angles = self.robot.mechanics.rest_angles
         self._state = np.concatenate([np.zeros(3), rest_angles])
@@ -324,21 +330,26 @@ class HardwareSimulation:
         wrenches = uneven * size * moving[:, None, None]
         states, rates = np.empty((2, count + 1, len(self._state)))
         piece = count if self.foreign is None else _FOREIGN_STEPS
-        for first in range(0, count, piece):
-            rows = slice(first, min(first + piece, count) + 1)
-            mechanics, pushed = self.robot.mechanics, wrenches[rows]
+        alike = steps_alike(self.changes, start_ns / NANOSECONDS_PER_SECOND, step_s, count)
+        for first, end in [(row, last) for begin, last in alike for row in range(begin, last, piece)]:
+            rows = slice(first, min(first + piece, end) + 1)
+            time_s = 1e-9 * float(grid_ns[first])
+            mechanics = with_changes(self.robot.mechanics, self.changeable, self.changes, time_s + 0.5 * step_s)
+            pushed = wrenches[rows]
             if self.foreign is not None:
                 length_s = (rows.stop - 1 - first) * step_s
-                mechanics, downhill = self._changed(self.foreign, 1e-9 * float(grid_ns[first]), length_s)
+                mechanics, downhill = self._changed(self.foreign, mechanics, time_s, length_s)
                 self._rolled_m += speeds[first] * length_s
                 pushed = pushed + downhill
             states[rows], rates[rows] = drive(mechanics, self._state, self._rates, speeds[rows], pushed, step_s)
             self._state, self._rates = states[rows.stop - 1].copy(), rates[rows.stop - 1].copy()
         return grid_ns, states, rates, speeds
 
-    def _changed(self, foreign: ForeignEffects, time_s: float, length_s: float) -> tuple[Mechanics, Array]:
+    def _changed(
+        self, foreign: ForeignEffects, robot: Mechanics, time_s: float, length_s: float
+    ) -> tuple[Mechanics, Array]:
         """The robot with its friction and harness of now, and the pull (N, 3) of the slope, for some time to come."""
-        robot, joint_angles = self.robot.mechanics, self._state[3:]
+        joint_angles = self._state[3:]
         jacobians, _ = chain.wheel_jacobians(robot.links, joint_angles.copy(), np.zeros(len(robot.links)))
         friction = foreign.friction(robot.friction, jacobians @ self._rates, self._rolled_m, time_s)
         headings = self._state[2] + np.concatenate([[0.0], np.cumsum(joint_angles)])

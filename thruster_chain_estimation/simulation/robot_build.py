@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.base.series import Fault
 from onboard_estimation.contract.signals import magnitudes, spread
+from onboard_estimation.contract.simulated import Place
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.simulation.simulation_kernels import Physics
 
@@ -249,12 +251,20 @@ def hardware_build(
     )
 
 
-def loaded(physics: Physics, configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> Physics:
-    """The chain once a link has taken up a load at its centre of mass."""
-    mass, inertia = physics.mass.copy(), physics.inertia.copy()
-    mass[link] += load.mass_share * configuration.chain.masses[link]
-    inertia[link] += load.inertia_share * configuration.chain.inertias[link]
-    return physics._replace(mass=mass, inertia=inertia)
+def changeable(count: int) -> dict[str, Place]:
+    """What can change of the links of a chain while it moves, and where that is in its `Physics`."""
+    fields = {"mass": ("mass",), "inertia": ("inertia",), "thrust": ("gain", "reverse_gain")}
+    return {f"link_{link + 1}.{name}": (those, link) for link in range(count) for name, those in fields.items()}
+
+
+def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> tuple[Fault, Fault]:
+    """A link takes up a load at its centre of mass."""
+    mass_kg = load.mass_share * configuration.chain.masses[link]
+    inertia_kg_m2 = load.inertia_share * configuration.chain.inertias[link]
+    return (
+        Fault(f"link_{link + 1}.mass", "offset", mass_kg, load.at_s),
+        Fault(f"link_{link + 1}.inertia", "offset", inertia_kg_m2, load.at_s),
+    )
 
 
 def _small_rotations(vectors: Rows) -> Rows:

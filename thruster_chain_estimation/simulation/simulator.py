@@ -16,13 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
+from onboard_estimation.base.series import Fault, Recording, Series, imu_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
+from onboard_estimation.contract.simulated import in_force, steps_alike, with_changes
 from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
-from thruster_chain_estimation.simulation.robot_build import Build, HardwareScenario, loaded
+from thruster_chain_estimation.simulation.robot_build import (
+    Build,
+    HardwareScenario,
+    changeable,
+    load_of,
+)
 
 Rows = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -74,10 +80,9 @@ class ThrusterChainSimulation:
         self.build = build
         self._configuration, self._pattern, self._rng = configuration, pattern, rng
         self._hardware, self._imu_model = hardware, imu_model
-        self._load_step, self._loaded = 2**40, build.physics  # that no run comes to
-        if hardware is not None and load_on is not None:
-            self._load_step = round(hardware.load.at_s / _STEP_S)
-            self._loaded = loaded(build.physics, configuration, hardware.load, load_on)
+        self.changes: tuple[Fault, ...] = ()
+        self.changeable = {**changeable(configuration.chain.count), "draught": ((), 0)}
+        self._load = load_of(configuration, hardware.load, load_on) if hardware and load_on is not None else ()
         self._imu_rate_hz = imu_rate_hz or (hardware.imu.rate_hz if hardware else configuration.paper.rate_hz)
         self._command_rate_hz = hardware.thruster.command_rate_hz if hardware else _IDEAL_RATE_HZ
         n = configuration.chain.count
@@ -115,16 +120,15 @@ class ThrusterChainSimulation:
         kept = self._seen[-(_AHEAD + _BEHIND) :]
         pieces, self._first = [kept], first - len(kept)
         commands, draughts = self._commands(np.arange(first, last)), self._draughts(last - first)
-        rest, load_at = round(hardware.rest_s / _STEP_S) if hardware else 0, self._load_step
-        for physics, start, stop in (
-            (self.build.physics, first, min(load_at, last)),
-            (self._loaded, max(load_at, first), last),
-        ):
-            if stop <= start:
-                continue
-            rows = slice(start - first, stop - first)
-            held = min(max(rest - start, 0), stop - start)
-            motion = kernels.drive(physics, self._state, commands[rows], draughts[rows], held, _STEP_S)
+        rest = round(hardware.rest_s / _STEP_S) if hardware else 0
+        changes = (*self._load, *self.changes)
+        for start, stop in steps_alike(changes, first * _STEP_S, _STEP_S, last - first):
+            rows, time_s = slice(start, stop), (first + start + 0.5) * _STEP_S
+            held = min(max(rest - first - start, 0), stop - start)
+            draught = draughts[rows]
+            draught[..., 0] = in_force(changes, time_s, "draught", draught[..., 0])
+            physics = with_changes(self.build.physics, self.changeable, changes, time_s)
+            motion = kernels.drive(physics, self._state, commands[rows], draught, held, _STEP_S)
             self._state = motion.states[-1].copy()
             # The last instant is the first of the next piece, with its commands.
             pieces.append(self._sensed(motion, n))
@@ -227,13 +231,15 @@ class ThrusterChainSimulation:
         return at, planar_poses(pose[:, :2], pose[:, 2])
 
     def _parameters(self, start_ns: int, stop_ns: int) -> list[Series]:
-        """Masses and inertias, once a second and where a load changes them."""
-        told, load_ns = stamps_between(start_ns, stop_ns, 1.0), self._load_step * STEP_NS
-        if start_ns <= load_ns < stop_ns:
-            told = np.union1d(told, [load_ns])
-        before, after = (np.concatenate([one.mass, one.inertia]) for one in (self.build.physics, self._loaded))
+        """Masses and inertias, once a second and where they change."""
+        told, changes = stamps_between(start_ns, stop_ns, 1.0), (*self._load, *self.changes)
+        pieces = steps_alike(changes, start_ns / NANOSECONDS_PER_SECOND, _STEP_S, (stop_ns - start_ns) // STEP_NS)
+        told = np.union1d(told, [start_ns + first * STEP_NS for first, _ in pieces[1:]]).astype(np.int64)
+        times_s = told / NANOSECONDS_PER_SECOND + 0.5 * _STEP_S
+        physics = [with_changes(self.build.physics, self.changeable, changes, at_s) for at_s in times_s.tolist()]
         channel = true_parameters_channel(self._configuration.chain.link_names)
-        return [Series(channel, told, np.where((told < load_ns)[:, None], before, after))]
+        values = np.array([np.concatenate([one.mass, one.inertia]) for one in physics])
+        return [Series(channel, told, values.reshape(len(told), 2 * self._configuration.chain.count))]
 
 
 def square_waves(count: int, amplitude_n: float = 1.0, without: int | None = None) -> Pattern:

@@ -129,7 +129,10 @@ function drawChart(chart, width) {
     if (pieces.length) element("path", { class: `line series-${i % 8}`, d: pieces.join("") }, inside);
   });
   data.events.forEach((event, row) => {
-    for (const span of event.spans) area("event-area", ...span, below - 4 - 5 * row, 4);
+    for (const span of event.spans) {
+      area("event-area", ...span, below - 4 - 5 * row, 4);
+      if (event.name === "fault") area("event-area", span[0], span[0], above, below - above);
+    }
   });
   (data.phases?.spans ?? []).forEach((spans, i) => {
     for (const span of spans) if (span[1] >= begin && span[0] <= end) area(`phase-${i % 6}`, ...span, below - 5, 5);

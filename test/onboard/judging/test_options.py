@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from onboard_estimation.base.atomic_file import to_json
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Channel
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.series import Fault, Series
 from onboard_estimation.commands.arguments import taking, taking_all
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.judging import what_if as changes
@@ -35,6 +35,7 @@ from onboard_estimation.judging.options import (
     _changed,
     declared,
     from_typed,
+    parse_fault,
     recalled,
     recorded,
     words,
@@ -72,11 +73,30 @@ SCALARS = (
 KEYS = st.from_regex(r"[a-z_./]+", fullmatch=True)
 
 
+SIZES = {
+    "offset": "{:+}", "scale": "*{}", "noise": "~{}", "drift": "drift {}", "clip": "clip {}", "late": "late {}s"
+}  # fmt: skip
+FAULTS = st.builds(
+    lambda kind, size, times: Fault("imu.gyro_z", kind, size if kind in SIZES else 0.0, *times),
+    st.sampled_from([*SIZES, "stuck", "silent"]),
+    st.floats(-1e6, 1e6),
+    st.floats(0.0, 1e4).map(lambda from_s: (from_s, math.inf)) | st.sampled_from([(-math.inf, math.inf), (1.5, 3.0)]),
+)
+
+
+def fault_text(fault: Fault) -> str:
+    end = "" if fault.until_s == math.inf else f"..{fault.until_s}"
+    times = f"@{fault.from_s}{end}" if fault.from_s >= 0.0 else ""
+    return f"{fault.name}={SIZES.get(fault.kind, fault.kind).format(fault.size)}{times}"
+
+
 def asked(name: str, it: Option, hint: Any) -> st.SearchStrategy[Any]:
     """What a user may ask for by an option, whatever its type."""
     hint = get_args(hint)[0] if NoneType in get_args(hint) else hint
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
+    if name == "fault":
+        return st.lists(FAULTS.map(fault_text)).map(tuple)
     if get_origin(hint) is tuple:
         return st.lists(NAMES_AND_PATHS).map(tuple)
     if get_origin(hint) is Mapping:
@@ -242,6 +262,48 @@ def test_bias_adds_a_constant_to_one_component_or_to_those_with_a_prefix() -> No
         np.testing.assert_allclose(difference, expected, atol=1e-14)
 
 
+@given(FAULTS)
+def test_a_fault_is_read_as_it_is_written(fault: Fault) -> None:
+    assert parse_fault(fault_text(fault)) == fault
+
+
+@pytest.mark.parametrize("change", ["+0.03", "*1.08", "~0.2", "drift 0.5", "clip 0.01", "stuck", "silent", "late 20ms"])
+def test_a_fault_leaves_what_is_before_and_after_it_as_it_is(change: str) -> None:
+    name = "imu/link_2" if change in ("silent", "late 20ms") else "imu/link_2.gyro_z"
+    out = changed(fault=(f"{name}={change}@1..3",))
+    before, after = original("imu/link_2"), out.pop("imu/link_2")
+    for other, one in out.items():
+        assert one.values.tobytes() == original(other).values.tobytes()
+    inside = (before.stamps_ns >= NANOSECONDS_PER_SECOND) & (before.stamps_ns < 3 * NANOSECONDS_PER_SECOND)
+    assert 0 < np.count_nonzero(inside) < len(inside)
+    if change == "silent":
+        np.testing.assert_array_equal(after.stamps_ns, before.stamps_ns[~inside])
+        np.testing.assert_array_equal(after.values, before.values[~inside])
+        loaded = changes.changed(loaded_recording(), WhatIf(fault=(f"{name}={change}@1..3",)))
+        assert len(loaded.arrival) == sum(len(one.stamps_ns) for one in loaded.series)
+        assert len(list(loaded.measurements())) == len(loaded.arrival)
+        return
+    shift = round(0.02 * NANOSECONDS_PER_SECOND) if change == "late 20ms" else 0
+    np.testing.assert_array_equal(after.stamps_ns, before.stamps_ns + shift * inside)
+    assert after.values[~inside].tobytes() == before.values[~inside].tobytes()
+    assert np.delete(after.values, 2, axis=1).tobytes() == np.delete(before.values, 2, axis=1).tobytes()
+    assert shift or not np.array_equal(after.values, before.values)
+
+
+def test_an_offset_is_taken_back_and_pieces_are_changed_as_the_whole() -> None:
+    both = changed(fault=("imu.gyro_z=+0.5@1..3", "imu.gyro_z=-0.5@1..3"))
+    np.testing.assert_allclose(both["imu/link_1"].values, original("imu/link_1").values, atol=1e-15)
+    short = changed(fault=("imu.accel_x=+2@1", "imu.linear_acceleration_y=+2@1"))["imu/link_1"]
+    assert (short.values != original("imu/link_1").values).any(axis=0).tolist() == [False] * 3 + [True, True, False]
+    stuck, held = [parse_fault("imu/link_1=stuck@1"), parse_fault("imu/link_2.gyro=drift 0.1@1")], dict[Any, Any]()
+    whole = changed(fault=("imu/link_1=stuck@1", "imu/link_2.gyro=drift 0.1@1"))
+    pieces = [[one.rows(slice(first, last)) for one in series()] for first, last in ((0, 30), (30, 60), (60, None))]
+    found = [changes.with_faults(one, stuck, np.random.default_rng(7), 0, held) for one in pieces]
+    for number, name in enumerate(NAMES):
+        joined = np.concatenate([one[number][0].values for one in found])
+        np.testing.assert_array_equal(joined, whole[name].values)
+
+
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in series()]
     what_if = WhatIf(noise={"imu.gyro": 0.02, "imu/link_1.accelerometer": 1.0})
@@ -271,6 +333,14 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
         ({"bias": {"actuators.gyro_z": 1.0}}, "say which component of actuators/command: link_1, link_2, link_3"),
         ({"bias": ("imu.gyro_z=1",)}, "a what-if takes numbers by name, as in bias={'imu.gyro_z': 0.01}, not ('imu"),
         ({"noise": {"imu.gyro_z": -0.1}}, "a standard deviation must be 0 or more"),
+        ({"fault": ("wheel_2=*0.7@3",)}, "--fault wheel_2: no such sensor; there are actuators/command, imu/link_1"),
+        ({"fault": ("imu.gyro_z=silent@3",)}, "--fault imu.gyro_z: no such sensor"),
+        ({"fault": ("imu/link_1=+1@3",)}, "--fault imu/link_1: say which component of imu/link_1: gyro_x"),
+        ({"fault": ("imu.gyro_z=3@1",)}, "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL]"),
+        ({"fault": ("imu.gyro_z=stuck 3",)}, "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL]"),
+        ({"fault": ("imu=late 3@1",)}, "'3' has no unit; write 3ms, 3s or 3us"),
+        ({"fault": ("imu=silent@5..3",)}, "must begin at 0 s or later, and before it ends"),
+        ({"fault": ("imu.gyro_z=clip -1@1",)}, "a largest magnitude must be 0 or more"),
     ],
 )
 def test_what_cannot_be_done(options: dict[str, Any], words: str) -> None:
