@@ -131,10 +131,9 @@ class Pipeline:
         self._buffer.take_settled()
         return estimates
 
-    def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
-        """Process a whole recording; its settled record, in order."""
-        record: list[Estimate] = []
-        self._events = []
+    def run(self, measurements: Iterable[Measurement], record: list[Estimate] | None = None) -> list[Estimate]:
+        """Process a whole recording; its settled record, in order, which extends a list that is given."""
+        record, self._events = [] if record is None else record, []
         for count, measurement in enumerate(measurements):
             if self._check.passes(measurement.sensor, measurement.value, self._tell):
                 self._buffer.add(measurement, deferred=True)
