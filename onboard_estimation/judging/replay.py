@@ -25,8 +25,8 @@ Rows = NDArray[np.float64]
 
 LARGE_STATE = 64
 """Dimensions beyond which covariances are what fills the memory, and not the number of estimates."""
-MOST_BYTES = 2**28
-"""Of their covariances: of a chain of 30 links 2,100 estimates, of 100 links 200."""
+MOST_BYTES = 200_000_000
+"""Of their covariances: of a chain of 30 links 1,600 estimates, of 100 links 150."""
 
 
 class Record(list[Estimate]):

@@ -37,8 +37,8 @@ MOST_ESTIMATES = 300_000
 """More are thinned where no rate is asked for: an hour at 840 Hz would take 3 GB."""
 
 _THINNED_TO = 150_000
-_BYTES_AT_ONCE = 2**24
-"""Of covariances that are made messages of together: 14,000 of 12 dimensions, 130 of a chain of 30 links."""
+_BYTES_AT_ONCE = 2**22
+"""Of covariances that are made messages of together: 3,600 of 12 dimensions, 34 of a chain of 30 links."""
 
 STATE_SPACE = "state_space"
 """Key under which the bag says what the numbers on `state` are."""
