@@ -15,11 +15,10 @@ from scipy.signal import lfilter
 
 from onboard_estimation.filtering.moments import Moments, correction, see
 from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
+from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
 from thruster_chain_estimation.estimators.parameter_filter import (
     STOP_MARGIN_RAD,
     WINDOW,
-    Corrected,
-    Jumps,
     ParameterFilter,
     ParameterPassage,
     ParameterState,
