@@ -264,7 +264,7 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
     """Motion capture and weighed parameters where they are there, and sentences on them."""
     file, late_s = path / "truth_parameters.yaml", CAPTURE_LATE_S
     found = mapping(file)
-    series, notes = [], []
+    series, notes = list[Series](), list[str]()
     if found is not None:
         if "motion_capture_late_s" in found:
             late_s = number(file, found, "motion_capture_late_s")
