@@ -7,7 +7,7 @@ import gzip
 import io
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.bounded_file import open_regular, read_bounded
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.parameter_file import read_parameter_file
 
 POSE_COLUMNS = ("x", "y", "z", "qx", "qy", "qz", "qw")
@@ -112,14 +112,72 @@ def _opened(file: Path) -> Iterator[TextIO]:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from error
 
 
-def mapping(file: Path) -> Mapping[str, Any] | None:
+class Entries(Mapping[str, Any]):
+    """Names with values of a YAML file; it keeps in mind which of them were looked up.
+
+    A dotted name is looked up in the sections that it names. Sections, also those in lists, are `Entries` themselves.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._content = {name: _kept_in_mind(value) for name, value in content.items()}
+        self._looked_up: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        section, _, rest = name.partition(".")
+        self._looked_up.add(section if rest else name)
+        found = self._content[section if rest else name]
+        if not rest:
+            return found
+        if not isinstance(found, Entries):
+            raise KeyError(name)
+        return found[rest]
+
+    def __contains__(self, name: object) -> bool:
+        section, _, rest = str(name).partition(".")
+        inside = self._content.get(section)
+        return rest in inside if rest and isinstance(inside, Entries) else not rest and section in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __repr__(self) -> str:
+        return repr(self._content)
+
+    def unread(self, above: str = "") -> list[str]:
+        """Dotted names of what nobody looked up, each once: that of a list's element is that of the list."""
+        names = []
+        for name, value in self._content.items():
+            if name not in self._looked_up:
+                names.append(above + name)
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                names += one.unread(f"{above}{name}.") if isinstance(one, Entries) else []
+        return list(dict.fromkeys(names))
+
+
+def _kept_in_mind(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_kept_in_mind(one) for one in value]
+    return Entries(value) if isinstance(value, Mapping) else value
+
+
+def said_of_unread(file: Path, entries: Entries | None, for_people: Collection[str]) -> list[str]:
+    """A sentence naming entries that no reader of the file looked up and that are not for people only; or none."""
+    unread = [] if entries is None else [name for name in entries.unread() if name not in for_people]
+    return [f"{file.name}: nothing reads {', '.join(map(printable, unread))}."] if unread else []
+
+
+def mapping(file: Path) -> Entries | None:
     """Content of a YAML file that holds names with values, numbers as ROS 2 reads them; None where there is no file."""
     if not file.is_file():
         return None
     content, faults = read_parameter_file(file)
     if faults:
         raise faulty(file, "; ".join(faults))
-    return content
+    return Entries(content)
 
 
 def sequence(file: Path, entries: Mapping[str, Any], name: str) -> list[Any]:

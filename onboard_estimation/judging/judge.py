@@ -35,7 +35,7 @@ from onboard_estimation.judging.what_if import with_beacon
 
 Rows = NDArray[np.float64]
 
-_LOOKED_AT_ONCE = 100_000
+_LOOKED_AT_ONCE = 5_000
 _SMOOTHED = (
     "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
     "counts and NIS of the sensors are the filter's."
@@ -93,7 +93,7 @@ def judge(
     result = judged_record(
         space, record, judged_parts, known, settings, recording.tracks, robot, configuration,
         before=(*recording.notes, initial_note, held_note, _SMOOTHED if settings.smooth else ""),
-        between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s)),
+        between=(late_note, *pipeline_notes(replayed.messages, sensors), gap_note(record.time_s), record.thinned),
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
         bag=bag,

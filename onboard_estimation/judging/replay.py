@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,28 +24,71 @@ from onboard_estimation.pipeline.use_counters import UseCounters, sensor_table
 Rows = NDArray[np.float64]
 
 
+LARGE_STATE = 64
+"""Dimensions beyond which covariances are what fills the memory, and not the number of estimates."""
+MOST_BYTES = 200_000_000
+"""Of their covariances: of a chain of 30 links 1,600 estimates, of 100 links 150."""
+
+
+class Record(list[Estimate]):
+    """Estimates in order, one a stamp; of large states every second, fourth, ... and the last, so that they fit.
+
+    Attributes
+    ----------
+    every
+        Of so many estimates one is kept.
+    """
+
+    def __init__(self, estimates: Iterable[Estimate] = ()) -> None:
+        super().__init__()
+        self.every, self._seen = 1, 0
+        self.extend(estimates)
+
+    def extend(self, estimates: Iterable[Estimate]) -> None:
+        """With more; of several with one stamp (sensors sampled together) the last, which has seen them all."""
+        for estimate in estimates:
+            if self and self[-1].stamp_ns == estimate.stamp_ns:
+                self[-1] = estimate
+                continue
+            if self and (self._seen - 1) % self.every:
+                self.pop()  # the last until now
+            if len(estimate.covariance) > LARGE_STATE and len(self) * estimate.covariance.nbytes >= MOST_BYTES:
+                self[:], self.every = self[::2], 2 * self.every
+            self.append(estimate)
+            self._seen += 1
+
+
 @dataclass(frozen=True, eq=False)
 class EstimateSeries:
-    """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n)."""
+    """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n); one of `every` so many."""
 
     stamps_ns: NDArray[np.int64]
     means: Rows
     covariances: Rows
+    every: int = 1
 
     @property
     def time_s(self) -> Vector:
         """(K,) seconds since the first."""
         return (self.stamps_ns - self.stamps_ns[0]) / NANOSECONDS_PER_SECOND
 
+    @property
+    def thinned(self) -> str:
+        """A sentence where not all estimates are here; empty: they are."""
+        if self.every == 1:
+            return ""
+        count, gigabytes = self.every * len(self.stamps_ns), 1e-9 * self.every * self.covariances.nbytes
+        return f"One of {self.every} estimates is judged: covariances of all {count} would take {gigabytes:.2g} GB."
+
     @classmethod
-    def of(cls, estimates: list[Estimate]) -> EstimateSeries:
-        """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
-        following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
-        last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
+    def of(cls, estimates: Iterable[Estimate]) -> EstimateSeries:
+        """A `Record` as arrays, or what it makes of estimates in order."""
+        record = estimates if isinstance(estimates, Record) else Record(estimates)
         return cls(
-            np.array([estimate.stamp_ns for estimate in last], dtype=np.int64),
-            np.array([estimate.mean for estimate in last]),
-            np.array([estimate.covariance for estimate in last]),
+            np.array([estimate.stamp_ns for estimate in record], dtype=np.int64),
+            np.array([estimate.mean for estimate in record]),
+            np.array([estimate.covariance for estimate in record]),
+            record.every,
         )
 
 
@@ -116,18 +159,18 @@ def replay(
         if bulk and not watch and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
             return found
     pipeline = Pipeline(estimator, channels, initial, lag_s)
-    told: list[Told] = []
+    record, told = Record(), list[Told]()
     measurements = recording.measurements()
     if watch:
         measurements = watched(pipeline, measurements, told)
-    estimates = pipeline.run(measurements, deferred=not watch)
+    pipeline.run(measurements, record, deferred=not watch)
     if pipeline.refusal is not None:
         raise UserError(pipeline.refusal)
     if smooth:
-        estimates = pipeline.smoothed()
+        record = Record(pipeline.smoothed())
     return Replayed(
         pipeline.space,
-        EstimateSeries.of(estimates),
+        EstimateSeries.of(record),
         pipeline.statistics(),
         tuple(pipeline.messages),
         pipeline.events,

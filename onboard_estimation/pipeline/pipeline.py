@@ -131,10 +131,14 @@ class Pipeline:
         self._buffer.take_settled()
         return estimates
 
-    def run(self, measurements: Iterable[Measurement], deferred: bool = True) -> list[Estimate]:
-        """Process a whole recording; its settled record, in order. Not `deferred`: each is filtered as it comes."""
-        record: list[Estimate] = []
-        self._events = []
+    def run(
+        self, measurements: Iterable[Measurement], record: list[Estimate] | None = None, deferred: bool = True
+    ) -> list[Estimate]:
+        """Process a whole recording; its settled record, in order, which extends a list that is given.
+
+        Not `deferred`: each measurement is filtered as it comes.
+        """
+        record, self._events = [] if record is None else record, []
         for count, measurement in enumerate(measurements):
             if self._check.passes(measurement.sensor, measurement.value, self._tell):
                 self._buffer.add(measurement, deferred)

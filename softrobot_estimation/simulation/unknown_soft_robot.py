@@ -30,6 +30,7 @@ from onboard_estimation.contract.laboratory_files import (
     numbers,
     read_table,
     refuse_other_time,
+    said_of_unread,
     said_to_be_simulated,
     sequence,
     text,
@@ -87,13 +88,6 @@ _TEXTS = {
         "wrench.tare",
         {"without the robot": "without_robot", "with the robot": "with_robot"},
     ),
-}
-_READ_OTHERWISE = {
-    *_TEXTS,
-    _CROSSTALK,
-    "chambers.count",
-    "chambers.angles_deg",
-    "force_torque_sensor.origin_in_base_m",
 }
 # Said in words for people.
 _FOR_PEOPLE = {"nominal_stiffness.note", "pressure_sensors.at", "motion_capture.stamps"}
@@ -168,42 +162,31 @@ def read_configuration(path: Path) -> tuple[SoftRobotConfiguration, list[str]]:
     robot = mapping(file)
     if robot is None:
         raise UserError(f"{path} has no robot.yaml, which says how long the robot is and where its chambers are")
-    entries = _flat(file, robot)
-    angles = sequence(file, entries, "chambers.angles_deg")
-    count = entries.get("chambers.count", len(angles))
+    for section, content in robot.items():
+        if not isinstance(content, Mapping):
+            raise faulty(file, f"{section} is {content!r}, no section with names and values")
+    angles = sequence(file, robot, "chambers.angles_deg")
+    count = robot.get("chambers.count", len(angles))
     if count != len(angles):
         raise faulty(file, f"chambers.count is {count!r}, and chambers.angles_deg has {len(angles)}")
     values: dict[str, Any] = {
         "chambers.names": [f"chamber_{place}" for place in range(1, len(angles) + 1)],
         "behaviour.chamber_gains": [1.0] * len(angles),
         "behaviour.pressure_offsets_pa": [0.0] * len(angles),
-        "chambers.angles_deg": numbers(file, entries, "chambers.angles_deg", len(angles), "robot.yaml"),
-        "wrench.origin_in_base_m": numbers(file, entries, "force_torque_sensor.origin_in_base_m", 3, "robot.yaml"),
+        "chambers.angles_deg": numbers(file, robot, "chambers.angles_deg", len(angles), "robot.yaml"),
+        "wrench.origin_in_base_m": numbers(file, robot, "force_torque_sensor.origin_in_base_m", 3, "robot.yaml"),
     }
-    values |= {ours: number(file, entries, theirs) for theirs, ours in _OF_THE_ROBOT.items()}
-    values |= {ours: number(file, entries, theirs) for theirs, ours in _OF_DATA_SHEETS.items() if theirs in entries}
-    values |= {ours: _meaning(file, entries, theirs, known) for theirs, (ours, known) in _TEXTS.items()}
-    if _CROSSTALK in entries:
-        values["wrench.crosstalk_fraction"] = 0.01 * number(file, entries, _CROSSTALK)
+    values |= {ours: number(file, robot, theirs) for theirs, ours in _OF_THE_ROBOT.items()}
+    values |= {ours: number(file, robot, theirs) for theirs, ours in _OF_DATA_SHEETS.items() if theirs in robot}
+    values |= {ours: _meaning(file, robot, theirs, known) for theirs, (ours, known) in _TEXTS.items()}
+    if _CROSSTALK in robot:
+        values["wrench.crosstalk_fraction"] = 0.01 * number(file, robot, _CROSSTALK)
     with said_of(file):
         configuration = load(SoftRobotConfiguration, values)
-    notes = []
-    known = {*_OF_THE_ROBOT, *_OF_DATA_SHEETS, *_READ_OTHERWISE}
-    if unread := sorted(set(entries) - known - _FOR_PEOPLE):
-        notes.append(f"robot.yaml: nothing reads {', '.join(unread)}.")
-    if unsaid := [name for name in (*_OF_DATA_SHEETS, _CROSSTALK) if name not in entries]:
+    notes = said_of_unread(file, robot, _FOR_PEOPLE)
+    if unsaid := [name for name in (*_OF_DATA_SHEETS, _CROSSTALK) if name not in robot]:
         notes.append(f"robot.yaml does not say {', '.join(unsaid)}: softrobot.yaml has usual values.")
     return configuration, notes
-
-
-def _flat(file: Path, robot: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of the sections by dotted names."""
-    entries: dict[str, Any] = {}
-    for section, content in robot.items():
-        if not isinstance(content, Mapping):
-            raise faulty(file, f"{section} is {content!r}, no section with names and values")
-        entries |= {f"{section}.{name}": value for name, value in content.items()}
-    return entries
 
 
 def _meaning(file: Path, entries: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:

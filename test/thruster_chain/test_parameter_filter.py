@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.moments import Moments, correction, see
 from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
+from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
 from thruster_chain_estimation.estimators.parameter_filter import (
+    STOP_MARGIN_RAD,
     WINDOW,
     ParameterFilter,
     ParameterPassage,
@@ -254,3 +256,41 @@ def test_a_blow_is_no_information() -> None:
     assert states[-1].changes == 0
     assert (np.diag(states[19].belief.covariance) > 0.81 * np.diag(before[at + 19].belief.covariance)).all()
     assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
+
+
+def test_at_an_end_stop_masses_are_learned_from_what_the_stop_does_not_tell() -> None:
+    """A third of the run; of longer chains one joint is at a stop half of the time."""
+    truth, run, states = plain()
+    bent = [np.abs(np.diff(moved.headings)).max() for moved in run.moved]
+    stopped = np.array(bent) > np.deg2rad(CHAIN.joint_travel_deg) - STOP_MARGIN_RAD
+    at = next(k for k in range(WINDOW, len(bent), WINDOW) if stopped[k : k + 2 * WINDOW].all())
+    masses = LINKS + layout.LOG_MASS
+    before, after = (states[k].belief.covariance[np.ix_(masses, masses)] for k in (at - 1, at + 2 * WINDOW - 1))
+    assert np.linalg.slogdet(after)[1] < np.linalg.slogdet(before)[1]
+    assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
+    assert states[-1].changes == 0
+
+
+def test_evidence_of_a_jump_is_the_likelihood_ratio_of_a_filter_that_allows_for_it() -> None:
+    rng, n, places = np.random.default_rng(5), 5, np.array([[0, 1], [3, 4]])
+    variances, transition = rng.uniform(0.5, 2.0, (2, 2)), np.array([[2.0, 1.0, 0.3], [4.0, 0.0, -0.2]])
+    whole = np.eye(n)
+    for row, column, entry in transition:
+        whole[int(row), int(column)] += entry
+    jumps, ratios = Jumps.of(places, n), np.zeros(2)
+    plain, *freed = (Moments(np.zeros(n), np.eye(n)) for _ in range(3))
+    for one, where, variance in zip(freed, places, variances, strict=True):
+        one.covariance[where, where] += variance
+    beliefs = [plain, *freed]
+    for _ in range(6):
+        slopes, measured = rng.normal(size=(2, n)), 3.0 * rng.normal(size=2)
+        jumps, found = jumps.after(transition), []
+        for k, (mean, covariance) in enumerate(beliefs):
+            mean, covariance = whole @ mean, whole @ covariance @ whole.T
+            sight = see(covariance, measured - slopes @ mean, slopes, 0.5 * np.eye(2))
+            change, covariance = correction(covariance, sight)
+            beliefs[k] = Moments(mean + change, covariance)
+            found.append((sight, -0.5 * sight.nis - np.log(np.diag(sight.root)).sum()))
+        jumps = jumps.corrected(Corrected(slopes, found[0][0]))
+        ratios += [likelihood - found[0][1] for _, likelihood in found[1:]]
+    np.testing.assert_allclose(jumps.evidence(variances), ratios, rtol=1e-9)

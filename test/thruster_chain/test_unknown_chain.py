@@ -15,6 +15,7 @@ import yaml
 from laboratory_folders import changed, lines, write
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.tracks import HeldValues
 from thruster_chain_estimation.simulation.unknown_chain import read_configuration, read_unknown_chain
 
 START_NS = 1_777_277_384_000_000_000
@@ -118,6 +119,40 @@ def test_without_truth_there_are_sensors_and_a_note_and_a_readme_says_what_it_is
     assert not read_unknown_chain(folder).simulated
 
 
+def change(at_s: float = 0.5, **others: Any) -> dict[str, Any]:
+    weighed = {"mass_after_kg": 0.7, "inertia_about_com_after_kg_m2": 0.003, "com_offset_after_m": [0.01, 0.0]}
+    return {"at_s_after_start": at_s, "link": "link_2", **weighed, **others}
+
+
+def test_what_changes_in_the_run_changes_in_the_truth(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    changed(folder / "truth_parameters.yaml", lambda it: it.update(change=change(by="Ann")))
+    content = read_unknown_chain(folder)
+    weighed, *_ = content.recording.truth
+    held = HeldValues.clean(weighed.stamps_ns, weighed.values)
+    before, after = held.at(START_NS + np.array([499_999_999, 500_000_000]))
+    np.testing.assert_array_equal(before, [0.4, 0.5, 0.002, 0.002])
+    np.testing.assert_array_equal(after, [0.4, 0.7, 0.002, 0.003])
+    said = "From 0.5 s on link_2 has 0.7 kg and 0.003 kg m^2, until then 0.5 kg and 0.002 kg m^2"
+    assert any(note.startswith(said) for note in content.notes)
+    assert "truth_parameters.yaml: nothing reads change.by." in content.notes
+    changed(folder / "truth_parameters.yaml", lambda it: it.update(change=[change(), change(0.8, mass_after_kg=0.5)]))
+    weighed, *_ = read_unknown_chain(folder).recording.truth
+    assert weighed.values[:, 1].tolist() == [0.5, 0.7, 0.5]
+
+
+def test_what_nobody_reads_is_named_by_its_file(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    assert not [note for note in read_unknown_chain(folder).notes if "nothing reads" in note]
+    changed(folder / "robot.yaml", lambda it: (it.update(payload={"kg": 1}), it["links"][1]["imu"].update(kind="x")))
+    changed(folder / "robot.yaml", lambda it: it["tolerances"].update(hinge_m=0.1))
+    changed(folder / "run.yaml", lambda it: it["initial_poses"][0].update(hour=3))
+    notes = read_unknown_chain(folder).notes
+    names = "links.imu.kind, payload, tolerances.hinge_m"  # as they stand in the file
+    assert f"robot.yaml: nothing reads {names}." in notes
+    assert "run.yaml: nothing reads initial_poses.hour." in notes
+
+
 def test_rows_that_are_lost_or_out_of_order_are_counted(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
     rows = lines(folder / "imu_link_2")
@@ -139,6 +174,10 @@ def drop(name: str) -> Callable[[Path], object]:
 
 def in_yaml(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
     return lambda folder: changed(folder / name, change)
+
+
+def in_truth(**more: Any) -> Callable[[Path], object]:
+    return in_yaml("truth_parameters.yaml", lambda content: content.update(more))
 
 
 def in_robot(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -165,6 +204,10 @@ def in_table(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[P
         (in_robot(lambda it, link: link.update(name="../x")), "letters, digits and _ only"),
         (in_robot(lambda it, link: it.update(inertia_about="hinge")), "inertia_about is 'hinge'"),
         (in_yaml("run.yaml", lambda it: it["initial_poses"].pop()), "initial_poses has 1 entries"),
+        (in_truth(change=3), "change is 3, no names with values"),
+        (in_truth(change=change(link="link_9")), "link of change is 'link_9'; robot.yaml has link_1, link_2"),
+        (in_truth(change=change(-1.0)), "at_s_after_start of change is -1; it must be 0 or more"),
+        (in_truth(change=change(mass_after_kg="x")), "mass_after_kg of change is 'x'; it must be a number"),
         (in_table("thrusters", lambda rows: [row + ",0" for row in rows]), "its columns are stamp_ns, u1, u2, 0"),
         (in_table("imu_link_1", lambda rows: [*rows, rows[1].replace("9.8", "x")]), "line 102: could not convert"),
         (in_table("imu_link_1", lambda rows: [*rows, "-5" + rows[1][19:]]), "line 102: -5 is no stamp"),

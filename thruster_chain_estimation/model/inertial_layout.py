@@ -40,9 +40,10 @@ SCALED = (PLACE_X, PLACE_Y, HALF_LENGTH, SCALE_APART)
 JOINT = 4
 CHAIN = 6
 
-OF_TOLERANCE = 2.0 / 3.0
-"""Standard deviation of what a laboratory says it knows to a tolerance: 0.4 to 0.7 of 60 places, angles, masses and
-gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.9 of lengths, which are taken whole.
+OF_TOLERANCE = BOUND_TO_STDDEV
+"""Standard deviation of what a laboratory says it knows to a tolerance: it lies anywhere within, where no more is said
+(JCGM 100:2008, "Guide to the expression of uncertainty in measurement", 4.3.7). Lengths are taken whole: between two
+pins there is their play as well.
 """
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
 

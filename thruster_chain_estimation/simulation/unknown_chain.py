@@ -22,6 +22,7 @@ from onboard_estimation.base.series import Recording, Series, imu_channel, truth
 from onboard_estimation.contract.converters import Converted
 from onboard_estimation.contract.laboratory_files import (
     POSE_COLUMNS,
+    Entries,
     Table,
     faulty,
     mapping,
@@ -29,6 +30,7 @@ from onboard_estimation.contract.laboratory_files import (
     numbers,
     read_table,
     refuse_other_time,
+    said_of_unread,
     said_to_be_simulated,
     sequence,
     text,
@@ -40,6 +42,7 @@ CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""
 
 _WEIGHED = ("mass_kg", "inertia_about_com_kg_m2")
+_WEIGHED_AFTER = ("mass_after_kg", "inertia_about_com_after_kg_m2")
 _IMU = ("gx", "gy", "gz", "ax", "ay", "az")
 _TOLERANCES = (
     "length_m",
@@ -58,6 +61,27 @@ _OTHERS = {
     "joint_travel_deg": "chain.joint_travel_deg",
     "imu_rate_hz": "imu.rate_hz",
     "gravity_m_s2": "gravity_m_s2",
+}
+# Said for people, or found out afterwards of what nothing is judged on.
+_FOR_PEOPLE = {
+    "thruster_command_rate_hz",
+    "motion_capture_rate_hz",
+    "seconds",
+    "number_of_links",
+    "links.com_offset_m",
+    "links.thruster_place_m",
+    "links.thruster_angle_rad",
+    "links.thruster_gain",
+    "links.thruster_gain_reverse",
+    "links.thruster_time_constant_s",
+    "links.length_m",
+    "links.imu_place_m",
+    "links.imu_mounting_rotation_vector_rad",
+    "links.imu_clock_offset_s",
+    "links.imu_clock_drift_ppm",
+    "links.gyro_bias_at_start_rad_s",
+    "links.gyro_bias_at_end_rad_s",
+    "links.accelerometer_bias_m_s2",
 }
 _INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
 # By the data sheets of the motion capture and of the IMUs: 500 deg/s, 4 g.
@@ -144,6 +168,7 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     # Faults are said as of the file that they are in.
     with said_of(path / "robot.yaml"):
         configuration = load(ThrusterChainConfiguration, values | started)
+    notes += said_of_unread(path / "robot.yaml", robot, _FOR_PEOPLE)
     notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in configuration.chain.unobservable()]
     return configuration, notes
 
@@ -214,7 +239,7 @@ def _initial(path: Path, names: list[str], masses_kg: list[float]) -> tuple[dict
         notes.append("run.yaml has no initial_poses: the first poses are not known.")
     if unused := run.get("thruster_not_used"):
         notes.append(f"The thruster of {unused} was left unused.")
-    return values, notes
+    return values, notes + said_of_unread(file, run, {"start_stamp_ns", *_FOR_PEOPLE})
 
 
 def _refuse_other_count(path: Path, names: tuple[str, ...]) -> None:
@@ -239,14 +264,13 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
     """Motion capture and weighed parameters where they are there, and sentences on them."""
     file, late_s = path / "truth_parameters.yaml", CAPTURE_LATE_S
     found = mapping(file)
-    series, notes = [], []
+    series, notes = list[Series](), list[str]()
     if found is not None:
         if "motion_capture_late_s" in found:
             late_s = number(file, found, "motion_capture_late_s")
-        links = list(zip(names, _of_links(file, found, "links", names), strict=True))
-        values = [number(file, one, what, name) for what in _WEIGHED for name, one in links]
-        series.append(Series(true_parameters_channel(names), np.array([start_ns]), np.array([values])))
-        notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
+        weighed, notes = _weighed(file, found, names, start_ns)
+        series.append(weighed)
+        notes += said_of_unread(file, found, _FOR_PEOPLE)
     tables = _of_all_links(path, "truth", names, POSE_COLUMNS)
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
     for name, table in tables.items():
@@ -258,3 +282,28 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
     if missing := [name for name in names if name not in tables]:
         notes.append(f"There is no motion capture of {', '.join(missing)}.")
     return series, notes
+
+
+def _weighed(file: Path, found: Entries, names: tuple[str, ...], start_ns: int) -> tuple[Series, list[str]]:
+    """Masses and inertias as weighed, from the start on and again from each change on, and sentences on them."""
+    links = list(zip(names, _of_links(file, found, "links", names), strict=True))
+    values = [np.array([number(file, one, what, name) for what in _WEIGHED for name, one in links])]
+    at_s, notes = [0.0], ["Masses and inertias as weighed are on ground_truth/inertial_parameters."]
+    changes = found.get("change", [])
+    for change in changes if isinstance(changes, list) else [changes]:
+        if not isinstance(change, Entries):
+            raise faulty(file, f"change is {change!r}, no names with values")
+        if (link := text(file, change, "link")) not in names:
+            raise faulty(file, f"link of change is {link!r}; robot.yaml has {', '.join(names)}")
+        at_s.append(number(file, change, "at_s_after_start", "change"))
+        if at_s[-1] < at_s[-2]:
+            raise faulty(file, f"at_s_after_start of change is {at_s[-1]:g}; it must be {at_s[-2]:g} or more")
+        numbers(file, change, "com_offset_after_m", 2, "change")  # which moves no link's middle
+        place, after = [names.index(link), len(names) + names.index(link)], values[-1].copy()
+        after[place] = [number(file, change, name, "change") for name in _WEIGHED_AFTER]
+        (mass_kg, inertia), (was_kg, was) = after[place], values[-1][place]
+        to = f"{mass_kg:g} kg and {inertia:g} kg m^2, until then {was_kg:g} kg and {was:g} kg m^2"
+        notes.append(f"From {at_s[-1]:g} s on {link} has {to}: so the ground truth says.")
+        values.append(after)
+    stamps = start_ns + np.round(np.array(at_s) * NANOSECONDS_PER_SECOND).astype(np.int64)
+    return Series(true_parameters_channel(names), stamps, np.array(values)), notes

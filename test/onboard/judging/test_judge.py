@@ -25,7 +25,7 @@ from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vecto
 from onboard_estimation.judging import what_if
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings, WhatIf
-from onboard_estimation.judging.replay import EstimateSeries
+from onboard_estimation.judging.replay import EstimateSeries, Record
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from salp_estimation.robot import ROBOT as SALP
 
@@ -197,6 +197,21 @@ def test_of_several_estimates_of_an_instant_the_last_counts() -> None:
     assert record.stamps_ns.tolist() == [1, 2, 3]
     assert record.means[:, 0].tolist() == [2.0, 3.0, 5.0]
     assert len(EstimateSeries.of([]).stamps_ns) == 0
+
+
+def test_of_large_states_as_many_estimates_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evenly, with the first and the last; of small ones all."""
+    monkeypatch.setattr("onboard_estimation.judging.replay.MOST_BYTES", 10 * 65**2 * 8)
+    for size, count in ((65, 10), (65, 11), (65, 47), (65, 123), (64, 123)):
+        told, record = [Estimate(k, np.zeros(size), np.eye(size)) for k in range(count)], Record()
+        for k in range(0, count, 7):
+            record.extend(told[k : k + 7])
+        *kept, last = EstimateSeries.of(record).stamps_ns.tolist()
+        assert last == count - 1
+        assert kept == list(range(0, count - 1, record.every))
+        assert (len(kept) == count - 1) == (record.every == 1) == (size == 64 or count <= 10)
+        assert len(kept) <= 10 or size == 64
+    assert EstimateSeries.of(Record(told[:0])).thinned == EstimateSeries.of(told).thinned == ""
 
 
 # A robot that gives back what it is told, so that alignment and drawing are seen alone.
