@@ -30,7 +30,7 @@ from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.simulation.scenario import AccelerometerScenario, Change, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
-from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
+from onboard_estimation.base.series import Fault, Recording, Series, set_pose_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, spread
 
 Rows = NDArray[np.float64]
@@ -122,6 +122,8 @@ class HopperSimulation:
         self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
         self._changes = sorted(changes, key=lambda one: one.at_s)
+        self._faults: tuple[Fault, ...] = ()
+        self.changeable = {"leg.stiffness": "stiffness", "leg.loss": "loss", "body.force": "force"}
         self._truth = truth_channel(configuration.truth_body)
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
         self._state = self._standing()
@@ -202,6 +204,20 @@ class HopperSimulation:
     def take_estimate(self, height_m: float, velocity_m_s: float, phase: int) -> None:
         """What the controller goes by from now on, in place of the truth."""
         self._feedback = np.array([height_m, velocity_m_s, float(phase)])
+
+    @property
+    def changes(self) -> tuple[Fault, ...]:
+        """Of what is `changeable`, by an offset or a scale, and back."""
+        return self._faults
+
+    @changes.setter
+    def changes(self, faults: tuple[Fault, ...]) -> None:
+        self._faults = faults
+        for one in faults:
+            field, nominal = self.changeable[one.name], getattr(self.plant, self.changeable[one.name])
+            self._changes += [Change(max(one.from_s, 0.0), field, 0.0, one.of(nominal))]
+            self._changes += [Change(one.until_s, field, 0.0, nominal)] if one.until_s < np.inf else []
+        self._changes.sort(key=lambda one: one.at_s)
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
