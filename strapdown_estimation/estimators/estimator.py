@@ -40,8 +40,6 @@ from strapdown_estimation.estimators.loss import Trust, found, is_flat, unknown
 from strapdown_estimation.model.configuration import Strapdown
 from strapdown_estimation.model.state import POSITION, SPACE, Coverage, Prediction
 
-_NOT_BEYOND = np.zeros(6, dtype=np.int64)
-
 
 class Filtered(NamedTuple):
     """The filter since its start: its moments, and what each part of it keeps.
@@ -148,7 +146,8 @@ class StrapdownEstimator(Estimator[StrapdownState]):
                 filtered, innovation, reason = self._filtered(state.contact, before, claim, measurement, step_s)
         events: tuple[Event, ...] = ()
         if reason:
-            filtered = filtered._replace(ground=GroundState(()), trust=filtered.trust.gone(turned_rad))
+            if filtered.trust.lost is None:
+                filtered = filtered._replace(ground=GroundState(()), trust=filtered.trust.gone(turned_rad))
             sentence = (
                 f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the "
                 "ground, and the heading is uncertain from then on"
@@ -193,7 +192,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
 
 def _started(state: StrapdownState, aligned: Aligned, stamp_ns: int, levels: Levels) -> StrapdownState:
     """Believed as it is, on ground of those levels."""
-    moments, coverage = aligned.moments, Coverage(aligned.typical_step_s, _NOT_BEYOND)
+    moments, coverage = aligned.moments, Coverage(aligned.typical_step_s)
     kept = coverage, Refusals(stamp_ns), GroundState(levels), Trust(stamp_ns, moments)
     contact = state.contact.calibrated(aligned.gyro_bias, aligned.specific_force_m_s2)
     return StrapdownState(stamp_ns, contact, (), Filtered(aligned, moments, *kept))

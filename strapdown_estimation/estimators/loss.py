@@ -96,18 +96,29 @@ class Trust(NamedTuple):
         if innovation is None or not is_flat(claim):
             return self, ""
         speed_m_s = float(np.linalg.norm(innovation.value))
-        if innovation.inflation > 1.0 and not claim.at_rest:
-            contradictions = _CONTRADICTING_READINGS
-        elif contradicts(moments.mean, measurement.value, innovation.accepted, speed_m_s):
+        if contradicts(moments.mean, measurement.value, innovation.accepted, speed_m_s):
             contradictions = self.contradictions + 1
         elif innovation.accepted:
             return Trust(measurement.stamp_ns, moments, self.turned_at), ""
         else:
             contradictions = 0
-        reason = ""
-        if contradictions >= _CONTRADICTING_READINGS:
-            reason = f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s or in its tilt"
-        return self._replace(contradictions=contradictions), reason
+        if contradictions < _CONTRADICTING_READINGS:
+            return self._replace(contradictions=contradictions), ""
+        reason = f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s or in its tilt"
+        return self._standing(moments, measurement, innovation), reason
+
+    def _standing(self, moments, measurement, innovation):
+        turn = attitude(moments.mean)
+        force = measurement.value[IMU.linear_acceleration]
+        upwards = float(turn[2] @ force) / max(float(np.linalg.norm(force)), 1e-9)
+        angle = math.acos(np.clip(upwards, -1.0, 1.0))
+        since_s = (measurement.stamp_ns - self.believed_ns) / NANOSECONDS_PER_SECOND
+        gone = 0.5 * since_s * (turn @ innovation.value)
+        stated = self.stated(moments)
+        variance = stated[_P, _P] + gone @ gone / 3.0 * np.eye(3)
+        heading = min(heading_variance(moments.mean, stated) + angle**2, UNKNOWN_ANGLE_VARIANCE)
+        lost = Lost(measurement.stamp_ns, moments.mean[_P] + gone, variance, heading)
+        return self._replace(contradictions=0, lost=lost)
 
     def gone(self, turned_rad: float) -> Trust:
         """Lost since it was last believed; the heading may have turned by so much (standard deviation)."""
