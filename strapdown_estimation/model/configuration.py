@@ -43,7 +43,9 @@ class Imu:
     hidden_acceleration_stddev_m_s2: float = non_negative(20.0, "what a gap or a saturated reading may hide", "m/s^2")
     hidden_rate_stddev_rad_s: float = non_negative(5.0, "what a gap or a saturated reading may hide", "rad/s")
     hidden_speed_stddev_m_s: float = positive(2.0, "how fast the IMU may move while the filter is lost", "m/s")
-    longest_gap_s: float = positive(0.05, "after a longer gap the filter is lost until the IMU stands", "s")
+    longest_gap_s: float = positive(
+        0.2, "a gap up to it is bridged; after a longer one, anything may be turned and the filter is lost", "s"
+    )
     stuck_readings: int = parameter(
         6, "so many equal readings in a row of a sensor that has noise at rest mean that it is stuck", minimum=3
     )
