@@ -242,7 +242,7 @@ _UNKNOWN_ANGLE_RAD = 1.0
 
 
 _SATURATED = 0.99
-_EQUAL_EXTREMES = 3
+EQUAL_EXTREMES = 3
 """So many readings of an axis that equal its largest to the last bit are its limit: noise does not repeat itself."""
 _SLOWEST_LIMIT = np.repeat([1.0, 15.0], 3)
 """No IMU of a foot saturates below it: rad/s, m/s^2 (ranges begin at 125 deg/s and 2 g)."""
@@ -314,12 +314,17 @@ class Coverage(NamedTuple):
         if not extreme.any():
             return self
         equal = np.where(size > self.largest, 1, self.equal + extreme)
-        beyond = np.where(extreme & (equal == _EQUAL_EXTREMES), _EQUAL_EXTREMES - 1, self.beyond)
+        beyond = np.where(extreme & (equal == EQUAL_EXTREMES), EQUAL_EXTREMES - 1, self.beyond)
         return self._replace(largest=np.maximum(size, self.largest), equal=equal, beyond=beyond)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether an axis is cut off at its largest reading."""
+        return bool((self.equal >= EQUAL_EXTREMES).any())
 
     def limits(self, configured: Vector) -> Vector:
         """(6,) where each axis is cut off: as configured, or as seen."""
-        return np.where(self.equal >= _EQUAL_EXTREMES, np.minimum(configured, self.largest), configured)
+        return np.where(self.equal >= EQUAL_EXTREMES, np.minimum(configured, self.largest), configured)
 
 
 class Prediction:
