@@ -3,8 +3,8 @@
 An error-state filter is linear about its estimate: with an attitude that may be wrong by a radian, its covariance means
 nothing. So the estimate of a filter that is lost stands still where it was last believed, with a covariance that grows
 as fast as feet move, until the IMU stands on the ground. Gravity then gives the tilt, contact the velocity. The heading
-is lost as far as it may have turned: nothing on board tells it. Only readings that are missing lead there: whoever
-stands on the ground and is contradicted by gravity is set upright where he has come to.
+is lost as far as it may have turned: nothing on board tells it. What the ground contradicts by no more than a foot can
+do is not put back: it stands where it has come to, less what its velocity was wrong by.
 
 A heading error t turns the path walked since, d, by 1 - cos t along it, which is no linear error: the filter has no
 place for it. What it publishes gets it added, (E[(1 - cos t)^2] d d^T for the position.
@@ -30,9 +30,13 @@ from strapdown_estimation.model.state import attitude
 UNKNOWN_ANGLE_VARIANCE = math.pi**2 / 3.0
 """Of an angle that may be anything, rad^2."""
 _CONTRADICTING_READINGS = 5
-"""So many readings on the ground that contradict the tilt, one after another, are believed."""
+"""So many readings on the ground that contradict the state, one after another, are believed."""
 _CONTRADICTING_TILT_RAD = 0.7
 """Gravity further off than this is no heel that rolls: 0.4 rad is the most in walks that are well."""
+_CONTRADICTING_SPEED_M_S = 2.5
+"""The same for the speed of a foot on the ground: 2.1 m/s is the most, for one reading."""
+_FASTEST_M_S = 12.0
+"""A velocity wrong by more than a runner's foot swings with is no drift: the path since is worth nothing."""
 _FLAT_M_S2 = 2.0
 _FLAT_RAD_S = 1.0
 _LEAST_TILT_STDDEV_RAD = 0.05
@@ -69,7 +73,7 @@ class Trust(NamedTuple):
     turned_at
         (3,) where the heading became uncertain, see `with_turned_path`; None: nowhere.
     contradictions
-        Readings on the ground in a row that contradicted the tilt.
+        Readings on the ground in a row that contradicted the state.
     lost
         What there is to go back to; None: it is not lost.
     """
@@ -91,34 +95,33 @@ class Trust(NamedTuple):
     ) -> tuple[Trust, str]:
         """With the next reading, what was claimed and what came of it; and why to be set upright, empty where not.
 
-        A wrong velocity is no reason: the contacts that contradict it correct it, and the position with it.
+        A velocity that is wrong by less is no reason: contacts correct it, and the position with it.
         """
         if not claim.in_contact:
             return (self if self.contradictions == 0 else self._replace(contradictions=0)), ""
         if innovation is None or not is_flat(claim):
             return self, ""
-        tilt_rad = tilted(moments.mean, measurement.value)
-        if tilt_rad <= _CONTRADICTING_TILT_RAD:
+        tilt_rad, speed_m_s = tilted(moments.mean, measurement.value), float(np.linalg.norm(innovation.value))
+        if tilt_rad <= _CONTRADICTING_TILT_RAD and (innovation.accepted or speed_m_s <= _CONTRADICTING_SPEED_M_S):
             if innovation.accepted:
                 return Trust(measurement.stamp_ns, moments, self.turned_at), ""
             return self._replace(contradictions=0), ""
         if self.contradictions + 1 < _CONTRADICTING_READINGS:
             return self._replace(contradictions=self.contradictions + 1), ""
-        reason = f"gravity contradicts {measurement.sensor} by {math.degrees(tilt_rad):.0f} deg"
-        return self._come_to(measurement.stamp_ns, moments, innovation, tilt_rad), reason
+        reason = (
+            f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s and {math.degrees(tilt_rad):.0f} deg"
+        )
+        if innovation.accepted or speed_m_s > _FASTEST_M_S:
+            return self.gone(math.inf), reason
+        return self._come_to(measurement.stamp_ns, moments, innovation), reason
 
-    def _come_to(self, stamp_ns: int, moments: Moments, innovation: Innovation, tilt_rad: float) -> Trust:
-        """Lost on the ground just now: it has come as far as it thinks, less what its velocity is wrong by.
-
-        The heading may be wrong by as much as the tilt.
-        """
-        stated = self.stated(moments)
+    def _come_to(self, stamp_ns: int, moments: Moments, innovation: Innovation) -> Trust:
+        """Lost, but where it has come to, less what its velocity is wrong by; as unsure as that is much."""
         since_s = (stamp_ns - self.believed_ns) / NANOSECONDS_PER_SECOND
         error = 0.5 * since_s * (attitude(moments.mean) @ innovation.value)
-        variance = stated[_P, _P] + float(error @ error) * np.eye(3)
-        heading = min(heading_variance(moments.mean, stated) + tilt_rad**2, UNKNOWN_ANGLE_VARIANCE)
-        position = moments.mean[_P] if innovation.accepted else moments.mean[_P] + error
-        return self._replace(contradictions=0, lost=Lost(stamp_ns, position, variance, heading))
+        lost = self.gone(math.inf)
+        variance = lost.lost.variance + float(error @ error) * np.eye(3)
+        return lost._replace(lost=lost.lost._replace(position=moments.mean[_P] + error, variance=variance))
 
     def gone(self, turned_rad: float) -> Trust:
         """Lost since it was last believed; the heading may have turned by so much (standard deviation)."""
