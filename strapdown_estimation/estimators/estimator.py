@@ -13,7 +13,6 @@ stands again: see `loss`. Everything is causal and without lag.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -144,15 +143,13 @@ class StrapdownEstimator(Estimator[StrapdownState]):
                 trust = before.trust.gone(step_s * imu.hidden_rate_stddev_rad_s)
                 filtered = before._replace(ground=GroundState(()), trust=trust)
                 said.append(
-                    f"no readings of {measurement.sensor} for {step_s:.2f} s{_at(measurement)}: lost until it stands on "
-                    "the ground, and the heading is uncertain from then on"
+                    f"no readings of {measurement.sensor} for {step_s:.2f} s{_at(measurement)}: lost until it stands "
+                    "on the ground, and the heading is uncertain from then on"
                 )
             elif step_s > 0.0:  # not so for a first reading at the very start
                 filtered, innovation, reason = self._filtered(state.contact, before, claim, measurement, step_s)
                 if reason:
-                    said.append(
-                        f"{reason}{_at(measurement)}: set upright, and the heading is uncertain from then on"
-                    )
+                    said.append(f"{reason}{_at(measurement)}: set upright, and the heading is uncertain from then on")
                 if filtered.coverage.cut_off and not before.coverage.cut_off:
                     said.append(self._cut_off(filtered.coverage, measurement))
         events = tuple(map(Notice, said))
@@ -178,7 +175,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
     def _filtered(
         self, earlier: ContactState, before: Filtered, claim: Claim, measurement: Measurement, step_s: float
     ) -> tuple[Filtered, Innovation | None, str]:
-        """The state moved, corrected by what contact tells, and judged; why to set it upright, empty where it is not."""
+        """The state moved, corrected by what contact tells, and judged; why to set it upright, if at all."""
         stamp_ns, reading, known = measurement.stamp_ns, measurement.value, self._configuration
         start, moments, coverage, refusals, ground, trust = before
         if earlier.stamps_ns:

@@ -119,16 +119,18 @@ class Trust(NamedTuple):
         """Lost, but where it has come to, less what its velocity is wrong by; as unsure as that is much."""
         since_s = (stamp_ns - self.believed_ns) / NANOSECONDS_PER_SECOND
         error = 0.5 * since_s * (attitude(moments.mean) @ innovation.value)
-        lost = self.gone(math.inf)
-        variance = lost.lost.variance + float(error @ error) * np.eye(3)
-        return lost._replace(lost=lost.lost._replace(position=moments.mean[_P] + error, variance=variance))
+        lost = self._last_believed(math.inf)
+        variance = lost.variance + float(error @ error) * np.eye(3)
+        return self._replace(contradictions=0, lost=lost._replace(position=moments.mean[_P] + error, variance=variance))
 
     def gone(self, turned_rad: float) -> Trust:
         """Lost since it was last believed; the heading may have turned by so much (standard deviation)."""
+        return self._replace(contradictions=0, lost=self._last_believed(turned_rad))
+
+    def _last_believed(self, turned_rad: float) -> Lost:
         stated = self.stated(self.believed)
         variance = heading_variance(self.believed.mean, stated) + turned_rad**2
-        lost = Lost(self.believed_ns, self.believed.mean[_P], stated[_P, _P], min(variance, UNKNOWN_ANGLE_VARIANCE))
-        return self._replace(contradictions=0, lost=lost)
+        return Lost(self.believed_ns, self.believed.mean[_P], stated[_P, _P], min(variance, UNKNOWN_ANGLE_VARIANCE))
 
 
 def heading_variance(mean: Vector, covariance: Matrix) -> float:
