@@ -49,10 +49,10 @@ from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Mat
 from onboard_estimation.filtering.gating import Gate, Innovation, decide, gate_threshold
 from onboard_estimation.filtering.moments import Moments, innovate, update
 from strapdown_estimation.model import state as model
-from strapdown_estimation.model.configuration import Contact, Ground
+from strapdown_estimation.model.configuration import Contact, Ground, Strapdown
 from strapdown_estimation.model.state import contact_velocity, steady
 
-_BIAS = model.SPACE.coordinates("gyro_bias")
+_BIAS, _BIAS_ERROR = model.SPACE.coordinates("gyro_bias"), model.SPACE.tangent("gyro_bias")
 _RATE_JACOBIAN = np.zeros((3, model.DIMENSION))
 _RATE_JACOBIAN[:, model.GYRO_BIAS : model.GYRO_BIAS + 3] = np.eye(3)
 _IDENTITY = np.eye(3)
@@ -183,14 +183,16 @@ class Refusals(NamedTuple):
 
 
 def stand_still(
-    p: Contact, refusals: Refusals, moments: Moments, stamp_ns: int, reading: Vector, step_s: float, claim: Claim
+    known: Strapdown, refusals: Refusals, moments: Moments, stamp_ns: int, reading: Vector, step_s: float, claim: Claim
 ) -> tuple[Refusals, Moments, Innovation]:
     """Zero velocity of the point of contact, behind the gate.
 
     Refused for too long, the velocity is doubted instead of the contact. The gate's inflation is reported and not used:
     it would widen attitude and biases as well, which nothing speaks against. The velocity is wrong by as much as the
-    innovation says, and that error has grown since the last contact, so that the position is wrong in proportion.
+    innovation says, and that error has grown since the last contact, so that the position is wrong in proportion. What
+    made it grow may go on: the gyro's bias may have moved as far as one is expected to be off at start.
     """
+    p = known.contact
     velocity, jacobian = contact_velocity(moments.mean, reading)
     variance = (
         p.speed_stddev_m_s**2
@@ -198,13 +200,13 @@ def stand_still(
         + (p.speed_per_deviation_s * claim.deviation_rms) ** 2
     )
     innovation = innovate(moments, -velocity, jacobian, variance * _IDENTITY)
-    enough_s = p.recover_at_rest_s if claim.at_rest else p.recover_moving_s
     # One rejection is enough where recovery is allowed at all: time decides that, not a count.
     gate = Gate(p.gate_probability, recover_after=1)
-    decision = decide(gate, innovation.nis, 3, 0, may_recover=refusals.refused_s >= enough_s)
+    decision = decide(gate, innovation.nis, 3, 0, may_recover=refusals.refused_s >= p.recover_s)
     if decision.inflation > 1.0:
         since_s = (stamp_ns - refusals.believed_ns) / NANOSECONDS_PER_SECOND
         widening = steady((velocity @ velocity) * _IDENTITY, since_s)
+        widening[_BIAS_ERROR, _BIAS_ERROR] += known.imu.gyro_bias_stddev_rad_s**2 * _IDENTITY
         moments = Moments(moments.mean, moments.covariance + widening)
         innovation = replace(innovate(moments, -velocity, jacobian, variance * _IDENTITY), inflation=decision.inflation)
     elif not decision.accepted:

@@ -13,7 +13,6 @@ stands again: see `loss`. Everything is causal and without lag.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +37,7 @@ from strapdown_estimation.estimators.contact import (
 )
 from strapdown_estimation.estimators.loss import Trust, found, is_flat, unknown
 from strapdown_estimation.model.configuration import Strapdown
-from strapdown_estimation.model.state import POSITION, SPACE, Coverage, Prediction
-
-_NOT_BEYOND = np.zeros(6, dtype=np.int64)
+from strapdown_estimation.model.state import EQUAL_EXTREMES, POSITION, SPACE, Coverage, Prediction
 
 
 class Filtered(NamedTuple):
@@ -115,8 +112,9 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             if repetitions >= filtered.start.stuck_after:
                 return _stuck(first_of_equals, repetitions, filtered.start.stuck_after, measurement)
         contact = detected(self._configuration.contact, state.contact, measurement.stamp_ns, measurement.value)
+        before = filtered.trust.lost
         filtered, innovation, events = self._followed(state, filtered, contact.claim, measurement)
-        if events:
+        if filtered.trust.lost is not None and before is None:
             contact = contact._replace(peak=0.0)  # which was none: contact is rest until there is another one
         stamp_ns, moments = measurement.stamp_ns, filtered.moments
         after = StrapdownState(stamp_ns, contact, (), filtered, repetitions, first_of_equals)
@@ -139,27 +137,45 @@ class StrapdownEstimator(Estimator[StrapdownState]):
         """The reading filtered, or a way found back to what there is to filter; events where it was lost."""
         imu, filtered, innovation = self._configuration.imu, before, None
         step_s = (measurement.stamp_ns - state.stamp_ns) / NANOSECONDS_PER_SECOND
-        reason, turned_rad = "", math.inf
+        said = list[str]()
         if before.trust.lost is None:
             if step_s > imu.longest_gap_s:
-                turned_rad = step_s * imu.hidden_rate_stddev_rad_s
-                reason = f"no readings of {measurement.sensor} for {step_s:.2f} s"
+                trust = before.trust.gone(step_s * imu.hidden_rate_stddev_rad_s)
+                filtered = before._replace(ground=GroundState(()), trust=trust)
+                said.append(
+                    f"no readings of {measurement.sensor} for {step_s:.2f} s{_at(measurement)}: lost until it stands "
+                    "on the ground, and the heading is uncertain from then on"
+                )
             elif step_s > 0.0:  # not so for a first reading at the very start
                 filtered, innovation, reason = self._filtered(state.contact, before, claim, measurement, step_s)
-        events: tuple[Event, ...] = ()
-        if reason:
-            filtered = filtered._replace(ground=GroundState(()), trust=filtered.trust.gone(turned_rad))
-            sentence = (
-                f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the "
-                "ground, and the heading is uncertain from then on"
-            )
-            events = (Notice(sentence),)
+                if reason:
+                    said.append(f"{reason}{_at(measurement)}: set upright, and the heading is uncertain from then on")
+                if filtered.coverage.cut_off and not before.coverage.cut_off:
+                    said.append(self._cut_off(filtered.coverage, measurement))
+        events = tuple(map(Notice, said))
         return self._sought(filtered, measurement, claim), innovation, events
+
+    def _cut_off(self, coverage: Coverage, measurement: Measurement) -> str:
+        """What to say of the first axis that is seen to be cut off below its range."""
+        axis = int(np.argmax(coverage.equal >= EQUAL_EXTREMES))
+        what, unit, name = ("accelerometer", "m/s^2", "m_s2") if axis >= 3 else ("gyro", "rad/s", "rad_s")
+        return (
+            f"the {what} of {measurement.sensor} is cut off at {coverage.largest[axis]:.3g} {unit}{_at(measurement)}: "
+            f"what it hides widens the uncertainty, set imu.{what}_range_{name}"
+        )
+
+    def health(self, state: StrapdownState) -> dict[str, float]:
+        """Time since a contact that was believed, and the speed: a foot swings for a second or two, below 12 m/s."""
+        if state.filtered is None:
+            return {}
+        since_s = (state.stamp_ns - state.filtered.refusals.believed_ns) / NANOSECONDS_PER_SECOND
+        velocity = state.filtered.moments.mean[SPACE.coordinates("velocity")]
+        return {"since_contact_s": since_s, "speed_m_s": float(np.linalg.norm(velocity))}
 
     def _filtered(
         self, earlier: ContactState, before: Filtered, claim: Claim, measurement: Measurement, step_s: float
     ) -> tuple[Filtered, Innovation | None, str]:
-        """The state moved, corrected by what contact tells, and judged; why it is to be lost, empty where it is not."""
+        """The state moved, corrected by what contact tells, and judged; why to set it upright, if at all."""
         stamp_ns, reading, known = measurement.stamp_ns, measurement.value, self._configuration
         start, moments, coverage, refusals, ground, trust = before
         if earlier.stamps_ns:
@@ -169,7 +185,7 @@ class StrapdownEstimator(Estimator[StrapdownState]):
         innovation = None
         if claim.in_contact:
             at = stamp_ns, reading, step_s, claim
-            refusals, moments, innovation = stand_still(known.contact, refusals, moments, *at)
+            refusals, moments, innovation = stand_still(known, refusals, moments, *at)
             if innovation.accepted and claim.at_rest:
                 moments = turn_nowhere(known.contact, moments, reading, step_s, claim)
             if innovation.accepted and known.ground.enabled:
@@ -191,9 +207,13 @@ class StrapdownEstimator(Estimator[StrapdownState]):
         return filtered._replace(moments=moments, refusals=Refusals(stamp_ns), trust=trust)
 
 
+def _at(measurement: Measurement) -> str:
+    return f", at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s"
+
+
 def _started(state: StrapdownState, aligned: Aligned, stamp_ns: int, levels: Levels) -> StrapdownState:
     """Believed as it is, on ground of those levels."""
-    moments, coverage = aligned.moments, Coverage(aligned.typical_step_s, _NOT_BEYOND)
+    moments, coverage = aligned.moments, Coverage(aligned.typical_step_s)
     kept = coverage, Refusals(stamp_ns), GroundState(levels), Trust(stamp_ns, moments)
     contact = state.contact.calibrated(aligned.gyro_bias, aligned.specific_force_m_s2)
     return StrapdownState(stamp_ns, contact, (), Filtered(aligned, moments, *kept))

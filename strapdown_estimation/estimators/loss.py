@@ -3,7 +3,8 @@
 An error-state filter is linear about its estimate: with an attitude that may be wrong by a radian, its covariance means
 nothing. So the estimate of a filter that is lost stands still where it was last believed, with a covariance that grows
 as fast as feet move, until the IMU stands on the ground. Gravity then gives the tilt, contact the velocity. The heading
-is lost as far as it may have turned: nothing on board tells it.
+is lost as far as it may have turned: nothing on board tells it. What the ground contradicts by no more than a foot can
+do is not put back: it stands where it has come to, less what its velocity was wrong by.
 
 A heading error t turns the path walked since, d, by 1 - cos t along it, which is no linear error: the filter has no
 place for it. What it publishes gets it added, (E[(1 - cos t)^2] d d^T for the position.
@@ -29,11 +30,13 @@ from strapdown_estimation.model.state import attitude
 UNKNOWN_ANGLE_VARIANCE = math.pi**2 / 3.0
 """Of an angle that may be anything, rad^2."""
 _CONTRADICTING_READINGS = 5
-"""So many readings on the ground that contradict the state, one after another, make it lost."""
-_CONTRADICTING_TILT = math.cos(0.7)
+"""So many readings on the ground that contradict the state, one after another, are believed."""
+_CONTRADICTING_TILT_RAD = 0.7
 """Gravity further off than this is no heel that rolls: 0.4 rad is the most in walks that are well."""
 _CONTRADICTING_SPEED_M_S = 2.5
 """The same for the speed of a foot on the ground: 2.1 m/s is the most, for one reading."""
+_FASTEST_M_S = 12.0
+"""A velocity wrong by more than a runner's foot swings with is no drift: the path since is worth nothing."""
 _FLAT_M_S2 = 2.0
 _FLAT_RAD_S = 1.0
 _LEAST_TILT_STDDEV_RAD = 0.05
@@ -90,31 +93,44 @@ class Trust(NamedTuple):
     def judged(
         self, moments: Moments, measurement: Measurement, claim: Claim, innovation: Innovation | None
     ) -> tuple[Trust, str]:
-        """With the next reading, what was claimed and what came of it; and why to be lost now, empty where not."""
+        """With the next reading, what was claimed and what came of it; and why to be set upright, empty where not.
+
+        A velocity that is wrong by less is no reason: contacts correct it, and the position with it.
+        """
         if not claim.in_contact:
             return (self if self.contradictions == 0 else self._replace(contradictions=0)), ""
         if innovation is None or not is_flat(claim):
             return self, ""
-        speed_m_s = float(np.linalg.norm(innovation.value))
-        if innovation.inflation > 1.0 and not claim.at_rest:
-            contradictions = _CONTRADICTING_READINGS
-        elif contradicts(moments.mean, measurement.value, innovation.accepted, speed_m_s):
-            contradictions = self.contradictions + 1
-        elif innovation.accepted:
-            return Trust(measurement.stamp_ns, moments, self.turned_at), ""
-        else:
-            contradictions = 0
-        reason = ""
-        if contradictions >= _CONTRADICTING_READINGS:
-            reason = f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s or in its tilt"
-        return self._replace(contradictions=contradictions), reason
+        tilt_rad, speed_m_s = tilted(moments.mean, measurement.value), float(np.linalg.norm(innovation.value))
+        if tilt_rad <= _CONTRADICTING_TILT_RAD and (innovation.accepted or speed_m_s <= _CONTRADICTING_SPEED_M_S):
+            if innovation.accepted:
+                return Trust(measurement.stamp_ns, moments, self.turned_at), ""
+            return self._replace(contradictions=0), ""
+        if self.contradictions + 1 < _CONTRADICTING_READINGS:
+            return self._replace(contradictions=self.contradictions + 1), ""
+        reason = (
+            f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s and {math.degrees(tilt_rad):.0f} deg"
+        )
+        if innovation.accepted or speed_m_s > _FASTEST_M_S:
+            return self.gone(math.inf), reason
+        return self._come_to(measurement.stamp_ns, moments, innovation), reason
+
+    def _come_to(self, stamp_ns: int, moments: Moments, innovation: Innovation) -> Trust:
+        """Lost, but where it has come to, less what its velocity is wrong by; as unsure as that is much."""
+        since_s = (stamp_ns - self.believed_ns) / NANOSECONDS_PER_SECOND
+        error = 0.5 * since_s * (attitude(moments.mean) @ innovation.value)
+        lost = self._last_believed(math.inf)
+        variance = lost.variance + float(error @ error) * np.eye(3)
+        return self._replace(contradictions=0, lost=lost._replace(position=moments.mean[_P] + error, variance=variance))
 
     def gone(self, turned_rad: float) -> Trust:
         """Lost since it was last believed; the heading may have turned by so much (standard deviation)."""
+        return self._replace(contradictions=0, lost=self._last_believed(turned_rad))
+
+    def _last_believed(self, turned_rad: float) -> Lost:
         stated = self.stated(self.believed)
         variance = heading_variance(self.believed.mean, stated) + turned_rad**2
-        lost = Lost(self.believed_ns, self.believed.mean[_P], stated[_P, _P], min(variance, UNKNOWN_ANGLE_VARIANCE))
-        return self._replace(contradictions=0, lost=lost)
+        return Lost(self.believed_ns, self.believed.mean[_P], stated[_P, _P], min(variance, UNKNOWN_ANGLE_VARIANCE))
 
 
 def heading_variance(mean: Vector, covariance: Matrix) -> float:
@@ -128,11 +144,11 @@ def is_flat(claim: Claim) -> bool:
     return claim.deviation_rms < _FLAT_M_S2 and claim.rate_rms < _FLAT_RAD_S
 
 
-def contradicts(mean: Vector, reading: Vector, accepted: bool, speed_m_s: float) -> bool:
-    """Whether a reading (6,) of an IMU that lies flat says that the state cannot be right."""
+def tilted(mean: Vector, reading: Vector) -> float:
+    """Angle, rad, between up by the state and up by the reading (6,) of an IMU that lies flat."""
     force = reading[IMU.linear_acceleration]
     upwards = float(attitude(mean)[2] @ force) / max(float(np.linalg.norm(force)), 1e-9)
-    return upwards < _CONTRADICTING_TILT or (not accepted and speed_m_s > _CONTRADICTING_SPEED_M_S)
+    return math.acos(min(max(upwards, -1.0), 1.0))
 
 
 def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -> Moments:

@@ -43,7 +43,9 @@ class Imu:
     hidden_acceleration_stddev_m_s2: float = non_negative(20.0, "what a gap or a saturated reading may hide", "m/s^2")
     hidden_rate_stddev_rad_s: float = non_negative(5.0, "what a gap or a saturated reading may hide", "rad/s")
     hidden_speed_stddev_m_s: float = positive(2.0, "how fast the IMU may move while the filter is lost", "m/s")
-    longest_gap_s: float = positive(0.05, "after a longer gap the filter is lost until the IMU stands", "s")
+    longest_gap_s: float = positive(
+        0.25, "a gap up to it is bridged; a longer one may hide any turn, the filter is lost until the IMU stands", "s"
+    )
     stuck_readings: int = parameter(
         6, "so many equal readings in a row of a sensor that has noise at rest mean that it is stuck", minimum=3
     )
@@ -96,11 +98,8 @@ class Contact:
     gate_probability: float = parameter(
         0.999, "share of true contacts that pass the gate", exclusive_minimum=0.0, exclusive_maximum=1.0
     )
-    recover_at_rest_s: float = non_negative(
-        0.1, "refused for so long at rest, the velocity is doubted instead of the contact", "s"
-    )
-    recover_moving_s: float = non_negative(
-        0.4, "likewise, in contacts without rest, summed up since the last one believed", "s"
+    recover_s: float = non_negative(
+        0.055, "contacts refused for so long in all (a window of new readings), the velocity is doubted instead", "s"
     )
     release_s: float = non_negative(0.1, "without contact for so long, the foot has left the ground", "s")
 

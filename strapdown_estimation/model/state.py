@@ -242,6 +242,10 @@ _UNKNOWN_ANGLE_RAD = 1.0
 
 
 _SATURATED = 0.99
+EQUAL_EXTREMES = 3
+"""So many readings of an axis that equal its largest to the last bit are its limit: noise does not repeat itself."""
+_SLOWEST_LIMIT = np.repeat([1.0, 15.0], 3)
+"""No IMU of a foot saturates below it: rad/s, m/s^2 (ranges begin at 125 deg/s and 2 g)."""
 
 
 def hidden_motion(
@@ -295,10 +299,32 @@ class Coverage(NamedTuple):
         Between two readings none of which is lost; infinite as long as it is not known.
     beyond
         (6,) for how many readings each axis has been beyond its range.
+    largest, equal
+        (6,) the largest size of each axis so far, and how many readings had it: of an axis that is cut off, many.
     """
 
     typical_step_s: float
-    beyond: NDArray[np.int64]
+    beyond: NDArray[np.int64] = np.zeros(6, dtype=np.int64)
+    largest: Vector = _SLOWEST_LIMIT
+    equal: NDArray[np.int64] = np.zeros(6, dtype=np.int64)
+
+    def seen(self, size: Vector) -> Coverage:
+        """With the next reading's size (6,)."""
+        extreme = size >= self.largest
+        if not extreme.any():
+            return self
+        equal = np.where(size > self.largest, 1, self.equal + extreme)
+        beyond = np.where(extreme & (equal == EQUAL_EXTREMES), EQUAL_EXTREMES - 1, self.beyond)
+        return self._replace(largest=np.maximum(size, self.largest), equal=equal, beyond=beyond)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether an axis is cut off at its largest reading."""
+        return bool((self.equal >= EQUAL_EXTREMES).any())
+
+    def limits(self, configured: Vector) -> Vector:
+        """(6,) where each axis is cut off: as configured, or as seen."""
+        return np.where(self.equal >= EQUAL_EXTREMES, np.minimum(configured, self.largest), configured)
 
 
 class Prediction:
@@ -324,13 +350,14 @@ class Prediction:
                 configuration.contact.lever_arm_walk_m_sqrt_s,
             ]
         )
-        self._range = np.repeat([imu.gyro_range_rad_s, imu.accelerometer_range_m_s2], 3) * _SATURATED
+        self._range = np.repeat([imu.gyro_range_rad_s, imu.accelerometer_range_m_s2], 3)
 
     def step(
         self, coverage: Coverage, moments: Moments, before: Vector, reading: Vector, step_s: float
     ) -> tuple[Coverage, Moments]:
         """Moved by the readings (6,) at both ends of the step, long steps in pieces."""
-        typical_s, beyond_for = coverage
+        coverage = coverage.seen(np.abs(reading))
+        typical_s, beyond_for, *_ = coverage
         pieces = max(1, math.ceil(step_s / self._imu.largest_step_s - 1e-9))
         begin, change = before, (reading - before) / pieces
         for _ in range(pieces):
@@ -338,7 +365,8 @@ class Prediction:
             moved = move_with_noise(moments.mean, begin, end, step_s / pieces, self._gravity_m_s2, self._noise)
             moments = predict(moments, *moved)
             begin = end
-        beyond = (np.abs(reading) >= self._range) | (np.abs(before) >= self._range)
+        limits = coverage.limits(self._range) * _SATURATED
+        beyond = (np.abs(reading) >= limits) | (np.abs(before) >= limits)
         if beyond.any() or beyond_for.any():
             beyond_for = np.where(beyond, beyond_for + 1, 0)
         lost_s = step_s - typical_s if step_s > 1.5 * typical_s else 0.0
@@ -348,4 +376,5 @@ class Prediction:
             moments = Moments(moments.mean, moments.covariance + hidden)
         if math.isinf(typical_s):
             typical_s = step_s
-        return Coverage(typical_s + 0.02 * (min(step_s, 2.0 * typical_s) - typical_s), beyond_for), moments
+        typical_s += 0.02 * (min(step_s, 2.0 * typical_s) - typical_s)
+        return coverage._replace(typical_step_s=typical_s, beyond=beyond_for), moments
