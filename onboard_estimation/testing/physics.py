@@ -227,10 +227,10 @@ def a_whole_turn_changes_nothing(case: Case) -> None:
     if not turns.any() and not turned:
         raise SkipTest("neither state nor sensors have an angle")
     readings = list(case.measurements)
-    for place, one in enumerate(readings):
-        if place % 2 and one.sensor in turned:
-            readings[place] = replace(one, value=one.value.copy())
-            readings[place].value[turned[one.sensor]] *= -1.0
+    for number, one in enumerate(case.measurements):
+        if number % 2 and one.sensor in turned:
+            readings[number] = replace(one, value=one.value.copy())
+            readings[number].value[turned[one.sensor]] *= -1.0
     record = case.pipeline(replace(initial, mean=initial.mean + turns)).run(readings)
     check_sound(record, case.space)
     sizes, _ = _compared(case, case.pipeline(initial).run(case.measurements), record)
