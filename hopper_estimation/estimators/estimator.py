@@ -111,6 +111,7 @@ class HopperEstimator(Estimator[HopperState]):
 
     phases = PHASES
     space = SPACE
+    linearised = False  # its variances are scaled, see `FilterEntry`
 
     def __init__(self, configuration: HopperConfiguration, name: str, entry: FilterEntry) -> None:
         self._configuration = configuration

@@ -29,10 +29,13 @@ class Scenario:
         One line for the help.
     variants
         Values of `--gait` or whatever the robot calls them; the first is the default.
+    as_modelled
+        Its noise is what the filter is told of it: errors and innovations may not be far smaller than stated either.
     """
 
     summary: str
     variants: tuple[str, ...] = ()
+    as_modelled: bool = False
 
 
 class Simulation(Protocol):

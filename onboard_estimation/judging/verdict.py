@@ -50,6 +50,8 @@ SIGNIFICANCE = 0.01
 FEWEST_SAMPLES = 5
 """Independent ones that the errors of each part must be worth to be called consistent: with fewer, not even errors
 twice as large as stated would be beyond chance."""
+_REFUSED = 0.05
+"""Share of the readings that a gate may refuse, of outliers too; a sensor is looked at where more is beyond chance."""
 _WINDOW_S = 2.0
 _STARTS_AT_ONCE = 100_000
 
@@ -227,7 +229,7 @@ def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:
         missing = sum(row.get(reason, 0) for reason in _LOST)
         if missing > 0.05 * received:
             lost.append((missing / received, f"{name} ({missing:.0f} of {received:.0f} messages lost)"))
-        elif gated and gated > 0.05 * (used + gated):
+        elif gated and binom.sf(gated - 1, used + gated, _REFUSED) < SIGNIFICANCE:
             share = gated / (used + gated)
             conspicuous.append((10.0 * share + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)"))
         elif nis > 2.0:

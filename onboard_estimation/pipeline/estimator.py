@@ -76,11 +76,15 @@ class Estimator(ABC, Generic[State]):
         Names of the phases of its motion, by number; empty: it tells of none.
     held
         Blocks of the space that it takes as known before the run and never changes: it is not judged on them.
+    linearised
+        Whether its covariance is carried along by the derivatives of what moves its mean, as extended and unscented
+        filters do with the whole state; false for particles, and for parts with covariances of another source.
     """
 
     space: StateSpace
     phases: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    linearised: bool = True
 
     @abstractmethod
     def start(self, initial: Estimate | None) -> State:

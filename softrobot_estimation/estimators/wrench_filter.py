@@ -97,6 +97,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
     """Tip and stiffness from pressures and wrench; what kind of filter it is, subclasses say."""
 
     space = SPACE
+    linearised = False  # what it estimates is a part of what it filters; the rest starts anew
 
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         self.configuration = configuration

@@ -85,6 +85,7 @@ class GyrosEstimator(Estimator[GyrosState]):
     """Headings by integrated gyros."""
 
     held = ("masses", "inertias")
+    linearised = False  # covariances of position and velocity are bounds
 
     def __init__(self, configuration: ThrusterChainConfiguration) -> None:
         self.space = published_space(configuration)

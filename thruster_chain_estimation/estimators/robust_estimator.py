@@ -109,6 +109,8 @@ class RobustState(NamedTuple):
 class RobustEstimator(Estimator[RobustState]):
     """Two filters, see the module."""
 
+    linearised = False
+
     def __init__(self, configuration: ThrusterChainConfiguration, calibration: Calibration | None = None) -> None:
         if calibration is None and configuration.calibration:
             calibration = Calibration.load(Path(configuration.calibration), configuration)

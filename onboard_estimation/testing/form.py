@@ -1,0 +1,238 @@
+"""What an estimator promises whatever it estimates: names, pure steps, what is late, absent, silent or no number."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from unittest import SkipTest
+
+import numpy as np
+
+from onboard_estimation.base.measurement import IMU_PARTS, Channel, Measurement, PhaseEvent, neutral_value, value_size
+from onboard_estimation.contract.truth import StartedFromTruth
+from onboard_estimation.pipeline.estimator import BulkFilter
+from onboard_estimation.testing.case import LAG_S, Case, at, bits, check_sound, in_order
+
+_TRIES = 200
+
+
+def names_and_shapes(case: Case) -> None:
+    """Channels, parameters and the parts that the truth tells are what they are named."""
+    robot, space = case.robot, case.estimator().space
+    sensors = [channel.sensor for channel in case.given.channels]
+    assert len(set(sensors)) == len(sensors), f"several channels have one sensor: {sensors}"
+    for channel in case.given.channels:
+        size = value_size(channel)
+        for limit in channel.limits:
+            stop = limit.first + limit.count
+            assert size is None or stop <= size, f"{channel.sensor}: a limit on element {stop - 1} of {size}"
+        unknown = set(channel.needs) - set(IMU_PARTS)
+        assert not unknown, f"{channel.sensor} needs {sorted(unknown)}; parts are {sorted(IMU_PARTS)}"
+    heard = {one.channel.sensor for one in case.given.series}
+    assert heard <= set(sensors), f"the recording has sensors {sorted(heard - set(sensors))} that no channel has"
+    if isinstance(robot, StartedFromTruth):
+        shape, wanted = robot.initial_covariance(case.configuration).shape, (space.dimension, space.dimension)
+        assert shape == wanted, f"initial covariance {shape}, not {wanted}"
+
+
+def estimates_are_sound(case: Case) -> None:
+    """Finite, of the space's shape, in order, with covariances that are symmetric and have no negative eigenvalue."""
+    assert case.record, "no estimate of the whole recording"
+    check_sound(case.record, case.estimator().space)
+
+
+def a_step_changes_nothing_but_gives_a_new_state(case: Case) -> None:
+    """From one state a measurement gives the same to the last bit, in another estimator too; both stay as they are."""
+    estimator, other = case.estimator(), case.estimator()
+    state = estimator.start(None)
+    every = max(1, len(case.measurements) // _TRIES)
+    for number, measurement in enumerate(case.measurements):
+        if number % every:
+            state = estimator.step(state, measurement).state
+            continue
+        before, own = bits(state), bits(vars(estimator))
+        first = estimator.step(state, measurement)
+        assert bits(state) == before, f"the step at {at(measurement)} wrote into the state that it was given"
+        assert bits(vars(estimator)) == own, (
+            f"the step at {at(measurement)} changed the estimator: what measurements change belongs into the state"
+        )
+        again = other.step(state, measurement)
+        assert bits(first) == bits(again), (
+            f"from one state, the measurement at {at(measurement)} gave two results: random numbers, and "
+            "all that changes, belong into the state (`onboard_estimation.filtering.particle_weights`)"
+        )
+        state = first.state
+
+
+def shuffled_arrival_is_as_good_as_sorted(case: Case) -> None:
+    """Within the lag, with messages that come twice, offline and live."""
+    pipeline = case.pipeline()
+    assert bits(pipeline.run(_shuffled(case.measurements))) == bits(case.record), (
+        "messages out of order gave another record"
+    )
+    live, expected, first = case.pipeline(), case.pipeline(), case.first_third
+    for measurement in first:
+        expected.process(measurement)
+    for measurement in _shuffled(first):
+        live.process(measurement)
+    # A live host goes back when that can be paid: at the latest with what comes next in order.
+    last = dataclasses.replace(first[-1], stamp_ns=first[-1].stamp_ns + round(2e9 * LAG_S))
+    for one in (live, expected):
+        one.process(last)
+    assert bits(live.state) == bits(expected.state), "messages out of order left another state in a live pipeline"
+
+
+def _shuffled(measurements: list[Measurement]) -> list[Measurement]:
+    """As they arrive when each is late by up to the lag, and twenty of them come twice."""
+    rng = np.random.default_rng(2)
+    doubled = [measurements[i] for i in rng.integers(len(measurements), size=20)]
+    late = [(one.stamp_ns + int(rng.integers(round(LAG_S * 1e9))), one) for one in [*measurements, *doubled]]
+    return [one for _, one in sorted(late, key=lambda pair: pair[0])]
+
+
+def at_once_is_as_one_by_one(case: Case) -> None:
+    """A recording filtered at once gives the record, the events and the counts of its steps, to the last bit."""
+    if not isinstance(case.estimator(), BulkFilter):
+        raise SkipTest("the estimator has no kernel that takes a recording at once")
+    for initial in (None, case.record[len(case.record) // 2]):
+        found = [case.replayed(bulk, initial) for bulk in (True, False)]
+        for what in ("record", "sensors", "events", "messages"):
+            one, other = (bits(getattr(each, what)) for each in found)
+            assert one == other, f"{what} of a recording filtered at once differ from those of its steps"
+
+
+def what_is_no_number_is_as_if_it_had_not_come(case: Case) -> None:
+    """NaN and infinity, from every sensor."""
+    spoilt = []
+    for number, measurement in enumerate(case.measurements):
+        if number % 7 == 3 and measurement.value.size:
+            value = measurement.value.copy()
+            value[_element_that_counts(case.channels, measurement)] = (np.nan, np.inf, -np.inf)[number % 3]
+            spoilt.append(dataclasses.replace(measurement, stamp_ns=measurement.stamp_ns + 1, value=value))
+    pipeline = case.pipeline()
+    record = pipeline.run(in_order(case.channels, [*case.measurements, *spoilt]))
+    assert bits(record) == bits(case.record), "readings that are no number changed the record"
+    assert pipeline.breakdowns == case.breakdowns, f"it broke down: {pipeline.messages}"
+
+
+def a_part_that_is_absent_is_needed_or_not_used(case: Case) -> None:
+    """An IMU that has no gyro, or no accelerometer, from half of the recording on: refused, or no harm."""
+    middle_ns = (case.measurements[0].stamp_ns + case.measurements[-1].stamp_ns) // 2
+    for channel in case.channels:
+        if channel.message_type != "sensor_msgs/msg/Imu" or channel.field == "orientation":
+            continue
+        for part, elements in IMU_PARTS.items():
+            lacking = [_without(one, channel, elements, middle_ns) for one in case.measurements]
+            pipeline = case.pipeline()
+            record = pipeline.run(lacking)
+            if part in channel.needs:
+                kept = [
+                    one for one in lacking if one.sensor != channel.sensor or np.isfinite(one.value[elements]).all()
+                ]
+                expected = case.pipeline().run(kept)
+                assert bits(record) == bits(expected), f"{channel.sensor} without {part} was not refused"
+            else:
+                check_sound(record, pipeline.space)
+                assert pipeline.breakdowns == case.breakdowns, (
+                    f"{channel.sensor} does not need {part}, but without it the filter broke down "
+                    f"({pipeline.messages[-1]}): add {part!r} to the channel's `needs`"
+                )
+
+
+def a_silent_sensor_does_no_harm(case: Case) -> None:
+    """Each sensor in turn is silent for the middle third of the recording; one that never speaks; nothing at all."""
+    start, stop = case.measurements[0].stamp_ns, case.measurements[-1].stamp_ns
+    third = (stop - start) // 3
+    for channel in case.channels:
+        middle = [
+            one
+            for one in case.measurements
+            if one.sensor != channel.sensor or not start + third <= one.stamp_ns <= stop - third
+        ]
+        for heard in (middle, [one for one in case.first_third if one.sensor != channel.sensor]):
+            pipeline = case.pipeline()
+            check_sound(pipeline.run(heard), pipeline.space)
+    assert case.pipeline().run([]) == [], "estimates of nothing"
+
+
+def an_hour_of_nothing_is_survived(case: Case) -> None:
+    """A third of the recording, an hour in which nothing comes, the second third, fifty seconds, the last third."""
+    pauses_ns = [round(1e9 * seconds) for seconds in (0.0, 3600.0, 3650.0)]
+    third = -(-len(case.measurements) // 3)
+    parted = [
+        dataclasses.replace(one, stamp_ns=one.stamp_ns + pauses_ns[number // third])
+        for number, one in enumerate(case.measurements)
+    ]
+    pipeline = case.pipeline()
+    record = pipeline.run(parted)
+    check_sound(record, pipeline.space)
+    for begin, end, pause in ((third, 2 * third, "an hour"), (2 * third, len(parted), "50 s")):
+        found = [one for one in record if parted[begin].stamp_ns <= one.stamp_ns <= parted[end - 1].stamp_ns]
+        assert found, f"no estimates after {pause} of nothing: {pipeline.messages}"
+
+
+def a_reset_starts_anew(case: Case) -> None:
+    """What comes after a reset gives what it would give a new pipeline, to the last bit."""
+    pipeline = case.pipeline()
+    for measurement in case.first_third:
+        pipeline.process(measurement)
+    pipeline.reset()
+    fresh = case.pipeline()
+    for measurement in case.first_third:
+        one, other = pipeline.process(measurement), fresh.process(measurement)
+        assert bits(one) == bits(other), f"after a reset the estimate at {at(measurement)} is another one"
+
+
+def events_and_phases_are_named(case: Case) -> None:
+    """Events belong to the measurement that showed them, and lead to phases that the estimator has."""
+    estimator = case.estimator()
+    state = estimator.start(None)
+    for measurement in case.measurements:
+        step = estimator.step(state, measurement)
+        state = step.state
+        for event in step.events:
+            if isinstance(event, PhaseEvent):
+                assert 0 <= event.phase < len(estimator.phases), f"event {event.name} leads to phase {event.phase}"
+                assert event.seen_ns == measurement.stamp_ns, f"event {event.name} was not seen in its measurement"
+        phase = estimator.phase(state)
+        assert phase is None or phase in estimator.phases, f"phase {phase!r} is none of {estimator.phases}"
+
+
+def neutral_readings_compile_every_kernel(case: Case) -> None:
+    """`Robot.exercise`, by which a node compiles what it needs before the first message, runs through."""
+    case.robot.exercise(case.configuration, case.name)
+    pipeline = case.pipeline()
+    for step in range(3):
+        for channel in case.channels:
+            pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
+    assert pipeline.breakdowns == 0, f"it broke down on neutral readings: {pipeline.messages}"
+
+
+FORM: tuple[Callable[[Case], None], ...] = (
+    names_and_shapes,
+    estimates_are_sound,
+    a_step_changes_nothing_but_gives_a_new_state,
+    shuffled_arrival_is_as_good_as_sorted,
+    at_once_is_as_one_by_one,
+    what_is_no_number_is_as_if_it_had_not_come,
+    a_part_that_is_absent_is_needed_or_not_used,
+    a_silent_sensor_does_no_harm,
+    an_hour_of_nothing_is_survived,
+    a_reset_starts_anew,
+    events_and_phases_are_named,
+    neutral_readings_compile_every_kernel,
+)
+
+
+def _without(measurement: Measurement, channel: Channel, elements: slice, from_ns: int) -> Measurement:
+    if measurement.sensor != channel.sensor or measurement.stamp_ns < from_ns:
+        return measurement
+    value = measurement.value.copy()
+    value[elements] = np.nan
+    return dataclasses.replace(measurement, value=value)
+
+
+def _element_that_counts(channels: Sequence[Channel], measurement: Measurement) -> int:
+    """One whose absence is a fault: of a part that is needed, where the channel names any."""
+    needs = next((channel.needs for channel in channels if channel.sensor == measurement.sensor), ())
+    return next((IMU_PARTS[part].start for part in needs if part in IMU_PARTS), 0)
