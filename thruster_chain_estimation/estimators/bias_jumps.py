@@ -122,12 +122,16 @@ def judged(evidence: JumpEvidence, mean: Vector, covariance: Matrix) -> tuple[Ju
     variance = 1.0 / (evidence.information + 1.0 / np.tile(JUMP**2, len(odds) // len(JUMP)))
     size = variance * evidence.fitted
     sizes = np.diag(weights * (variance + size**2)) - np.outer(weights * size, weights * size)
-    by = evidence.signature
-    half, order = len(odds) // 2, np.argsort(-weights)
+    by, half = evidence.signature, len(odds) // 2
+    # The onset is a guess, and what the filter has made of the jump before it is not in the fit: the bias stays open.
+    places = parts.LINK * np.arange(half // len(BIASES))[:, None] + np.array(BIASES)
+    opened = np.zeros(len(mean))
+    np.add.at(opened, np.tile(places.ravel(), 2), weights * size**2)
+    order = np.argsort(-weights)
     likely = dict.fromkeys(int(one) % half for one in order if weights[one] > LIKELY)
     age = evidence.ages[order[0] // half]
     jump = Jump(tuple(likely), float(size[order[0]]), float(np.sqrt(variance[order[0]])), age)
-    return jump, mean + by @ (weights * size), covariance + by @ sizes @ by.T
+    return jump, mean + by @ (weights * size), covariance + by @ sizes @ by.T + np.diag(opened)
 
 
 def begun_anew(evidence: JumpEvidence) -> JumpEvidence:

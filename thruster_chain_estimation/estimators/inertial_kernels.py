@@ -38,7 +38,7 @@ CAUSE = np.array([*range(parts.MOUNTING + 1), parts.ACCELEROMETER_SCALE, parts.S
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
 CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
 BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns on, give or take 0.1 rad in 10 ms
-BLIND_FORCE = 1.0  # (m/s^2)^2/Hz: and is pushed by a newton
+BLIND_FORCE = 100.0  # (m/s^2)^2/Hz: and goes where its pins go, by 1 m/s in 10 ms
 
 
 class Chain(NamedTuple):

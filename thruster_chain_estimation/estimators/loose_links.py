@@ -85,10 +85,14 @@ def pin_lever(mean: Vector, geometry: kernels.Chain, link: int, side: float) -> 
 
 
 def pin_velocity_change(
-    means: tuple[Vector, Vector], rates: tuple[Vector, Vector], moved: Vector, geometry: kernels.Chain, link: int,
+    means: tuple[Vector, Vector],
+    rates: tuple[Vector, Vector],
+    moved: Vector,
+    geometry: kernels.Chain,
+    link: int,
     side: float,
-) -> complex:  # fmt: skip
-    """Of a link's pin over a tick, m/s, but for gravity: from means and rates before and after, and what its IMU did."""
+) -> complex:
+    """Of a link's pin over a tick, m/s, but for gravity: from means and rates before and after it, and what it moved."""
     turned = [1j * rate[link] * pin_lever(mean, geometry, link, side) for mean, rate in zip(means, rates, strict=True)]
     return complex(moved[1], moved[2]) + turned[1] - turned[0]
 

@@ -51,6 +51,8 @@ class PaperState:
         By link, what its last correction saw, until its next message tells it.
     silent
         Links whose IMUs have not been heard for long, which has been said.
+    unlike
+        By link, its last readings in a row of which the accelerations did not fit, and the rate did.
     """
 
     moments: Moments
@@ -63,6 +65,7 @@ class PaperState:
     heard_ns: int | None = None
     waiting: tuple[tuple[int, Vector], ...] = ()
     silent: frozenset[int] = frozenset()
+    unlike: tuple[int, ...] = ()
 
 
 class PaperEstimator(Estimator[PaperState]):
@@ -101,6 +104,7 @@ class PaperEstimator(Estimator[PaperState]):
             (SensorTrust(),) * count,
             (frozenset(range(count)),) * count,
             (None,) * count,
+            unlike=(0,) * count,
         )
 
     def step(self, state: PaperState, measurement: Measurement) -> Step:
@@ -144,7 +148,7 @@ class PaperEstimator(Estimator[PaperState]):
 
     def _corrected(self, state: PaperState, events: list[Event]) -> PaperState:
         """By all readings that wait; their stamp is that of the last prediction."""
-        stamp_ns, imus, untold = state.stamp_ns, list(state.imus), list(state.untold)
+        stamp_ns, imus, untold, unlike = state.stamp_ns, list(state.imus), list(state.untold), list(state.unlike)
         assert stamp_ns is not None
         heard, measured = np.array([link for link, _ in state.waiting]), np.array([one for _, one in state.waiting])
         moments, seen = self._filter.update(state.moments, state.thrust, heard, measured, self._thresholds)
@@ -162,6 +166,9 @@ class PaperEstimator(Estimator[PaperState]):
                     "refused until they fit it"
                 )
                 events.append(Notice(sentence))
+            unlike[link] = unlike[link] + 1 if decision.accepted and not whole else 0
+            if unlike[link] == self._gate.recover_after > 0:
+                events.append(self._unlike_notice(link, stamp_ns))
             inflation = max(inflation, decision.inflation)
             heeded = decision.accepted or decision.inflation > 1.0
             if heeded:
@@ -176,7 +183,18 @@ class PaperEstimator(Estimator[PaperState]):
             moments, _ = self._filter.update(
                 wider, state.thrust, heard[used], measured[used], np.array([self._thresholds[0], np.inf])
             )
-        return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold))
+        return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold), unlike=tuple(unlike))
+
+    def _unlike_notice(self, link: int, stamp_ns: int) -> Notice:
+        """That the model of the accelerometers is not that of the readings."""
+        model = self.configuration.imu_model
+        other = {"physical": "paper", "paper": "physical"}[model]
+        return Notice(
+            f"{self._gate.recover_after} accelerations in a row of imu/{self._names[link]}, at "
+            f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, are not what imu_model={model} makes of the motion, while its "
+            f"turning rates fit: try --set imu_model={other}, or, as this filter knows no biases, tilt and mounting "
+            "errors, --estimator robust"
+        )
 
     def _listened(self, state: PaperState, link: int, stamp_ns: int, events: list[Event]) -> PaperState:
         """Say once which IMUs have fallen silent."""

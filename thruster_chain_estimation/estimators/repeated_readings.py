@@ -7,10 +7,7 @@ repetitions in a row are told that chance makes them once in `CHANCE` readings, 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
-
-import numpy as np
 
 from onboard_estimation.base.measurement import Vector
 
@@ -36,31 +33,30 @@ class Repetitions(NamedTuple):
         Of the readings that repeat the one before.
     held
         Readings that repeat the one before as a whole, not yet passed on.
+    stuck
+        Whether the gyro, the accelerometer, or both repeat themselves beyond chance.
     """
 
     last: Vector | None = None
     in_a_row: tuple[int, int] = (0, 0)
     share: tuple[float, float] = (FIRST, FIRST)
     held: tuple[Vector, ...] = ()
-
-    @property
-    def stuck(self) -> bool:
-        """Whether the gyro, the accelerometer, or both repeat themselves beyond chance."""
-        chances = [max(share, SELDOM) ** count for share, count in zip(self.share, self.in_a_row, strict=True)]
-        whole = math.prod(max(share, SELDOM) for share in self.share) ** min(self.in_a_row)
-        return min(*chances, whole) < CHANCE
+    stuck: bool = False
 
     def heard(self, reading: Vector) -> tuple[Repetitions, tuple[Vector, ...]]:
         """With one more reading, and those that are to be used now."""
         if self.last is None:
             return self._replace(last=reading), (reading,)
-        same = bool(reading[1] == self.last[1]), bool((reading[2:] == self.last[2:]).all())
-        counts = tuple(count + 1 if again else 0 for again, count in zip(same, self.in_a_row, strict=True))
-        after = self._replace(last=reading, in_a_row=counts)
-        if after.stuck:
-            return after._replace(held=()), ()
-        share = tuple(old + (again - old) / MEMORY for again, old in zip(same, self.share, strict=True))
-        seldom = math.prod(max(one, SELDOM) for one in share) ** HELD < CHANCE
-        if all(same) and seldom:
-            return after._replace(share=share, held=(*self.held, reading)), ()
-        return after._replace(share=share, held=()), (*self.held, reading)
+        (_, rate, along, across), (_, last_rate, last_along, last_across) = reading.tolist(), self.last.tolist()
+        gyro, accelerometer = rate == last_rate, along == last_along and across == last_across
+        counts = (self.in_a_row[0] + 1) * gyro, (self.in_a_row[1] + 1) * accelerometer
+        chances = [max(one, SELDOM) for one in self.share]
+        whole = chances[0] * chances[1]
+        if min(chances[0] ** counts[0], chances[1] ** counts[1], whole ** min(counts)) < CHANCE:
+            return Repetitions(reading, counts, self.share, (), stuck=True), ()
+        share = tuple(
+            old + (again - old) / MEMORY for again, old in zip((gyro, accelerometer), self.share, strict=True)
+        )
+        if gyro and accelerometer and whole**HELD < CHANCE:
+            return Repetitions(reading, counts, share, (*self.held, reading)), ()
+        return Repetitions(reading, counts, share), (*self.held, reading)

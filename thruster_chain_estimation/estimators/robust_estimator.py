@@ -210,7 +210,7 @@ class RobustEstimator(Estimator[RobustState]):
 
     def sensor_faults(self, state: RobustState) -> dict[str, str]:
         """IMUs that are silent or stuck, and those of links whose heading is lost."""
-        found = {link: "its link's heading is lost until the pins show it again" for link in _lost(state)}
+        found = dict.fromkeys(_lost(state), "its link's heading is lost until the pins show it again")
         found |= dict.fromkeys(state.silent, "it is silent")
         found |= dict.fromkeys(state.stuck, "it repeats one reading: it is stuck, and left out")
         return {f"imu/{self._chain.link_names[link]}": sentence for link, sentence in found.items()}
@@ -351,11 +351,13 @@ class RobustEstimator(Estimator[RobustState]):
         lost, were_lost = (set(_lost(one)) for one in (after, before))
         for link in sorted(lost - were_lost):
             out.append(
-                f"the heading of {names[link]} is lost at {tick_s:.2f} s, it may be any: it is found again by what both "
-                "sides of its pin feel, once its IMU is heard and the chain is pushed"
+                f"the heading of {names[link]} is lost at {tick_s:.2f} s, it may be any: it is found again by what "
+                "both sides of its pin feel, once its IMU is heard and the chain is pushed"
             )
         for link in sorted(were_lost - lost):
-            out.append(f"the heading of {names[link]} is found again at {tick_s:.2f} s, by what both sides of its pin feel")
+            out.append(
+                f"the heading of {names[link]} is found again at {tick_s:.2f} s, by what both sides of its pin feel"
+            )
         if tick.jump is not None:
             out.append(self._jump_notice(tick.jump, tick_s))
         return [Notice(sentence) for sentence in out]
@@ -370,8 +372,8 @@ class RobustEstimator(Estimator[RobustState]):
         others = f" (or it is {', or '.join(sensors[1:])})" if sensors[1:] else ""
         return (
             f"{sensors[0]} reads {jump.size:+.3g} {unit} more than before (give or take {jump.stddev:.1g}), since some "
-            f"time after {at_s:.2f} s, told at {tick_s:.2f} s{others}: its bias is learned anew; look at its supply and "
-            "temperature if that comes again"
+            f"time after {at_s:.2f} s, told at {tick_s:.2f} s{others}: its bias is learned anew; look at its supply "
+            "and temperature if that comes again"
         )
 
     def guided(
