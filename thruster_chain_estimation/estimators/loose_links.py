@@ -92,7 +92,7 @@ def pin_velocity_change(
     link: int,
     side: float,
 ) -> complex:
-    """Of a link's pin over a tick, m/s, but for gravity: from means and rates before and after it, and what it moved."""
+    """Of a link's pin over a tick, m/s, but for gravity: from means and rates before and after, and what it moved."""
     turned = [1j * rate[link] * pin_lever(mean, geometry, link, side) for mean, rate in zip(means, rates, strict=True)]
     return complex(moved[1], moved[2]) + turned[1] - turned[0]
 

@@ -6,6 +6,7 @@ robots that are not, see the other estimator of the chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -167,8 +168,6 @@ class PaperEstimator(Estimator[PaperState]):
                 )
                 events.append(Notice(sentence))
             unlike[link] = unlike[link] + 1 if decision.accepted and not whole else 0
-            if unlike[link] == self._gate.recover_after > 0:
-                events.append(self._unlike_notice(link, stamp_ns))
             inflation = max(inflation, decision.inflation)
             heeded = decision.accepted or decision.inflation > 1.0
             if heeded:
@@ -178,6 +177,8 @@ class PaperEstimator(Estimator[PaperState]):
             untold[link] = Innovation(
                 seen.innovations[k], seen.roots[k], float(nis), whole or decision.inflation > 1.0, decision.inflation
             )
+        if self._are_unlike(unlike) and not self._are_unlike(state.unlike):
+            events.append(self._unlike_notice(stamp_ns))
         if inflation > 1.0:
             wider = self._filter.inflated(state.moments, inflation)
             moments, _ = self._filter.update(
@@ -185,12 +186,17 @@ class PaperEstimator(Estimator[PaperState]):
             )
         return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold), unlike=tuple(unlike))
 
-    def _unlike_notice(self, link: int, stamp_ns: int) -> Notice:
+    def _are_unlike(self, unlike: Sequence[int]) -> bool:
+        """Whether the accelerations of most links are not what the model says: one sensor alone may be wrong itself."""
+        lasting = sum(count >= self._gate.recover_after > 0 for count in unlike)
+        return 2 * lasting > len(unlike)
+
+    def _unlike_notice(self, stamp_ns: int) -> Notice:
         """That the model of the accelerometers is not that of the readings."""
         model = self.configuration.imu_model
         other = {"physical": "paper", "paper": "physical"}[model]
         return Notice(
-            f"{self._gate.recover_after} accelerations in a row of imu/{self._names[link]}, at "
+            f"{self._gate.recover_after} accelerations in a row of most IMUs, at "
             f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, are not what imu_model={model} makes of the motion, while its "
             f"turning rates fit: try --set imu_model={other}, or, as this filter knows no biases, tilt and mounting "
             "errors, --estimator robust"
