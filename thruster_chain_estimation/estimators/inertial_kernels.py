@@ -337,7 +337,7 @@ def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Rows, Rows]:
     directions[1, vectors] = change[vectors]
     for part in parts.SCALED:
         directions[1, links + part] = change[links + part]
-    means[0, links[tight] + parts.HEADING] = 1.0 / max(np.count_nonzero(tight), 1)
+    means[0, links[tight] + parts.HEADING] = 1.0 / max(int(np.count_nonzero(tight)), 1)
     means[1, links + parts.ACCELEROMETER_SCALE] = -1.0 / count
     return directions, means
 
