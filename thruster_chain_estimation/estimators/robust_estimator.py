@@ -364,16 +364,15 @@ class RobustEstimator(Estimator[RobustState]):
 
     def _jump_notice(self, jump: Jump, tick_s: float) -> str:
         """Which bias has jumped."""
-        sensors, at_s = list[str](), tick_s - jump.age * TICK_NS / NANOSECONDS_PER_SECOND
+        sensors = list[str]()
         for number in jump.biases:
             link, kind = divmod(number, len(NAMES))
             sensors.append(f"the {NAMES[kind]} of imu/{self._chain.link_names[link]}")
         unit = UNITS[jump.biases[0] % len(UNITS)]
         others = f" (or it is {', or '.join(sensors[1:])})" if sensors[1:] else ""
         return (
-            f"{sensors[0]} reads {jump.size:+.3g} {unit} more than before (give or take {jump.stddev:.1g}), since some "
-            f"time after {at_s:.2f} s, told at {tick_s:.2f} s{others}: its bias is learned anew; look at its supply "
-            "and temperature if that comes again"
+            f"{sensors[0]} reads about {jump.size:+.1g} {unit} more than before, told at {tick_s:.2f} s{others}: its bias is "
+            "learned anew; look at its supply and temperature if that comes again"
         )
 
     def guided(
