@@ -371,8 +371,8 @@ class RobustEstimator(Estimator[RobustState]):
         unit = UNITS[jump.biases[0] % len(UNITS)]
         others = f" (or it is {', or '.join(sensors[1:])})" if sensors[1:] else ""
         return (
-            f"{sensors[0]} reads about {jump.size:+.1g} {unit} more than before, told at {tick_s:.2f} s{others}: its bias "
-            "is learned anew; look at its supply and temperature if that comes again"
+            f"{sensors[0]} reads about {jump.size:+.1g} {unit} more than before, told at {tick_s:.2f} s{others}: its "
+            "bias is learned anew; look at its supply and temperature if that comes again"
         )
 
     def guided(
