@@ -107,7 +107,9 @@ class SoftRobot(
     truth_lateness = offline("softrobot_estimation.judging.ground_truth:lateness")
     """By the force on the sensor against the acceleration of the tip, while the robot vibrates."""
 
-    def known_in(self, configuration: SoftRobotConfiguration, scenario: str) -> SoftRobotConfiguration:
+    def known_in(
+        self, configuration: SoftRobotConfiguration, scenario: str, variant: str = ""
+    ) -> SoftRobotConfiguration:
         """That it stands upright; in the paper's, that there is nothing but noise."""
         if scenario == "upright":
             return configuration.with_parameters({"mounting.attitude": "upright"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,6 +144,12 @@ class ThrusterChainRobot(
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""
         return space.initial_covariance(configuration)
+
+    def known_in(
+        self, configuration: ThrusterChainConfiguration, scenario: str, variant: str = ""
+    ) -> ThrusterChainConfiguration:
+        """What accelerometers read, where it is the paper's equation that says so."""
+        return replace(configuration, imu_model="paper") if variant.startswith("paper") else configuration
 
     def known_before(self, configuration: ThrusterChainConfiguration) -> dict[str, Vector]:
         """Masses and inertias as designed, and that it rests; where it stands, if the configuration says so."""

@@ -129,8 +129,8 @@ class Simulated(Capability[Configuration]):
     ) -> Recording:
         """A simulated recording of that scenario, starting at time zero; the variant is empty where it has none."""
 
-    def known_in(self, configuration: Configuration, scenario: str) -> Configuration:
-        """What is known beforehand of the robot of a scenario, which its bags bring along; by default as configured."""
+    def known_in(self, configuration: Configuration, scenario: str, variant: str = "") -> Configuration:
+        """What is known beforehand of a scenario's robot, which its bags bring along; by default as configured."""
         return configuration
 
 

@@ -64,7 +64,7 @@ def simulate_to_bag(
     }
     with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
-    if (known := robot.known_in(configuration, scenario)) != configuration:
+    if (known := robot.known_in(configuration, scenario, variant)) != configuration:
         write_configuration(path, robot.name, known)
     return {
         **description,
@@ -189,9 +189,9 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     recording = changed(recording, options.what_if, options.settings.seed)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
     again += ["--duration", str(run.duration_s), "--seeds", "1", "--first-seed", str(run.seed)]
-    known = robot.known_in(configuration, scenario)
+    known = robot.known_in(configuration, scenario, variant)
     name = ", ".join(word for word in (scenario, variant, f"seed {run.seed}") if word)
-    return Source(name, tuple(again), options, robot, known, names, recording, None, scenario)
+    return Source(name, tuple(again), options, robot, known, names, recording, None, scenario, variant)
 
 
 def simulated_recording(

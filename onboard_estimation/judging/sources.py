@@ -72,7 +72,7 @@ class Source:
         Names of those that it was read for.
     bag
         Its folder or file; None: it is simulated.
-    scenario
+    scenario, variant
         That is simulated.
     """
 
@@ -85,6 +85,7 @@ class Source:
     recording: LoadedRecording
     bag: Path | None = None
     scenario: str = ""
+    variant: str = ""
 
     def asked(self, options: EvaluateOptions, estimator: str | None) -> Source:
         """The same recording with other options and another estimator: read again where these ask for other messages.
@@ -112,7 +113,7 @@ class Source:
         """The robot's configuration with other options; UserError where there is none such."""
         configuration = load_configuration(self.robot, options, self.bag)
         if self.scenario and isinstance(self.robot, Simulated):
-            return self.robot.known_in(configuration, self.scenario)
+            return self.robot.known_in(configuration, self.scenario, self.variant)
         return configuration
 
 

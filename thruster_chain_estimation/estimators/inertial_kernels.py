@@ -37,8 +37,8 @@ ASIDE = 1e-30  # of the complex step: derivatives are exact to rounding
 CAUSE = np.array([*range(parts.MOUNTING + 1), parts.ACCELEROMETER_SCALE, parts.SCALE_APART])  # that they depend on
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
 CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
-BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns by 0.1 rad in 10 ms
-BLIND_FORCE = 1.0  # (m/s^2)^2/Hz: and is pushed by a newton
+BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns on, give or take 0.1 rad in 10 ms
+BLIND_FORCE = 100.0  # (m/s^2)^2/Hz: and goes where its pins go, by 1 m/s in 10 ms
 
 
 class Chain(NamedTuple):
@@ -323,9 +323,13 @@ def expect_pins(state: Vector, rates: Vector, chain: Chain, labels_s: Vector, re
         velocity_y -= state[u + 1]
 
 
-def unobservable(change: Vector, count: int) -> tuple[Rows, Rows]:
-    """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n)."""
-    n, links = len(change), parts.LINK * np.arange(count)
+def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n).
+
+    The turn is that of the links (N,) that the pins hold `tight`.
+    """
+    n, count = len(change), len(tight)
+    links = parts.LINK * np.arange(count)
     directions, means = np.zeros((2, n)), np.zeros((2, n))
     vectors = slice(parts.LINK * count, n)
     x, y = change[vectors].reshape(-1, 2).T
@@ -333,17 +337,18 @@ def unobservable(change: Vector, count: int) -> tuple[Rows, Rows]:
     directions[1, vectors] = change[vectors]
     for part in parts.SCALED:
         directions[1, links + part] = change[links + part]
-    means[0, links + parts.HEADING], means[1, links + parts.ACCELEROMETER_SCALE] = 1.0 / count, -1.0 / count
+    means[0, links[tight] + parts.HEADING] = 1.0 / max(int(np.count_nonzero(tight)), 1)
+    means[1, links + parts.ACCELEROMETER_SCALE] = -1.0 / count
     return directions, means
 
 
-def keep_unobservable(covariance: Rows, change: Vector, count: int) -> Rows:
+def keep_unobservable(covariance: Rows, change: Vector, tight: NDArray[np.bool_]) -> Rows:
     """The covariance carried over to the estimate that `change` (n,) led to: turn and scale stay unobserved.
 
     Both directions depend on the estimate (a turned velocity, a scaled lever arm): what the correction changed of them
     is moved from the linearisation before to the one after, by the transition I + directions^T means.
     """
-    directions, means = unobservable(change, count)
+    directions, means = unobservable(change, tight)
     half = covariance + directions.T @ (means @ covariance)
     carried: Rows = half + (half @ means.T) @ directions
     return carried

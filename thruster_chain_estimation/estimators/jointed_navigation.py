@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, put, see
+from thruster_chain_estimation.estimators import bias_jumps, loose_links
 from thruster_chain_estimation.estimators import inertial_kernels as kernels
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -39,7 +40,10 @@ SILENT_S = 0.1
 
 LOST_RAD = 0.5
 """A heading less sure than this is lost: no straight line holds over so wide an angle, and its pins are not held."""
-
+ANY_RAD = np.pi / np.sqrt(3.0)
+"""Deviation of a heading that may be any."""
+UNSEEN_RAD_S, TURNS_ON_S = 3.0, 0.1
+"""At which a link may turn unheard; for how long its rate is that of its last reading."""
 
 NOTHING = 1e-7
 """Share of a variance that is too small to be told of."""
@@ -81,6 +85,14 @@ class NavigationState(NamedTuple):
     readings
         Of each link (K, 4): stamp (s, own clock, less the low-pass's delay), rate, specific force x y; those that are
         still needed, and later ones.
+    lost
+        (N,) links whose heading may be any, until it is found again.
+    blind
+        (N,) links of which nothing was heard over the last tick.
+    felt
+        Of each link, what finds it again.
+    jumps
+        Evidence that a bias has jumped.
     rejected_in_a_row
         Ticks at which the pins were refused.
     """
@@ -91,6 +103,10 @@ class NavigationState(NamedTuple):
     labels_s: Vector
     rates: Vector
     readings: tuple[Matrix, ...]
+    lost: NDArray[np.bool_]
+    blind: NDArray[np.bool_]
+    felt: tuple[loose_links.Felt, ...]
+    jumps: bias_jumps.JumpEvidence
     rejected_in_a_row: int = 0
 
 
@@ -105,16 +121,24 @@ class Advanced(NamedTuple):
         What each link's IMU did over it.
     transition
         Of the errors, as `kernels.predict` gives it.
-    lost, heard
-        (N,) headings that are; whether all links were heard, and no heading is lost.
+    tight, heard
+        (N,) links that the pins hold; whether all links were heard, and no heading is lost.
+    jump, jumped
+        Of a bias, told before the tick; by which it moved velocity and position of the chain (4,), and (2, 2) the
+        covariance of the velocity.
+    closings
+        Of joints of loose links, after it.
     """
 
     before: NavigationState
     state: NavigationState
     did: kernels.Did
     transition: Matrix
-    lost: NDArray[np.bool_]
+    tight: NDArray[np.bool_]
     heard: bool
+    jump: bias_jumps.Jump | None
+    jumped: tuple[Vector, Matrix]
+    closings: tuple[loose_links.Closing, ...]
 
 
 class Moved(NamedTuple):
@@ -149,13 +173,14 @@ class Moved(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """What held the pins together at a tick: `toward` and `onward` (n,) are what `keep_unobservable` was given before
-    and after the correction by what was `seen`, whose observation is `slopes` (m, n)."""
+    """What held the pins of `tight` links (N,) together at a tick: `toward` and `onward` (n,) are what
+    `keep_unobservable` was given before and after the correction by what was `seen`, whose observation is `slopes`."""
 
     toward: Vector
     slopes: Matrix
     seen: Seen
     onward: Vector
+    tight: NDArray[np.bool_]
 
 
 class JointedNavigation:
@@ -197,7 +222,20 @@ class JointedNavigation:
         mean[self.headings], mean[self.chain + 2 : self.chain + 4] = headings, first_imu
         covariance[np.ix_(self.headings, self.headings)] = heading_covariance
         unset, still = np.full(self.count, np.nan), np.zeros(self.count)
-        return NavigationState(mean, covariance, 0.0, unset, still, (np.empty((0, 4)),) * self.count)
+        lost = np.diag(heading_covariance) > LOST_RAD**2
+        lost[np.argmin(np.diag(heading_covariance))] = False  # the others are found again by it
+        return NavigationState(
+            mean,
+            covariance,
+            0.0,
+            unset,
+            still,
+            (np.empty((0, 4)),) * self.count,
+            lost,
+            np.zeros(self.count, dtype=np.bool_),
+            (loose_links.NOTHING_FELT,) * self.count,
+            bias_jumps.nothing_jumped(len(mean), self.count),
+        )
 
     def set_moving(self, state: NavigationState, rates: Vector, middles: Matrix) -> NavigationState:
         """Started in motion: turning rates (N,) of the links, velocities (N, 2) of their middles, to 0.05 m/s."""
@@ -229,7 +267,8 @@ class JointedNavigation:
         return True
 
     def advanced(self, state: NavigationState, tick_s: float) -> Advanced:
-        """Up to an instant, by what the IMUs read."""
+        """Up to an instant, by what the IMUs read; by biases as they are since one has jumped, if one has."""
+        earlier, (state, jump) = state, self._jumped(state)
         count, mean, covariance = self.count, state.mean.copy(), state.covariance.copy()
         did = kernels.Did(
             np.zeros((count, kernels.MOVED)), np.zeros((count, 5, parts.LINK)), np.empty(count), np.zeros(count)
@@ -243,6 +282,8 @@ class JointedNavigation:
             if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
                 begin = state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
                 did.blind[link], labels[link] = 1.0, target
+                rates[link] = state.rates[link] * math.exp(-max(target - begin, 0.0) / TURNS_ON_S)
+                did.moved[link, 0] = rates[link] * (target - begin)
             else:
                 labels[link] = max(reached, begin)
                 raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
@@ -250,9 +291,63 @@ class JointedNavigation:
             did.lasted_s[link] = max(labels[link] - begin, 0.0)
             kept.append(readings[max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2) :])
         transition = kernels.predict(mean, covariance, self._geometry, did, self._noise)
-        lost = covariance[self.headings, self.headings] > LOST_RAD**2
-        after = NavigationState(mean, covariance, tick_s, labels, rates, tuple(kept), state.rejected_in_a_row)
-        return Advanced(state, after, did, transition, lost, not (did.blind.any() or lost.any()))
+        after = state._replace(
+            mean=mean,
+            covariance=covariance,
+            tick_s=tick_s,
+            labels_s=labels,
+            rates=rates,
+            readings=tuple(kept),
+            blind=did.blind > 0.0,
+        )
+        place = slice(self.chain, self.chain + 4)
+        grown = errors_of(state.covariance, ~state.lost) - errors_of(earlier.covariance, ~state.lost)
+        jumped = state.mean[place] - earlier.mean[place], grown
+        after, tight, closings = self._closed(state, after, did)
+        heard = not (after.blind.any() or after.lost.any())
+        return Advanced(state, after, did, transition, tight, heard, jump, jumped, closings)
+
+    def _jumped(self, state: NavigationState) -> tuple[NavigationState, bias_jumps.Jump | None]:
+        """With a bias that has jumped as it is since then."""
+        jump, mean, covariance = bias_jumps.judged(state.jumps, state.mean, state.covariance)
+        if jump is None:
+            return state._replace(jumps=bias_jumps.begun_anew(state.jumps)), None
+        rates = state.rates - (mean - state.mean)[self.headings - parts.HEADING + parts.GYRO_BIAS]
+        jumps = bias_jumps.nothing_jumped(len(mean), self.count)
+        return state._replace(mean=mean, covariance=covariance, rates=rates, jumps=jumps), jump
+
+    def _closed(
+        self, before: NavigationState, after: NavigationState, did: kernels.Did
+    ) -> tuple[NavigationState, NDArray[np.bool_], tuple[loose_links.Closing, ...]]:
+        """With the joints of loose links closed, links (N,) that are tight, and how; what was lost and is found is."""
+        mean, covariance, lost = after.mean, after.covariance, after.lost.copy()
+        fresh = after.blind & (np.diag(covariance)[self.headings] > LOST_RAD**2) & ~lost
+        covariance[self.headings[fresh], self.headings[fresh]] += ANY_RAD**2
+        lost |= fresh
+        if lost.all():  # nothing tells the turn of the whole, and one is as good as another
+            lost[np.argmin(np.diag(covariance)[self.headings])] = False
+        # Pins at both ends show how a rod lies that is not heard; one pin does not.
+        sound = np.concatenate([[False], ~(lost | after.blind), [False]])
+        tight = ~lost & (sound[1:-1] | (sound[:-2] & sound[2:]))
+        felt, closings = [loose_links.NOTHING_FELT] * self.count, []
+        unheard, accelerometer = before.blind | after.blind, parts.LINK * np.arange(self.count) + parts.BIAS_X
+        biases = np.diag(covariance)[accelerometer]
+        for link, anchor in loose_links.anchored(tight):
+            found = None
+            if lost[link] and tight[anchor] and not (unheard[link] or unheard[anchor]):
+                means, rates = (before.mean, mean), (before.rates, after.rates)
+                own, other = (
+                    loose_links.pin_velocity_change(means, rates, did.moved[k], self._geometry, k, side)
+                    for k, side in ((link, float(anchor - link)), (anchor, float(link - anchor)))
+                )
+                felt[link] = loose_links.felt_more(before.felt[link], own, other)
+                found = felt[link].found(did.lasted_s[link] * math.sqrt(biases[link] + biases[anchor]))
+            lost[link] &= found is None
+            unsure = UNSEEN_RAD_S if after.blind[link] else 0.0
+            closings.append(
+                loose_links.close_joint(mean, covariance, self._geometry, after.rates, unsure, (link, anchor), found)
+            )
+        return after._replace(lost=lost, felt=tuple(felt)), tight, tuple(closings)
 
     def pinned(self, tick: Advanced, at_rest: bool) -> tuple[NavigationState, Innovation, Pinned | None]:
         """With the pins held together, what they showed, and how that corrected, unless it was refused.
@@ -268,7 +363,7 @@ class JointedNavigation:
         labels = state.labels_s - state.tick_s
         kernels.expect_pins(mean, state.rates, self._geometry, labels, residual, jacobian)
         variances = np.full(gaps, PIN_STDDEV_M**2)
-        apart = np.repeat(tick.lost[1:] | tick.lost[:-1], 2)
+        apart = np.repeat(~(tick.tight[1:] & tick.tight[:-1]), 2)
         jacobian[apart], residual[apart] = 0.0, 0.0
         if at_rest and tick.heard:
             still, by, noise = self._still(mean, tick.did)
@@ -280,20 +375,36 @@ class JointedNavigation:
         toward[nothing] = -mean[nothing]
         rejected, inflation = state.rejected_in_a_row, math.inf
         while inflation > 1.0:  # once more where it is to recover
-            held = kernels.keep_unobservable(covariance, toward, self.count)
+            held = kernels.keep_unobservable(covariance, toward, tick.tight)
             seen = see(held, residual, jacobian, np.diag(variances))
             accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected)
             if inflation > 1.0:
                 covariance, rejected = covariance * inflation, 0
         # Of the gaps alone: the first rows of a lower root are the root of the first rows.
         innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
+        jumps = self._jumps(tick, toward, jacobian, seen, accepted)
         if not accepted:
-            return state._replace(covariance=covariance, rejected_in_a_row=rejected), innovation, None
+            return state._replace(covariance=covariance, rejected_in_a_row=rejected, jumps=jumps), innovation, None
         change, covariance = correction(held, seen)
         onward = change - toward
-        covariance = kernels.keep_unobservable(covariance, onward, self.count)
-        after = state._replace(mean=mean + change, covariance=covariance, rejected_in_a_row=rejected)
-        return after, innovation, Pinned(toward, jacobian, seen, onward)
+        covariance = kernels.keep_unobservable(covariance, onward, tick.tight)
+        jumps = jumps._replace(signature=_carried(jumps.signature, onward, tick.tight))
+        after = state._replace(mean=mean + change, covariance=covariance, rejected_in_a_row=rejected, jumps=jumps)
+        return after, innovation, Pinned(toward, jacobian, seen, onward, tick.tight)
+
+    def _jumps(
+        self, tick: Advanced, toward: Vector, slopes: Matrix, seen: Seen, accepted: bool
+    ) -> bias_jumps.JumpEvidence:
+        """Evidence that a bias has jumped, with what the pins showed: anew after what was not heard."""
+        jumps = tick.state.jumps
+        if not tick.heard:
+            return bias_jumps.nothing_jumped(len(toward), self.count)
+        signature = bias_jumps.carried(jumps.signature, tick.transition)
+        if accepted:
+            signature = _carried(signature, toward, tick.tight)
+        # A blow counts as if it were as likely as what the gate lets through.
+        share = min(1.0, self._gate.threshold(len(seen.value)) / seen.nis)
+        return bias_jumps.seen_more(jumps._replace(signature=signature), slopes, seen, share, accepted)
 
     def moved(self, tick: Advanced, after: NavigationState) -> Moved:
         """What the links did over a tick, after which the navigation is that of `pinned`."""
@@ -310,11 +421,12 @@ class JointedNavigation:
         velocities = [velocity]
         for link in range(1, self.count):
             velocities.append(velocities[-1] + across[link - 1] + across[link])
-        predicted, place = errors_of(state.covariance, self.count), slice(self.chain, self.chain + 4)
-        change = after.mean[place] - state.mean[place]
-        drift = _positive(predicted - errors_of(before.covariance, self.count))
-        told = told_of(predicted, errors_of(after.covariance, self.count), change[:2])
-        errors = NavigationErrors(drift, *told, change)
+        tight = tick.tight if tick.tight.any() else ~state.lost
+        predicted = errors_of(state.covariance, tight)
+        change = of_first_tight(tight) @ (after.mean - state.mean)
+        drift = _positive(predicted - errors_of(before.covariance, tight) + tick.jumped[1])
+        told = told_of(predicted, errors_of(after.covariance, tight), change[:2])
+        errors = NavigationErrors(drift, *told, change + tick.jumped[0])
         return Moved(lasted_s, headings, turning, angular, np.array(velocities), force, tick.heard, errors)
 
     def told_poses(
@@ -374,14 +486,35 @@ def _across(vector: NDArray[np.float64]) -> Vector:
     return np.array([-vector[1], vector[0]])
 
 
-def errors_of(covariance: Matrix, count: int) -> Matrix:
-    """(2, 2) of the errors of the velocity, but for what a turn of the whole does to it."""
-    headings, chain = parts.LINK * np.arange(count) + parts.HEADING, parts.chain_part(count)
-    velocity = slice(chain, chain + 2)
+def _carried(signature: Matrix, change: Vector, tight: NDArray[np.bool_]) -> Matrix:
+    """As `kernels.keep_unobservable` carries a covariance."""
+    directions, means = kernels.unobservable(change, tight)
+    carried: Matrix = signature + directions.T @ (means @ signature)
+    return carried
+
+
+def errors_of(covariance: Matrix, tight: NDArray[np.bool_]) -> Matrix:
+    """(2, 2) of the errors of the velocity of the first link that is, but for what a turn of all (N,) that are does."""
+    headings, velocity = parts.LINK * np.flatnonzero(tight) + parts.HEADING, of_first_tight(tight)[:2]
+    spread = velocity @ covariance
     turn = float(covariance[np.ix_(headings, headings)].mean())
-    by_turn = covariance[velocity, headings].mean(axis=1)
-    errors: Matrix = covariance[velocity, velocity] - np.outer(by_turn, by_turn) / max(turn, 1e-12)
+    by_turn = spread[:, headings].mean(axis=1)
+    errors: Matrix = spread @ velocity.T - np.outer(by_turn, by_turn) / max(turn, 1e-12)
     return errors
+
+
+def of_first_tight(tight: NDArray[np.bool_]) -> Matrix:
+    """(4, n) of velocity and position of the IMU of the first tight link: those of the chain, less the joints between.
+
+    A loose link's own are of no use, and where it hangs on, in the mean, is where the pins say.
+    """
+    count, first = len(tight), int(np.argmax(tight))
+    chain = parts.chain_part(count)
+    out = np.zeros((4, chain + parts.CHAIN))
+    out[np.arange(4), chain + np.arange(4)] = 1.0
+    for joint in range(first):
+        out[np.arange(4), parts.LINK * count + parts.JOINT * joint + np.arange(4)] = -1.0
+    return out
 
 
 def told_of(before: Matrix, after: Matrix, change: Vector) -> tuple[Vector, Matrix, Vector]:

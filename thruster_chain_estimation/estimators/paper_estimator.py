@@ -6,6 +6,7 @@ robots that are not, see the other estimator of the chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,6 +52,8 @@ class PaperState:
         By link, what its last correction saw, until its next message tells it.
     silent
         Links whose IMUs have not been heard for long, which has been said.
+    unlike
+        By link, its last readings in a row of which the accelerations did not fit, and the rate did.
     """
 
     moments: Moments
@@ -63,6 +66,7 @@ class PaperState:
     heard_ns: int | None = None
     waiting: tuple[tuple[int, Vector], ...] = ()
     silent: frozenset[int] = frozenset()
+    unlike: tuple[int, ...] = ()
 
 
 class PaperEstimator(Estimator[PaperState]):
@@ -101,6 +105,7 @@ class PaperEstimator(Estimator[PaperState]):
             (SensorTrust(),) * count,
             (frozenset(range(count)),) * count,
             (None,) * count,
+            unlike=(0,) * count,
         )
 
     def step(self, state: PaperState, measurement: Measurement) -> Step:
@@ -144,7 +149,7 @@ class PaperEstimator(Estimator[PaperState]):
 
     def _corrected(self, state: PaperState, events: list[Event]) -> PaperState:
         """By all readings that wait; their stamp is that of the last prediction."""
-        stamp_ns, imus, untold = state.stamp_ns, list(state.imus), list(state.untold)
+        stamp_ns, imus, untold, unlike = state.stamp_ns, list(state.imus), list(state.untold), list(state.unlike)
         assert stamp_ns is not None
         heard, measured = np.array([link for link, _ in state.waiting]), np.array([one for _, one in state.waiting])
         moments, seen = self._filter.update(state.moments, state.thrust, heard, measured, self._thresholds)
@@ -162,6 +167,7 @@ class PaperEstimator(Estimator[PaperState]):
                     "refused until they fit it"
                 )
                 events.append(Notice(sentence))
+            unlike[link] = unlike[link] + 1 if decision.accepted and not whole else 0
             inflation = max(inflation, decision.inflation)
             heeded = decision.accepted or decision.inflation > 1.0
             if heeded:
@@ -171,12 +177,30 @@ class PaperEstimator(Estimator[PaperState]):
             untold[link] = Innovation(
                 seen.innovations[k], seen.roots[k], float(nis), whole or decision.inflation > 1.0, decision.inflation
             )
+        if self._are_unlike(unlike) and not self._are_unlike(state.unlike):
+            events.append(self._unlike_notice(stamp_ns))
         if inflation > 1.0:
             wider = self._filter.inflated(state.moments, inflation)
             moments, _ = self._filter.update(
                 wider, state.thrust, heard[used], measured[used], np.array([self._thresholds[0], np.inf])
             )
-        return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold))
+        return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold), unlike=tuple(unlike))
+
+    def _are_unlike(self, unlike: Sequence[int]) -> bool:
+        """Whether the accelerations of most links are not what the model says: one sensor alone may be wrong itself."""
+        lasting = sum(count >= self._gate.recover_after > 0 for count in unlike)
+        return 2 * lasting > len(unlike)
+
+    def _unlike_notice(self, stamp_ns: int) -> Notice:
+        """That the model of the accelerometers is not that of the readings."""
+        model = self.configuration.imu_model
+        other = {"physical": "paper", "paper": "physical"}[model]
+        return Notice(
+            f"{self._gate.recover_after} accelerations in a row of most IMUs, at "
+            f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, are not what imu_model={model} makes of the motion, while its "
+            f"turning rates fit: try --set imu_model={other}, or, as this filter knows no biases, tilt and mounting "
+            "errors, --estimator robust"
+        )
 
     def _listened(self, state: PaperState, link: int, stamp_ns: int, events: list[Event]) -> PaperState:
         """Say once which IMUs have fallen silent."""

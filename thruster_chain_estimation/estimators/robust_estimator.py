@@ -29,13 +29,18 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
+from thruster_chain_estimation.estimators.bias_jumps import NAMES, UNITS, Jump
 from thruster_chain_estimation.estimators.jointed_navigation import (
+    ANY_RAD,
     SILENT_S,
     TICK_NS,
+    UNSEEN_RAD_S,
+    Advanced,
     JointedNavigation,
     NavigationState,
     Pinned,
 )
+from thruster_chain_estimation.estimators.loose_links import Closing
 from thruster_chain_estimation.estimators.parameter_filter import (
     WINDOW,
     ParameterFilter,
@@ -43,6 +48,7 @@ from thruster_chain_estimation.estimators.parameter_filter import (
     ParameterState,
     weighed,
 )
+from thruster_chain_estimation.estimators.repeated_readings import Repetitions
 from thruster_chain_estimation.model import inertial_layout, parameter_layout
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -55,8 +61,6 @@ from thruster_chain_estimation.model.space import (
 )
 
 LONGEST_GAP_S = 5.0
-LOST_RAD = np.pi / np.sqrt(3.0)
-"""Deviation of each heading after such a gap: it may be any."""
 UNSEEN_M_S = 0.5
 """Of each axis, at which a chain may go on meanwhile."""
 MOVING_N = 1e-6
@@ -72,6 +76,7 @@ class PastTick(NamedTuple):
     transition: Matrix
     pinned: Pinned | None
     parameters: ParameterPassage
+    closings: tuple[Closing, ...] = ()
 
 
 class RobustState(NamedTuple):
@@ -87,8 +92,10 @@ class RobustState(NamedTuple):
         How many there were.
     pushed
         A thruster was asked for something: no rest any more.
-    silent
+    silent, stuck
         Links that are gone on without.
+    repetitions
+        Of each link's IMU.
     moving
         It was given a start in motion.
     restarted, passed
@@ -101,6 +108,8 @@ class RobustState(NamedTuple):
     ticks: int = 0
     pushed: bool = False
     silent: frozenset[int] = frozenset()
+    stuck: frozenset[int] = frozenset()
+    repetitions: tuple[Repetitions, ...] = ()
     moving: bool = False
     restarted: bool = False
     passed: tuple[PastTick, ...] = ()
@@ -121,6 +130,7 @@ class RobustEstimator(Estimator[RobustState]):
         # Where masses and inertias are, one after the other.
         self._told = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
+        self._unrepeated = (Repetitions(),) * chain.count
         self._delay_s = configuration.imu.delay_s
         self.navigation = JointedNavigation(configuration, imus)
         self.parameters = ParameterFilter(configuration, parameters)
@@ -149,13 +159,14 @@ class RobustEstimator(Estimator[RobustState]):
         spread[self.navigation.headings, place] = (by @ covariance).T
         spread[place, place] += by @ covariance @ by.T
         if initial is None:
-            return RobustState(None, navigation, self.parameters.start())
+            return RobustState(None, navigation, self.parameters.start(), repetitions=self._unrepeated)
         rates, velocity = initial.mean[space.coordinates("rates")], initial.mean[space.coordinates("velocity")]
         moving = bool((np.abs(rates) > RESTING_RAD_S).any() or (np.abs(velocity) > RESTING_M_S).any())
         if moving:
             middles = link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
             navigation = self.navigation.set_moving(navigation, rates, middles)
-        return RobustState(initial.stamp_ns, navigation, self.parameters.start(), moving=moving)
+        parameters = self.parameters.start()
+        return RobustState(initial.stamp_ns, navigation, parameters, repetitions=self._unrepeated, moving=moving)
 
     def step(self, state: RobustState, measurement: Measurement) -> Step:
         """Take a command, or a reading and all ticks that it makes possible."""
@@ -170,8 +181,8 @@ class RobustEstimator(Estimator[RobustState]):
         if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
             return Step(state, used=False)
         reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
-        heard = self.navigation.heard(state.navigation, self._link_of[measurement.sensor], reading)
-        state, innovation, events = state._replace(navigation=heard), None, list[Notice]()
+        state, events = self._heard(state, self._link_of[measurement.sensor], reading)
+        heard, innovation = state.navigation, None
         if (gap_s := now_s - heard.tick_s) > LONGEST_GAP_S:
             state = self._restarted(state, now_s)
             events += [Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")]
@@ -191,12 +202,38 @@ class RobustEstimator(Estimator[RobustState]):
                 navigation=navigation,
                 parameters=parameters,
                 ticks=state.ticks + 1,
-                passed=(*state.passed, PastTick(tick.transition, pinned, passage)),
-                silent=self._silent(navigation, now_s),
+                passed=(*state.passed, PastTick(tick.transition, pinned, passage, tick.closings)),
             )
-            events += self._notices(before, state, tick_s, now_s)
+            state = state._replace(silent=self._silent(state, now_s))
+            events += self._notices(before, state, tick, now_s)
         estimate = self.told(state, measurement.stamp_ns) if state.passed else None
-        return Step(state, estimate, innovation, tuple(events))
+        used = self._link_of[measurement.sensor] not in state.stuck
+        return Step(state, estimate, innovation, tuple(events), used)
+
+    def sensor_faults(self, state: RobustState) -> dict[str, str]:
+        """IMUs that are silent or stuck, and those of links whose heading is lost."""
+        found = dict.fromkeys(_lost(state), "its link's heading is lost until the pins show it again")
+        found |= dict.fromkeys(state.silent, "it is silent")
+        found |= dict.fromkeys(state.stuck, "it repeats one reading: it is stuck, and left out")
+        return {f"imu/{self._chain.link_names[link]}": sentence for link, sentence in found.items()}
+
+    def _heard(self, state: RobustState, link: int, reading: Vector) -> tuple[RobustState, list[Notice]]:
+        """With one more reading of a link's IMU, unless it is stuck."""
+        repetitions, readings = state.repetitions[link].heard(reading)
+        navigation, stuck = state.navigation, state.stuck - {link} | ({link} if repetitions.stuck else set())
+        for one in readings:
+            navigation = self.navigation.heard(navigation, link, one)
+        kept = (*state.repetitions[:link], repetitions, *state.repetitions[link + 1 :])
+        after, notices = state._replace(navigation=navigation, repetitions=kept, stuck=stuck), list[Notice]()
+        if link in stuck - state.stuck:
+            at_s = (state.start_ns or 0) / NANOSECONDS_PER_SECOND + reading[0]
+            notices.append(
+                Notice(
+                    f"imu/{self._chain.link_names[link]} repeats one reading at {at_s:.2f} s: it is stuck, and left "
+                    "out until its readings change"
+                )
+            )
+        return after, notices
 
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
@@ -221,7 +258,8 @@ class RobustEstimator(Estimator[RobustState]):
         covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
         place, biases = self.space.tangent("rates"), inertial_layout.LINK * links + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
-        covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(count)
+        unheard = np.where(navigation.blind, UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
+        covariance[place, place] += np.diag(unheard**2)
         known = belief.covariance[np.ix_(logs.ravel(), logs.ravel())]
         covariance[self._told, self._told] = known * np.outer(scales, scales)
         self._put_odometry(covariance, navigation, belief, state.pushed)
@@ -260,8 +298,9 @@ class RobustEstimator(Estimator[RobustState]):
                 covariance[place, place] = belief.covariance[theirs : theirs + 2, theirs : theirs + 2]
                 covariance[place, place] += 1e-4 * np.eye(2)
                 # Drag says nothing of a turn of the whole, by which the whole way is wrong.
-                turned = known[ours : ours + 2, headings].mean(axis=1)
-                turn = float(known[np.ix_(headings, headings)].mean())
+                together = headings[~navigation.lost]
+                turned = known[ours : ours + 2, together].mean(axis=1)
+                turn = float(known[np.ix_(together, together)].mean())
                 covariance[place, place] += np.outer(turned, turned) / max(turn, 1e-12)
             covariance[place, place] += (1.0 if name == "position" else RATE_OF_REACH**2) * reach
 
@@ -282,7 +321,7 @@ class RobustEstimator(Estimator[RobustState]):
         ticks, before = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS), state.navigation
         velocity, gap_s = self.navigation.chain, now_s - before.tick_s
         place = slice(velocity + 2, velocity + 4)
-        lost = LOST_RAD**2 * np.eye(self._chain.count)
+        lost = ANY_RAD**2 * np.eye(self._chain.count)
         navigation = self.navigation.start(before.mean[self.navigation.headings], lost, before.mean[place])
         unseen = np.repeat([UNSEEN_M_S, UNSEEN_M_S * gap_s], 2)
         navigation.covariance[range(velocity, place.stop), range(velocity, place.stop)] += unseen**2
@@ -294,25 +333,56 @@ class RobustEstimator(Estimator[RobustState]):
         )
 
     @staticmethod
-    def _silent(navigation: NavigationState, now_s: float) -> frozenset[int]:
-        last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in navigation.readings]
-        return frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
+    def _silent(state: RobustState, now_s: float) -> frozenset[int]:
+        last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in state.navigation.readings]
+        silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
+        return silent - state.stuck
 
-    def _notices(self, before: RobustState, after: RobustState, tick_s: float, now_s: float) -> list[Notice]:
+    def _notices(self, before: RobustState, after: RobustState, tick: Advanced, now_s: float) -> list[Notice]:
         """What a tick brought that somebody should know."""
-        out, start_s = [], (after.start_ns or 0) / NANOSECONDS_PER_SECOND
+        out, names = [], self._chain.link_names
+        start_s = (after.start_ns or 0) / NANOSECONDS_PER_SECOND
+        tick_s = start_s + tick.state.tick_s
         if after.parameters.changes > before.parameters.changes:
-            out.append(Notice(f"masses changed at about {start_s + tick_s:.2f} s: they are learned anew"))
-        for link in after.silent - before.silent:
-            sentence = (
-                f"the IMU of {self._chain.link_names[link]} is silent at {start_s + now_s:.2f} s: its heading grows "
-                "uncertain, and is lost if that lasts; then nothing more is learned of masses"
+            out.append(f"masses changed at about {tick_s:.2f} s: they are learned anew")
+        for link in sorted(after.silent - before.silent):
+            out.append(
+                f"the IMU of {names[link]} is silent at {start_s + now_s:.2f} s: its heading grows uncertain, and is "
+                "lost if that lasts; then nothing more is learned of masses"
             )
-            out.append(Notice(sentence))
-        return out
+        lost, were_lost = (set(_lost(one)) for one in (after, before))
+        for link in sorted(lost - were_lost):
+            out.append(
+                f"the heading of {names[link]} is lost at {tick_s:.2f} s, it may be any: it is found again by what "
+                "both sides of its pin feel, once its IMU is heard and the chain is pushed"
+            )
+        for link in sorted(were_lost - lost):
+            out.append(
+                f"the heading of {names[link]} is found again at {tick_s:.2f} s, by what both sides of its pin feel"
+            )
+        if tick.jump is not None:
+            out.append(self._jump_notice(tick.jump, tick_s))
+        return [Notice(sentence) for sentence in out]
+
+    def _jump_notice(self, jump: Jump, tick_s: float) -> str:
+        """Which bias has jumped."""
+        sensors = list[str]()
+        for number in jump.biases:
+            link, kind = divmod(number, len(NAMES))
+            sensors.append(f"the {NAMES[kind]} of imu/{self._chain.link_names[link]}")
+        unit = UNITS[jump.biases[0] % len(UNITS)]
+        others = f" (or it is {', or '.join(sensors[1:])})" if sensors[1:] else ""
+        return (
+            f"{sensors[0]} reads about {jump.size:+.1g} {unit} more than before, told at {tick_s:.2f} s{others}: its "
+            "bias is learned anew; look at its supply and temperature if that comes again"
+        )
 
     def guided(
         self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
     ) -> tuple[NavigationState, ParameterState]:
         """With what else is known at a tick: nothing, but where it is calibrated."""
         return navigation, parameters
+
+
+def _lost(state: RobustState) -> list[int]:
+    return [int(link) for link in np.flatnonzero(state.navigation.lost)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Estimate, Matrix, Measurement, Vector
 from onboard_estimation.filtering.moments import Later, Moments, Seen
@@ -56,7 +57,6 @@ class RobustSmoother(Estimator[SmootherState]):
 
     def __init__(self, configuration: ThrusterChainConfiguration) -> None:
         self._filter = RobustEstimator(configuration)
-        self._count = configuration.chain.count
         self.space = self._filter.space
 
     def start(self, initial: Estimate | None) -> SmootherState:
@@ -96,7 +96,7 @@ class RobustSmoother(Estimator[SmootherState]):
                     given_later = after._replace(navigation=smoothed, parameters=parameters)
                     out.append(self._filter.told(given_later, step.estimate.stamp_ns))
                 for tick in reversed(after.passed):
-                    navigation = before_navigation_tick(navigation, tick, self._count)
+                    navigation = before_navigation_tick(navigation, tick)
                     belief, challenger = (one.before_tick(tick.parameters) for one in (belief, challenger))
                 if after.restarted:
                     navigation = unknown
@@ -118,13 +118,17 @@ def _smoothed(state: NavigationState, later: Later) -> NavigationState:
     return state._replace(mean=mean, covariance=covariance, rates=rates)
 
 
-def before_navigation_tick(later: Later, tick: PastTick, count: int) -> Later:
-    """What is said of the navigation's state (n,) before a tick of a chain of `count` links."""
+def before_navigation_tick(later: Later, tick: PastTick) -> Later:
+    """What is said of the navigation's state (n,) before a tick; a bias that has jumped says nothing of before."""
     if tick.pinned is not None:
-        toward, slopes, seen, onward = tick.pinned
-        later = _before_carrying(later, onward, count)
+        toward, slopes, seen, onward, tight = tick.pinned
+        later = _before_carrying(later, onward, tight)
         later = _before_correction(later, slopes, seen, 1.0)
-        later = _before_carrying(later, toward, count)
+        later = _before_carrying(later, toward, tight)
+    for closing in reversed(tick.closings):
+        by = np.eye(len(later.adjoint))
+        by[closing.rows] = closing.by
+        later = Later(by.T @ later.adjoint, by.T @ later.information @ by)
     return _before_prediction(later, tick.transition)
 
 
@@ -161,9 +165,9 @@ def _before_correction(later: Later, slopes: Matrix, seen: Seen, share: float) -
     return later.before_correction(slopes, seen.spread.T @ precision, precision, seen.value)
 
 
-def _before_carrying(later: Later, change: Vector, count: int) -> Later:
+def _before_carrying(later: Later, change: Vector, tight: NDArray[np.bool_]) -> Later:
     """Before `inertial_kernels.keep_unobservable`, whose transition is I + directions^T means."""
-    directions, means = inertial_kernels.unobservable(change, count)
+    directions, means = inertial_kernels.unobservable(change, tight)
     adjoint = later.adjoint + means.T @ (directions @ later.adjoint)
     half: Matrix = later.information + (later.information @ directions.T) @ means
     return Later(adjoint, half + means.T @ (directions @ half))
