@@ -27,7 +27,7 @@ import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering.gating import gate_threshold
-from onboard_estimation.filtering.moments import Moments, corrected, correction, part, put, see
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, part, put, see
 from thruster_chain_estimation.estimators.inertial_kernels import transform
 from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, Moved, NavigationErrors
 from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
