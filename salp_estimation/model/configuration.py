@@ -106,8 +106,9 @@ class GyroConfiguration:
         5e-4, "random walk of the biases: a cheap gyro that warms up drifts by some mrad/s a minute", "rad/s/sqrt(s)"
     )
     scale_stddev: float = non_negative(0.01, "standard deviation of the scale factor, where no residual model is used")
+    # More tell no more of the shape: what a model leaves out repeats itself, and would count as new each time.
     used_rate_hz: float = non_negative(
-        0.0, "samples that come faster are left out by a filter with a residual model; 0: all are used", "Hz"
+        20.0, "samples that come faster are left out by a filter with a residual model; 0: all are used", "Hz"
     )
 
 
