@@ -121,7 +121,7 @@ def test_the_page_is_served_on_this_machine_only_and_gets_the_data() -> None:
         assert b"<html" in page.lower()
         # Nothing that the page would have to fetch from elsewhere.
         assert not re.findall(rb'(?:src|href)="https?://', page)
-        drawn = {"/salp/estimate/link_1", "/salp/truth/link_3", "/salp/position_95", "/salp/heading_95"}
+        drawn = {"/salp/estimate/1", "/salp/truth/2", "/salp/position_95/0", "/salp/heading_95/0"}
         asyncio.run(received(port, drawn | {"alpha_2 error (deg)", "position: "}))
 
 
