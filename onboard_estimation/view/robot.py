@@ -105,7 +105,7 @@ def _segments(marker: Any) -> NDArray[np.float32]:
 
 
 class Curve(NamedTuple):
-    """One plot: all arrays (K,), in the unit of the title; NaN where there is none. The band is two deviations wide."""
+    """One plot: all arrays (K,), where the value is known, in the unit of the title. The band is two deviations."""
 
     title: str
     time_s: Vector
@@ -135,7 +135,8 @@ def curves(record: ShownRun) -> list[Curve]:
             value = factor * shown[chosen, index]
             middle = value if error is None else np.zeros(len(value))
             band = 2.0 * factor * deviations[:, space.tangent(block.name).start + index]
-            out.append(Curve(title, time_s, value, middle - band, middle + band))
+            known = np.isfinite(value)  # without, uPlot finds no axes
+            out.append(Curve(title, *(one[known] for one in (time_s, value, middle - band, middle + band))))
     return out[:MOST_PLOTS]
 
 
@@ -152,13 +153,10 @@ class Plots:
             self._charts.pop(title).remove()
         for curve in found:
             data = curve.time_s, curve.upper, curve.lower, curve.value
-            chart = self._charts.get(curve.title)
-            if chart is None:
+            if curve.title in self._charts:
+                self._charts[curve.title].data = data
+            else:
                 self._charts[curve.title] = self._add(curve.title, data)
-                continue
-            chart.data = data
-            if chart.scales != (scales := _scales(data)):
-                chart.scales = scales
 
     def _add(self, title: str, data: tuple[Vector, ...]) -> Any:
         band = picture.BAND_COLOUR
@@ -173,26 +171,7 @@ class Plots:
             series,
             title=f"{self._namespace}: {title}",
             bands=({"series": (1, 2), "fill": f"{band}40"},),
-            scales=_scales(data),
+            scales={"x": {"time": False}},
             legend={"show": False},
             height=_HEIGHT_PX,
         )
-
-
-def _scales(data: tuple[Vector, ...]) -> dict[str, Any]:
-    """Axes that hold all numbers: uPlot's own choice is lost where some are not known.
-
-    In round steps, since a chart with other axes is made anew.
-    """
-    values = np.concatenate(data[1:])
-    return {
-        "x": {"time": False, "auto": False, "range": _round_range(data[0])},
-        "y": {"auto": False, "range": _round_range(values[np.isfinite(values)])},
-    }
-
-
-def _round_range(values: Vector) -> tuple[float, float]:
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
-    span = max(high - low, 1e-6)
-    step = 0.5 * 10.0 ** np.floor(np.log10(span))
-    return float(step * np.floor(low / step)), float(step * np.ceil(high / step))
