@@ -36,6 +36,7 @@ class RobotPicture:
         self._server, self._subject = server, subject
         self._root = f"/{subject.namespace.strip('/') or 'robot'}"
         self._scene = _Scene(_plain, subject.robot, subject.configuration, subject.space, ink=_INK)
+        self._looks: dict[str, Any] = {}
         self._drawn: dict[str, Any] = {}
 
     def show(self, moment: Moment, *ways: Rows) -> None:
@@ -44,8 +45,9 @@ class RobotPicture:
         named = {f"{self._root}/{marker.ns}/{marker.id}": marker for marker in markers}
         with self._server.atomic():
             for name, marker in named.items():
-                if name not in self._drawn:
-                    self._drawn[name] = self._added(name, marker)
+                look = marker.type, marker.scale, marker.color  # another one where a body before it is not seen
+                if self._looks.get(name) != look:
+                    self._looks[name], self._drawn[name] = look, self._added(name, marker)
                 self._move(self._drawn[name], marker)
             for name, handle in self._drawn.items():
                 if handle.visible != (name in named):

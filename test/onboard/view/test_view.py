@@ -107,6 +107,23 @@ async def received(port: int, wanted: set[str]) -> None:
 
 
 @NO_VIEWER
+def test_a_truth_that_takes_the_place_of_another_has_its_own_shape() -> None:
+    """As where one body is occluded: a box of a body that nobody says more of, then a link's parts."""
+    record = sample_record(1)
+    moment, nothing = record.at(0), np.zeros((0, 2))
+    with open_server(Page(port=free_port())) as (server, _):
+        picture = RobotPicture(server, record.subject)
+        seen = []
+        for bodies in ({"stranger": moment.bodies["link_1"], **moment.bodies}, moment.bodies, {}):
+            picture.show(replace(moment, bodies=bodies), nothing, nothing)
+            shown = [one for name, one in picture._drawn.items() if name.startswith("/salp/truth/") and one.visible]
+            seen.append([tuple(one.dimensions) if hasattr(one, "dimensions") else one.radius for one in shown])
+        assert seen[0][1:] == seen[1]
+        assert seen[0][0] not in seen[1]
+        assert seen[2] == []
+
+
+@NO_VIEWER
 def test_the_page_is_served_on_this_machine_only_and_gets_the_data() -> None:
     from urllib.request import urlopen
 
