@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,11 +12,10 @@ import typer
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, option
-from onboard_estimation.pipeline.aside import Aside
 
 if TYPE_CHECKING:
     from onboard_estimation.realtime.budget import Job
-    from onboard_estimation.realtime.verdict import Figures, Remedy
+    from onboard_estimation.realtime.verdict import Figures
 
 
 EXIT_FAULT = 1
@@ -92,7 +90,7 @@ def budget(
     report or a paper. Exits with 1 where a robot is too slow. Linux only.
     """
     from onboard_estimation.live.signals import heed_interrupts
-    from onboard_estimation.realtime.budget import measure, remedies
+    from onboard_estimation.realtime.budget import measure
     from onboard_estimation.realtime.machine_facts import machine
     from onboard_estimation.realtime.machine_facts import state as machine_state
     from onboard_estimation.realtime.verdict import RULE, state
@@ -103,7 +101,7 @@ def budget(
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:
             signal.signal(ending, interrupts)  # as at Ctrl-C: the node ends too
-    found: list[tuple[Figures, list[Remedy]]] = []
+    found: list[Figures] = []
     with output.steps("budget", quiet=json, lines=True) as progress:
         for number, job in enumerate(jobs, 1):
             place = f"{job.robot.name} ({job.estimator}), {number} of {len(jobs)}"
@@ -111,18 +109,14 @@ def budget(
             def step(what: str, place: str = place) -> None:
                 progress(f"{place}: {what}")
 
-            figures = measure(job, step)
-            found.append((figures, []))
-            lighter = Aside("trying what takes less", partial(typer.echo, err=True))
-            lighter(lambda ways, *of: ways.extend(remedies(*of)), found[-1][1], job, figures, step)
+            found.append(measure(job, step))
     facts["state_after"] = machine_state()
     if json:
-        described = [_described(figures, ways) for figures, ways in found]
-        output.print_json({"machine": facts, "rule": RULE, "robots": described})
+        output.print_json({"machine": facts, "rule": RULE, "robots": [_described(figures) for figures in found]})
     else:
         _show(facts, found)
         output.say(f"{RULE[:1].upper()}{RULE[1:]}.", style="dim")
-    if any(state(figures) == "too slow" for figures, _ in found):
+    if any(state(figures) == "too slow" for figures in found):
         raise typer.Exit(EXIT_FAULT)
 
 
@@ -153,7 +147,7 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     ]
 
 
-def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
+def _described(figures: Figures) -> dict[str, Any]:
     """For `--json`."""
     from onboard_estimation.realtime import verdict
 
@@ -165,13 +159,12 @@ def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
         "readings_per_s": figures.readings_per_s,
         "headroom": figures.headroom,
         "verdict": verdict.state(figures),
-        "sentence": verdict.sentence(figures, ways),
+        "sentence": verdict.sentence(figures),
         "notes": verdict.notes(figures),
-        "remedies": [asdict(one) for one in verdict.cheaper(ways, figures)],
     }
 
 
-def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Remedy]]]) -> None:
+def _show(facts: Mapping[str, Any], found: Sequence[Figures]) -> None:
     """The computer and whether it was quiet, the table, then a sentence for each robot."""
     from onboard_estimation.contract.trained import ReportTable
     from onboard_estimation.realtime import verdict
@@ -184,7 +177,7 @@ def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Reme
     if before.get("load_average", 0.0) > _BUSY_LOAD * facts["cores"]:
         output.say("This computer was busy before: figures count only on a quiet machine.", style="yellow")
     rows = []
-    for one, _ in found:
+    for one in found:
         late = ["-"] * 3 if one.latency_ms is None else [f"{late_ms:.1f}" for late_ms in one.latency_ms]
         made = "-" if one.estimates_per_s is None else f"{one.estimates_per_s:.0f}"
         rates = (f"{one.readings_per_s:.0f}", made, f"{one.outputs_per_s:.0f}")
@@ -197,8 +190,8 @@ def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Reme
         "those sent out. median, 99 %, worst: ms from sending a reading to the arrival of its estimate. MB: resident.",
         style="dim",
     )
-    for figures, ways in found:
-        output.say("\n" + verdict.sentence(figures, ways), style=_STYLES[verdict.state(figures)])
+    for figures in found:
+        output.say("\n" + verdict.sentence(figures), style=_STYLES[verdict.state(figures)])
         for note in verdict.notes(figures):
             output.say(f"- {note}")
     output.say("")

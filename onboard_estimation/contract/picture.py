@@ -1,6 +1,6 @@
 """What a picture of an estimate shows, as numbers: 95 % ellipses, the wedge of the heading, errors in words.
 
-Both RViz's markers and the live picture in the browser are made of it. Everything is seen from above, but for a robot
+The markers for RViz and the browser are made of it. Everything is seen from above, but for a robot
 of which only the height is estimated: that one is seen from the side.
 """
 

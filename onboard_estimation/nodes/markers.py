@@ -82,13 +82,8 @@ class MarkerNode(SteadyNode):
         self._frames(self._publish_tf, estimate, moment.bodies)
 
     def _publish_markers(self, moment: Moment, markers: list[Any]) -> None:
-        estimate, stamp_ns = moment.estimate, moment.estimate.stamp_ns
-        markers += self._scene.estimate(estimate)
-        markers += self._scene.truth(stamp_ns, moment.bodies)
-        for way, is_truth in zip(self._followed.ways(), (False, True), strict=True):
-            markers += self._scene.path(stamp_ns, way, is_truth)
-        markers += self._scene.text(estimate, moment.truth)
-        markers += self._scene.legend(estimate, bool(moment.bodies))
+        markers += self._scene.picture(moment.estimate, moment.bodies, self._followed.ways(), moment.truth)
+        markers += self._scene.legend(moment.estimate, bool(moment.bodies))
         self._output.publish(self._scene.array(markers))
 
     def _publish_tf(self, estimate: Estimate, truth: Mapping[str, Vector]) -> None:

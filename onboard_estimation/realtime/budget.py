@@ -18,29 +18,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import describe, load, to_mapping, to_parameter_file
+from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import command, executables, package_of, resource
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.parameter_file import PARAMETERS_KEY, to_yaml
-from onboard_estimation.base.series import Recording, Series
-from onboard_estimation.contract.recorded import from_simulator
+from onboard_estimation.base.series import Series
 from onboard_estimation.contract.robot import GROUP, Robot, all_robots, find_robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 from onboard_estimation.live.discovery import wait_until
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.live.session import graph_node, port_is_free
 from onboard_estimation.pipeline.aside import Aside
-from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.realtime.machine_facts import busy_s, cpu_s, resident_mb
-from onboard_estimation.realtime.verdict import Figures, Remedy, state
+from onboard_estimation.realtime.verdict import Figures
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import sensor_writer
@@ -62,11 +59,6 @@ _SWITCH_S = 2e-4
 """Of Python's threads: what listens must not wait for what sends."""
 _OWN = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "OPENBLAS_NUM_THREADS": "1"}
 _NOT_INHERITED = ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "ROS_NAMESPACE")
-_COMPARED_S, _COMPARISON_S = 3.0, 10.0
-"""Of readings that a filter is timed with, and at most spent on them."""
-_PARTICLES = "particles"
-"""Last part of the name of a parameter that says how many; what a filter takes grows with it."""
-_FRACTIONS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 
 Progress = Callable[[str], None]
 
@@ -144,23 +136,6 @@ def measure(job: Job, progress: Progress) -> Figures:
     begin_ns, before_s = started[0]
     late_ms = 1e-6 * float(np.percentile(late_ns, 99))
     return _figures(job, series, sent_ns, heard, (begin_ns, end_ns), after_s - before_s, memory_mb, late_ms)
-
-
-def remedies(job: Job, figures: Figures, progress: Progress) -> list[Remedy]:
-    """What other estimators and fewer particles would take, where this does not fit: the filter alone, offline."""
-    if state(figures) == "fits" or figures.share <= 0.0:
-        return []
-    progress("trying what takes less, offline")
-    overhead = max(0.0, figures.share - job.rate * _filter_share(job.robot, job.configuration, job.estimator))
-    others = {f"estimator:={name}": (job.configuration, name) for name in job.robot.estimators if name != job.estimator}
-    for row in describe(job.robot.configuration_type):
-        if row.type_name == "int" and row.name.rpartition(".")[2] == _PARTICLES:
-            value = attrgetter(row.name)(job.configuration)
-            for fraction in _FRACTIONS:
-                fewer = max(round(value * fraction), int(row.minimum or 1))
-                changed = load(job.robot.configuration_type, to_mapping(job.configuration), {row.name: fewer})
-                others[f"{row.name}:={fewer}"] = changed, job.estimator
-    return [Remedy(change, job.rate * _filter_share(job.robot, *other) + overhead) for change, other in others.items()]
 
 
 class _EstimatorNode(NamedTuple):
@@ -312,22 +287,6 @@ def _estimates_per_s(reports: list[dict[str, Any]], begin_ns: int, end_ns: int) 
         return None
     apart_s = 1e-9 * (until[-1]["stamp_ns"] - before[-1]["stamp_ns"])
     return float(until[-1]["estimates"] - before[-1]["estimates"]) / apart_s
-
-
-def _filter_share(robot: Robot[Any], configuration: Any, estimator: str) -> float:
-    """Time on a core for a second of readings, s; kernels are compiled before."""
-    robot.exercise(configuration, estimator)
-    recording = from_simulator(Recording(tuple(_readings(robot, configuration, estimator, _COMPARED_S)), ()), ())
-    first_ns = last_ns = recording.first_stamp_ns()
-    readings = list(recording.measurements())
-    pipeline = Pipeline(robot.estimator(configuration, estimator), robot.listened_channels(configuration, estimator))
-    started_s = time.process_time()
-    for reading in readings:
-        pipeline.process(reading)
-        last_ns = reading.stamp_ns
-        if time.process_time() - started_s > _COMPARISON_S:
-            break
-    return (time.process_time() - started_s) * NANOSECONDS_PER_SECOND / max(1, last_ns - first_ns)
 
 
 def _readings(robot: Robot[Any], configuration: Any, estimator: str, seconds: float) -> list[Series]:

@@ -1,7 +1,7 @@
 """Which computer a figure was measured on, in what state, and what processes take of it.
 
 All of it is read from files of the kernel; what a computer does not have is left out. A Raspberry Pi names its board
-and says whether it was throttled.
+and says whether it was throttled, as `vcgencmd get_throttled` does.
 """
 
 from __future__ import annotations
@@ -18,17 +18,6 @@ from onboard_estimation.base import installed, ros2
 _ROOT = Path("/")
 _CPUS = "sys/devices/system/cpu"
 _THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
-_THROTTLED_BITS = {
-    0: "under-voltage",
-    1: "clock capped",
-    2: "throttled",
-    3: "at its temperature limit",
-    16: "under-voltage before",
-    17: "clock capped before",
-    18: "throttled before",
-    19: "at its temperature limit before",
-}
-"""Of a Raspberry Pi's firmware; `before`: since it was switched on."""
 _IDLE = slice(3, 5)
 """Columns of /proc/stat in which no core works: idle, and waiting for a disk."""
 PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
@@ -66,11 +55,10 @@ def state(root: Path = _ROOT) -> dict[str, Any]:
     clocks_khz = _numbers(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")
     fixed = field_of(text_of(root / "proc/cpuinfo"), "cpu MHz")
     hottest = max(_numbers(root, "sys/class/thermal/thermal_zone*/temp"), default=None)
-    throttled = text_of(root / _THROTTLED).strip()
     found = {
         "clock_mhz": round(max(clocks_khz) / 1e3) if clocks_khz else round(float(fixed)) if fixed else None,
         "temperature_c": None if hottest is None else round(hottest / 1e3, 1),
-        "throttled": _throttling(throttled) if throttled else None,
+        "throttled": text_of(root / _THROTTLED).strip() or None,
         "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -128,15 +116,6 @@ def busy_s() -> float:
     # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are within user and nice
     ticks = [int(word) for word in first.split()[1:9]]
     return (sum(ticks) - sum(ticks[_IDLE])) / os.sysconf("SC_CLK_TCK")
-
-
-def _throttling(word: str) -> str:
-    """`0x50005` in words."""
-    try:
-        bits = int(word, 16)
-    except ValueError:
-        return word
-    return ", ".join(meaning for bit, meaning in _THROTTLED_BITS.items() if bits >> bit & 1) or "never"
 
 
 def text_of(path: Path) -> str:

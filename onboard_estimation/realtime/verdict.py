@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,22 +88,6 @@ class Figures:
         return 1.0 / max(self.needed_share, 1e-3)
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """Something to lower.
-
-    Attributes
-    ----------
-    change
-        As it is typed: `estimator:=ukf`.
-    share
-        Of one core that the node would then take: what it takes, less what the filter takes less offline.
-    """
-
-    change: str
-    share: float
-
-
 def state(figures: Figures) -> State:
     """By `RULE`."""
     if figures.latency_ms is None:
@@ -117,7 +100,7 @@ def state(figures: Figures) -> State:
     return "tight" if keeps_up and (late <= _TIGHT_LATENCY or held_up) else "too slow"
 
 
-def sentence(figures: Figures, remedies: Sequence[Remedy] = ()) -> str:
+def sentence(figures: Figures) -> str:
     """Whether this computer is fast enough, and what to lower if not."""
     verdict = state(figures)
     share = f"{100.0 * figures.share:.0f} % of one core"
@@ -131,7 +114,7 @@ def sentence(figures: Figures, remedies: Sequence[Remedy] = ()) -> str:
     found = f"{figures.robot} {what}: {figures.estimator} takes {share}{_symptoms(figures)}"
     if figures.needed_share <= FITS_SHARE:
         return f"{found}; it works less than half the time, so others hold it up: end other programs and measure again."
-    return f"{found}; {_advice(figures, remedies)}."
+    return f"{found}; {_advice(figures)}."
 
 
 def notes(figures: Figures) -> list[str]:
@@ -150,16 +133,6 @@ def notes(figures: Figures) -> list[str]:
     return found
 
 
-def cheaper(remedies: Sequence[Remedy], figures: Figures) -> list[Remedy]:
-    """The best of each kind: what changes least of all that fits, else what takes least."""
-    best = {}
-    for one in sorted(remedies, key=lambda remedy: remedy.share):
-        kind = one.change.partition(":=")[0]
-        if one.share < 0.9 * figures.needed_share and (one.share <= FITS_SHARE or kind not in best):
-            best[kind] = one
-    return sorted(best.values(), key=lambda remedy: remedy.share)
-
-
 def _symptoms(figures: Figures) -> str:
     if figures.latency_ms is None:
         return f", and no {figures.topic} came"
@@ -171,9 +144,9 @@ def _symptoms(figures: Figures) -> str:
     return "".join(f", {one}" for one in found)
 
 
-def _advice(figures: Figures, remedies: Sequence[Remedy]) -> str:
+def _advice(figures: Figures) -> str:
     """Ways out by the names of parameters."""
-    ways = [f"{one.change} (about {100 * one.share:.0f} %)" for one in cheaper(remedies, figures)]
+    ways = ["a lighter --estimator", "fewer particles where it has some"]
     fewer = next((least for many, least in _OUTPUTS if figures.outputs_per_s > many), None)
     if fewer is not None:
         ways.append(f"output_rate_hz:={fewer:g} (now {figures.outputs_per_s:.0f})")

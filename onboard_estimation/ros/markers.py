@@ -73,6 +73,8 @@ class Scene:
         Before the name of the estimate's frame, with its slash.
     frame
         Of the estimates: `odom`, or `map`.
+    ink
+        Colour of letters and of the position's ellipse: RViz's background is dark.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Scene:
         space: StateSpace,
         prefix: str = "",
         frame: str = ODOM,
+        ink: str = _WHITE,
     ) -> None:
         self.space = space
+        self._ink = ink
         self._new, self._robot, self._configuration = new, robot, configuration
         self._frame = prefix + frame
         self._shapes = shapes_of_bodies(robot, configuration)
@@ -97,6 +101,20 @@ class Scene:
     def clear(self, stamp_ns: int) -> list[Any]:
         """Takes away all that was drawn: at a reset, before the rest of an array."""
         return [self._marker(stamp_ns, self._frame, "", 0, CUBE, _WHITE, action=DELETE_ALL)]
+
+    def picture(
+        self,
+        estimate: Estimate,
+        bodies: Mapping[str, Vector],
+        ways: Iterable[ArrayLike],
+        truth: Mapping[str, Vector] | None,
+    ) -> list[Any]:
+        """All of an instant but the legend: see `estimate`, `truth`, `path` (of the estimate, of the truth), `text`."""
+        stamp_ns = estimate.stamp_ns
+        drawn = [*self.estimate(estimate), *self.truth(stamp_ns, bodies)]
+        for way, is_truth in zip(ways, (False, True), strict=True):
+            drawn += self.path(stamp_ns, way, is_truth)
+        return drawn + self.text(estimate, truth)
 
     def estimate(self, estimate: Estimate) -> list[Any]:
         """The robot where the estimate has it, and how sure that is."""
@@ -136,7 +154,7 @@ class Scene:
         height = _LETTERS * self._size
         # RViz centres a text on its place: it is raised by half of its lines, to stand clear of the robot.
         raised = place.middle + (0.35 * self._size + 0.5 * height * (words.count("\n") + 1)) * place.up
-        return [self._letters(estimate.stamp_ns, "error", 0, words, raised, _WHITE)]
+        return [self._letters(estimate.stamp_ns, "error", 0, words, raised, self._ink)]
 
     def legend(self, estimate: Estimate, truth: bool = True) -> list[Any]:
         """`estimate` and `truth` in their colours, below the robot; in front of a robot that is seen from the side."""
@@ -198,11 +216,11 @@ class Scene:
             return []
         outline = picture.ellipse(base.position_m, base.covariance_m2)
         above += base.height_m
-        out = [self._lines(stamp_ns, "position_95", LINE_STRIP, outline, _WHITE, above)]
+        out = [self._lines(stamp_ns, "position_95", LINE_STRIP, outline, self._ink, above)]
         arc = picture.wedge(base, _WEDGE * self._size)
         if arc is not None:
             fan = np.stack([np.broadcast_to(base.position_m, arc[1:].shape), arc[:-1], arc[1:]], axis=1).reshape(-1, 2)
-            unit, rows = axes(self._new, "Vector3", [1.0, 1.0, 1.0]), self._points(fan, above)
+            unit, rows = axes(self._new, "Vector3", [1.0, 1.0, 1.0]), self.points(fan, above)
             look: tuple[Any, ...] = (TRIANGLE_LIST, picture.BAND_COLOUR, 0.5)
             out.append(self._marker(stamp_ns, self._frame, "heading_95", 0, *look, scale=unit, points=rows))
         segments = []
@@ -231,7 +249,7 @@ class Scene:
     ) -> Any:
         """Lines through points (K, 2), at that height, or (K, 3); by default in the frame of the estimate."""
         scale = axes(self._new, "Vector3", [width * _LINE_WIDTH * self._size, 0.0, 0.0])
-        fields = {"scale": scale, "points": self._points(rows, height_m)}
+        fields = {"scale": scale, "points": self.points(rows, height_m)}
         return self._marker(stamp_ns, frame or self._frame, namespace, 0, kind, colour, alpha, **fields)
 
     def _place(self, estimate: Estimate) -> _Place | None:
@@ -275,5 +293,6 @@ class Scene:
             **fields,
         )
 
-    def _points(self, rows: NDArray[np.float64], height_m: float = 0.0) -> list[Any]:
+    def points(self, rows: NDArray[np.float64], height_m: float = 0.0) -> Any:
+        """As a marker has them: places (K, 2), at that height, or (K, 3)."""
         return [axes(self._new, "Point", [*row, height_m][:3]) for row in rows.tolist()]

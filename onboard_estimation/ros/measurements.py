@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import (
     COMPONENTS,
     IMU_PARTS,
@@ -26,6 +26,7 @@ from onboard_estimation.base.measurement import (
 NOT_MEASURED = -1.0
 """Element 0 of a covariance of `sensor_msgs/Imu` whose quantity is not measured."""
 _TRANSFORM = Channel("transform", "geometry_msgs/msg/TransformStamped", "transform")
+_NAMES_SHOWN = 8
 UNIT_TOLERANCE = 0.01
 """Of a quaternion's squared length, as tf2 has it."""
 
@@ -130,18 +131,12 @@ def joint_columns(names: tuple[str, ...], found: tuple[str, ...]) -> list[int]:
         return list(range(len(found)))
     missing = [name for name in names if name not in found]
     if missing:
-        raise MessageFault(f"lacks {', '.join(map(repr, missing))} (it has: {_short_list(found)})")
+        there = first_of([repr(name[:50]) for name in found], _NAMES_SHOWN) or "no names"
+        raise MessageFault(f"lacks {', '.join(map(repr, missing))} (it has: {there})")
     doubled = [name for name in names if found.count(name) > 1]
     if doubled:
         raise MessageFault(f"has {', '.join(map(repr, doubled))} more than once")
     return [found.index(name) for name in names]
-
-
-def _short_list(names: tuple[str, ...], most: int = 8) -> str:
-    if not names:
-        return "no names"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name[:50]) for name in names[:most]) + more
 
 
 def is_not_measured(first_covariance: ArrayLike) -> NDArray[np.bool_]:

@@ -1,29 +1,23 @@
-"""A robot in viser: bodies, 95 % ellipses, the heading's wedge, ways, errors in words; and charts beside the picture.
+"""A robot in viser: the markers that RViz shows, drawn in the browser; and charts beside the picture.
 
 The charts have the error of each dimension, or its value, with a band of two standard deviations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract import picture
-from onboard_estimation.contract.description import Shape
-from onboard_estimation.contract.reported import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SO3
 from onboard_estimation.live.followed import Moment, Rows, ShownRun, Subject
-from onboard_estimation.ros.transforms import from_roll_pitch_yaw
+from onboard_estimation.ros.markers import CUBE, CYLINDER, LINE_LIST, LINE_STRIP, SPHERE, TEXT, TRIANGLE_LIST, Scene
 
-_SHADE = {"body": 1.0, "wheel": 0.5, "joint": 0.3}
-_LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
-"""As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
-_BESIDE, _CAP = 0.3, 0.05
-"""The same of a robot that is seen from the side: distance of the bar beside it, half-width of its ends."""
-_INK = (40, 40, 40)
+_INK = "#282828"
 MOST_PLOTS = 6
 _POINTS = 700
 _HEIGHT_PX = 150
@@ -41,141 +35,79 @@ class RobotPicture:
     def __init__(self, server: Any, subject: Subject) -> None:
         self._server, self._subject = server, subject
         self._root = f"/{subject.namespace.strip('/') or 'robot'}"
-        self._shapes = shapes_of_bodies(subject.robot, subject.configuration)
-        self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
-        blue = _rgb(picture.ESTIMATE_COLOUR)
-        self._estimate = {name: self._body(f"estimate/{name}", shapes, blue) for name, shapes in self._shapes.items()}
-        self._truth: dict[str, Any] = {}
-        self._lines: dict[str, Any] = {}
-        self._label = server.scene.add_label(f"{self._root}/error", "", anchor="bottom-left", font_screen_scale=1.1)
+        self._scene = _Scene(_plain, subject.robot, subject.configuration, subject.space, ink=_INK)
+        self._looks: dict[str, Any] = {}
+        self._drawn: dict[str, Any] = {}
 
-    def show(self, moment: Moment, way: Rows, true_way: Rows) -> None:
-        """Draw a moment and the ways (k, 2) up to it."""
-        estimate, subject = moment.estimate, self._subject
+    def show(self, moment: Moment, *ways: Rows) -> None:
+        """Draw a moment, and the estimated and the true way (k, 2) up to it."""
+        markers = self._scene.picture(moment.estimate, moment.bodies, ways, moment.truth)
+        named = {f"{self._root}/{marker.ns}/{marker.id}": marker for marker in markers}
         with self._server.atomic():
-            poses = poses_of_bodies(subject.robot, subject.configuration, subject.space, estimate.mean[None])
-            for name, frame in self._estimate.items():
-                _place(frame, poses[name][0])
-            if not self._estimate:
-                self._draw_outline(estimate.mean)
-            self._draw_truth(moment.bodies)
-            self._draw_uncertainty(moment, poses)
-            self._draw_line("way", _joined(way), _rgb(picture.ESTIMATE_COLOUR), 0.0)
-            self._draw_line("true_way", _joined(true_way), _rgb(picture.TRUTH_COLOUR), 0.0)
+            for name, marker in named.items():
+                look = marker.type, marker.scale, marker.color  # another one where a body before it is not seen
+                if self._looks.get(name) != look:
+                    self._looks[name], self._drawn[name] = look, self._added(name, marker)
+                self._move(self._drawn[name], marker)
+            for name, handle in self._drawn.items():
+                if handle.visible != (name in named):
+                    handle.visible = name in named
 
-    def _body(
-        self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float | None = None
-    ) -> Any:
-        """A frame with the body's solids in it."""
-        scene = self._server.scene
-        frame = scene.add_frame(f"{self._root}/{name}", show_axes=False)
-        for index, shape in enumerate(shapes):
-            pose = from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad])
-            shade = _SHADE[shape.part]
-            look: dict[str, Any] = {
-                "color": tuple(round(shade * part) for part in colour),
-                "opacity": opacity,
-                "position": tuple(pose[:3]),
-                "wxyz": (pose[6], *pose[3:6]),
-                "cast_shadow": False,
-            }
-            part = f"{self._root}/{name}/{index}"
-            if shape.kind == "box":
-                scene.add_box(part, dimensions=shape.size_m, **look)
-            else:
-                scene.add_cylinder(part, radius=0.5 * shape.size_m[0], height=shape.size_m[2], **look)
-        return frame
+    def _added(self, name: str, marker: Any) -> Any:
+        scene, said = self._server.scene, marker.color
+        colour = tuple(round(255 * part) for part in (said.r, said.g, said.b))
+        look: dict[str, Any] = {"color": colour, "opacity": said.a, "cast_shadow": False}
+        if marker.type == TEXT:
+            return scene.add_label(name, "", anchor="bottom-center", font_screen_scale=1.1)
+        if marker.type == CUBE:
+            return scene.add_box(name, dimensions=_xyz(marker.scale), **look)
+        if marker.type == CYLINDER:
+            return scene.add_cylinder(name, radius=0.5 * marker.scale.x, height=marker.scale.z, **look)
+        if marker.type == SPHERE:
+            return scene.add_icosphere(name, radius=0.5 * marker.scale.x, **look)
+        if marker.type == TRIANGLE_LIST:
+            faces = np.arange(len(marker.points)).reshape(-1, 3)
+            return scene.add_mesh_simple(name, marker.points, faces, side="double", **look)
+        return scene.add_line_segments(name, _segments(marker), colour, thickness=marker.scale.x)
 
-    def _draw_truth(self, bodies: Mapping[str, Vector]) -> None:
-        ball = (Shape("box", (0.25 * self.size_m,) * 3),)  # of a body that nobody says more of
-        for name, pose in bodies.items():
-            if name not in self._truth:
-                shapes = self._shapes.get(name, ball)
-                self._truth[name] = self._body(f"truth/{name}", shapes, _rgb(picture.TRUTH_COLOUR), 0.6)
-            _place(self._truth[name], np.concatenate([pose, [0.0, 0.0, 0.0, 1.0]])[:7] if len(pose) == 3 else pose)
-        for name, frame in self._truth.items():
-            if frame.visible != (name in bodies):
-                frame.visible = name in bodies
-
-    def _draw_outline(self, mean: Vector) -> None:
-        subject = self._subject
-        outline = outline_of(subject.robot, subject.configuration, subject.space, mean[None])
-        if outline is None:
-            return
-        points = outline[0]
-        if len(points) == 1:  # a cross at a point
-            reach = 0.15 * self.size_m * np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
-            segments = (points + reach).reshape(2, 2, 2)
+    def _move(self, handle: Any, marker: Any) -> None:
+        """To where the marker is now, and what it says now."""
+        if marker.type == TEXT:
+            handle.text = f"{self._subject.namespace}\n{marker.text}"
+        if marker.type == TRIANGLE_LIST:
+            handle.vertices = marker.points
+        elif marker.type in (LINE_STRIP, LINE_LIST):
+            handle.points = _segments(marker)
         else:
-            segments = _joined(points)
-        self._draw_line("outline", segments, _rgb(picture.ESTIMATE_COLOUR), _ABOVE, 3.0)
-
-    def _draw_uncertainty(self, moment: Moment, poses: Mapping[str, Rows]) -> None:
-        estimate, subject = moment.estimate, self._subject
-        height = picture.height_uncertainty(subject.space, estimate)
-        if height is not None:
-            bar = picture.bar(height, _BESIDE * self.size_m, _CAP * self.size_m)
-            self._draw_line("height_95", bar, _rgb(picture.BAND_COLOUR), 0.0)
-            self._write(moment, (0.0, 0.0, height.height_m + 0.3 * self.size_m))
-            return
-        base = picture.base_uncertainty(subject.space, estimate)
-        if base is None:
-            return
-        self._draw_line("position_95", _joined(picture.ellipse(base.position_m, base.covariance_m2)), _INK, _ABOVE)
-        if poses:
-            covariances = picture.body_covariances(subject.robot, subject.configuration, subject.space, estimate)
-            outlines = [_joined(picture.ellipse(poses[name][0, :2], one)) for name, one in covariances.items()]
-            self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
-        arc = picture.wedge(base, _WEDGE * self.size_m)
-        if arc is not None:
-            outline = np.vstack([base.position_m, arc, base.position_m])
-            self._draw_line("heading_95", _joined(outline), _rgb(picture.BAND_COLOUR), _ABOVE)
-        x, y = base.position_m
-        self._write(moment, (x, y + 0.3 * self.size_m, _ABOVE * self.size_m))
-
-    def _write(self, moment: Moment, place: tuple[float, float, float]) -> None:
-        """Errors and standard deviations, in words, at a place."""
-        rows = picture.error_rows(self._subject.space, moment.estimate, moment.truth)
-        self._label.text = f"{self._subject.namespace}\n{picture.error_text(rows)}"
-        self._label.position = place
-
-    def _draw_line(
-        self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
-    ) -> None:
-        """Segments (k, 2, 2) in the plane, drawn `above` it, or (k, 2, 3) in space."""
-        heights = np.full((*segments.shape[:2], 1), above * self.size_m)
-        points = np.concatenate([segments, heights], axis=2)[:, :, :3].astype(np.float32)
-        handle = self._lines.get(name)
-        if not len(points):
-            if handle is not None:
-                handle.visible = False
-            return
-        if handle is None:
-            self._lines[name] = self._server.scene.add_line_segments(
-                f"{self._root}/{name}", points, colour, thickness=width * _LINE * self.size_m
-            )
-            return
-        handle.points = points
-        if not handle.visible:
-            handle.visible = True
+            turn = marker.pose.orientation
+            handle.position, handle.wxyz = _xyz(marker.pose.position), (turn.w, turn.x, turn.y, turn.z)
 
 
-def _place(frame: Any, pose: Vector) -> None:
-    frame.position = tuple(pose[:3])
-    frame.wxyz = (pose[6], *pose[3:6])
+class _Scene(Scene):
+    """Markers whose points are an array: of a way there are a thousand, many times a second."""
+
+    def points(self, rows: Rows, height_m: float = 0.0) -> NDArray[np.float32]:
+        """(K, 3)."""
+        return np.column_stack([rows, np.full(len(rows), height_m)])[:, :3].astype(np.float32)
 
 
-def _joined(points: Rows) -> Rows:
-    """Segments (k - 1, 2, 2) of a polyline (k, 2)."""
-    return np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((0, 2, 2))
+def _plain(_: str, **fields: Any) -> SimpleNamespace:
+    """A message that nobody sends."""
+    return SimpleNamespace(**fields)
 
 
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+def _xyz(one: Any) -> tuple[float, float, float]:
+    return one.x, one.y, one.z
+
+
+def _segments(marker: Any) -> NDArray[np.float32]:
+    """(K, 2, 3) of a marker of lines."""
+    joined = np.stack([marker.points[:-1], marker.points[1:]], axis=1)
+    return joined if marker.type == LINE_STRIP else joined[::2]
 
 
 class Curve(NamedTuple):
-    """One plot: all arrays (K,), in the unit of the title; NaN where there is none. The band is two deviations wide."""
+    """One plot: all arrays (K,), where the value is known, in the unit of the title. The band is two deviations."""
 
     title: str
     time_s: Vector
@@ -205,7 +137,8 @@ def curves(record: ShownRun) -> list[Curve]:
             value = factor * shown[chosen, index]
             middle = value if error is None else np.zeros(len(value))
             band = 2.0 * factor * deviations[:, space.tangent(block.name).start + index]
-            out.append(Curve(title, time_s, value, middle - band, middle + band))
+            known = np.isfinite(value)  # without, uPlot finds no axes
+            out.append(Curve(title, *(one[known] for one in (time_s, value, middle - band, middle + band))))
     return out[:MOST_PLOTS]
 
 
@@ -222,13 +155,10 @@ class Plots:
             self._charts.pop(title).remove()
         for curve in found:
             data = curve.time_s, curve.upper, curve.lower, curve.value
-            chart = self._charts.get(curve.title)
-            if chart is None:
+            if curve.title in self._charts:
+                self._charts[curve.title].data = data
+            else:
                 self._charts[curve.title] = self._add(curve.title, data)
-                continue
-            chart.data = data
-            if chart.scales != (scales := _scales(data)):
-                chart.scales = scales
 
     def _add(self, title: str, data: tuple[Vector, ...]) -> Any:
         band = picture.BAND_COLOUR
@@ -243,26 +173,7 @@ class Plots:
             series,
             title=f"{self._namespace}: {title}",
             bands=({"series": (1, 2), "fill": f"{band}40"},),
-            scales=_scales(data),
+            scales={"x": {"time": False}},
             legend={"show": False},
             height=_HEIGHT_PX,
         )
-
-
-def _scales(data: tuple[Vector, ...]) -> dict[str, Any]:
-    """Axes that hold all numbers: uPlot's own choice is lost where some are not known.
-
-    In round steps, since a chart with other axes is made anew.
-    """
-    values = np.concatenate(data[1:])
-    return {
-        "x": {"time": False, "auto": False, "range": _round_range(data[0])},
-        "y": {"auto": False, "range": _round_range(values[np.isfinite(values)])},
-    }
-
-
-def _round_range(values: Vector) -> tuple[float, float]:
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
-    span = max(high - low, 1e-6)
-    step = 0.5 * 10.0 ** np.floor(np.log10(span))
-    return float(step * np.floor(low / step)), float(step * np.ceil(high / step))

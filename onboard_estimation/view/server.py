@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract import picture
 from onboard_estimation.contract.reported import planar_position
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical
 from onboard_estimation.live.followed import Rows, ShownRun
@@ -112,7 +113,7 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
         if namespace not in panels:
             panels[namespace] = RobotPicture(server, record.subject), Plots(server, namespace)
             if len(panels) == 1:
-                _look_at(server, record, np.vstack(live.ways()), panels[namespace][0].size_m)
+                _look_at(server, record, np.vstack(live.ways()))
         last_ns = int(record.stamps_ns[-1])
         if not server.get_clients() or shown.get(namespace) == last_ns:
             return
@@ -174,9 +175,11 @@ class _Camera:
             client.camera.position = client.camera.position + np.array([*moved, 0.0])
 
 
-def _look_at(server: Any, record: ShownRun, way: Rows, size_m: float) -> None:
+def _look_at(server: Any, record: ShownRun, way: Rows) -> None:
     """A camera above the way, that has all of it in view; beside a robot of which only the height is known."""
-    if is_vertical(record.subject.space):
+    subject = record.subject
+    size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
+    if is_vertical(subject.space):
         highest_m = max(float(record.means[:, record.subject.space.coordinates(HEIGHT)].max()), _HIGHEST_HOP_M)
         _aim(server, (0.0, 0.0, 0.5 * highest_m), (0.0, -1.3 * (highest_m + size_m), 0.5 * highest_m))
         return

@@ -19,7 +19,7 @@ from live_nodes import start, stop
 
 from onboard_estimation.realtime import budget, verdict
 from onboard_estimation.realtime.machine_facts import machine, processor, state
-from onboard_estimation.realtime.verdict import Figures, Remedy
+from onboard_estimation.realtime.verdict import Figures
 
 MODULE = [sys.executable, "-m", "onboard_estimation", "budget"]
 GOOD = Figures(
@@ -79,19 +79,13 @@ class TestRealNodes:
         assert min(found["sender_share"], found["sent"]) > 0
 
     def test_what_is_too_slow_ends_with_1_and_the_way_out_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What others would take is measured: of the filter alone."""
         slow = replace(GOOD, robot="softrobot", estimator="marginalized_pf", share=1.5)
         monkeypatch.setattr(budget, "measure", lambda job, progress: slow)
-        monkeypatch.setattr(budget, "_COMPARED_S", 0.5)
         words = ("--estimator", "marginalized_pf", "--set", "learning.particles=400", "--json")
         outcome = command("budget", "softrobot", *words)
         assert outcome.code == 1, outcome.error
         found = consistent(json.loads(outcome.out), 1)
-        changes = {one["change"].partition(":=")[0]: one for one in found["remedies"]}
-        assert set(changes) == {"estimator", "learning.particles"}
-        assert changes["estimator"]["change"] in ("estimator:=ukf", "estimator:=open_loop")
-        assert all(one["share"] < 1.5 for one in found["remedies"])
-        assert "learning.particles:=" in found["sentence"]
+        assert "to lower it: a lighter --estimator, or fewer particles" in found["sentence"]
 
     def test_a_parameter_that_the_node_refuses_is_said_in_its_words(self) -> None:
         run = subprocess.run(
@@ -154,30 +148,13 @@ def test_the_rule(changes: dict[str, Any], expected: str) -> None:
     assert expected in verdict.sentence(figures)
 
 
-def test_the_way_out_changes_least_of_what_fits() -> None:
-    figures = replace(GOOD, share=1.0, lost=8400)
-    ways = [
-        Remedy("estimator:=slower", 1.4),
-        Remedy("estimator:=kf3", 0.45),
-        Remedy("estimator:=dr1", 0.1),
-        Remedy("a.particles:=50", 0.7),
-        Remedy("a.particles:=100", 0.8),
-    ]
-    assert [one.change for one in verdict.cheaper(ways, figures)] == ["estimator:=kf3", "a.particles:=50"]
-    said = verdict.sentence(figures, ways)
-    assert "estimator:=kf3 (about 45 %), or a.particles:=50 (about 70 %), or output_rate_hz:=50 (now 100)" in said
-    # Half of the readings were lost: the core would have to do twice as much.
-    assert "sensors at 25 % of their rates (imu/low_g: 210 Hz, now 840)" in said
-
-
 def test_what_is_lost_counts_as_work_left_undone() -> None:
-    """A machine that gives a node half a core hides that it needs five."""
-    figures = replace(GOOD, share=0.5, lost=15_120, others_share=1.5)
-    ways = [Remedy("a.particles:=500", 0.48), Remedy("a.particles:=9000", 4.9)]
-    assert [one.change for one in verdict.cheaper(ways, figures)] == ["a.particles:=500"]
-    assert "to lower it: a.particles:=500 (about 48 %)" in verdict.sentence(figures, ways)
-    held_up = replace(figures, share=0.04)
-    assert "end other programs" in verdict.sentence(held_up, ways)
+    """A machine that gives a node half a core hides that it needs five; one that does little is held up by others."""
+    figures = replace(GOOD, share=1.0, lost=8400)
+    # Half of the readings were lost: the core would have to do twice as much.
+    said = "output_rate_hz:=50 (now 100), or sensors at 25 % of their rates (imu/low_g: 210 Hz, now 840)"
+    assert said in verdict.sentence(figures)
+    assert "end other programs" in verdict.sentence(replace(figures, share=0.04))
 
 
 def test_a_node_that_is_held_up_is_not_told_to_do_less() -> None:
@@ -206,6 +183,6 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     assert processor(tmp_path).startswith("Raspberry Pi 4 Model B Rev 1.4, ")
     now = state(tmp_path)
     assert (now["clock_mhz"], now["temperature_c"]) == (1500, 81.3)
-    assert now["throttled"] == "under-voltage, throttled, under-voltage before, throttled before"
+    assert now["throttled"] == "50005"
     facts = machine(tmp_path)
     assert (facts["governor"], facts["highest_clock_mhz"]) == ("ondemand", 1800)
