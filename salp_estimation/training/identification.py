@@ -322,8 +322,8 @@ def _with_intervals(
     information = np.einsum("kap,kaq->pq", relative, relative)
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
-    steps_s = [run.step_s * run.steps for run in problem.runs]
-    spread = bread @ long_run_covariance(steps_s, scores, problem.runs[0].step_s) @ bread
+    steps = [run.steps for run in problem.runs]
+    spread = bread @ long_run_covariance(steps, scores, problem.runs[0].step_s) @ bread
     dof = max(residual.size - len(values), 1) / residual.size
     covariance = np.zeros((len(values), len(values)))
     squares = np.outer(sizes, sizes)
@@ -420,12 +420,13 @@ def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: DragTerms) -> Non
         raise UserError(f"all stretches of motion are shorter than 10 instants: {names}")
 
 
-def long_run_covariance(times_s: Sequence[Vector], scores: Matrix, step_s: float) -> Matrix:
+def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, step_s: float) -> Matrix:
     """Covariance (p, p) of the sum of the scores (K, p), correlated in time, of runs with K instants in all."""
     blocks_s = [step_s * samples for samples in _BLOCKS]
-    parts = np.split(scores, np.cumsum([len(one) for one in times_s])[:-1])
-    of_runs = [long_run_variance(*run, blocks_s) for run in zip(times_s, parts, strict=True) if len(run[0])]
-    out: Matrix = np.sum(of_runs, axis=0)
+    out = np.zeros((scores.shape[1], scores.shape[1]))
+    for run, part in zip(steps, np.split(scores, np.cumsum([len(run) for run in steps])[:-1]), strict=True):
+        if len(run):
+            out += long_run_variance(step_s * run.astype(np.float64), part, blocks_s)
     return out
 
 
@@ -463,7 +464,7 @@ def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
             known = np.isfinite(sample.forces).all(axis=1)
             forces.append(sample.forces[known])
             thrusts.append(sample.controls[known] * thrust_of)
-            kept.append(sample.step_s * sample.steps[known])
+            kept.append(sample.steps[known])
     held = f"the first wheel's d_xx is held at its configured {fit.values[0]:.6g} N s/m"
     if sum(len(one) for one in forces) < 10:
         reason = f"The common scale cannot be seen from commands and motion and no wheel effort is recorded: {held}."
